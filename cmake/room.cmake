@@ -1,0 +1,29 @@
+# tessera_room(NAME MAY_INCLUDE room… SOURCES file… [LINK library…])
+#
+# A room is a folder of src/ and one static library. These lines are the architecture:
+# scripts/check_rooms.py reads them and fails on any #include they do not allow.
+function(tessera_room NAME)
+  cmake_parse_arguments(ROOM "" "" "MAY_INCLUDE;SOURCES;LINK" ${ARGN})
+  add_library(tessera_${NAME} STATIC ${ROOM_SOURCES})
+  target_link_libraries(tessera_${NAME} PUBLIC tessera_options)
+  foreach(other IN LISTS ROOM_MAY_INCLUDE)
+    target_link_libraries(tessera_${NAME} PUBLIC tessera_${other})
+  endforeach()
+  if(ROOM_LINK)
+    target_link_libraries(tessera_${NAME} PRIVATE ${ROOM_LINK})
+  endif()
+endfunction()
+
+# tessera_test(NAME SOURCES file… ROOMS room… [LABELS fast|slow] [LINK library…])
+# One GoogleTest program; every test of it is a ctest case.
+function(tessera_test NAME)
+  cmake_parse_arguments(TEST "" "" "SOURCES;ROOMS;LABELS;LINK" ${ARGN})
+  if(NOT TEST_LABELS)
+    set(TEST_LABELS fast)
+  endif()
+  add_executable(${NAME} ${TEST_SOURCES})
+  list(TRANSFORM TEST_ROOMS PREPEND tessera_)
+  target_link_libraries(${NAME} PRIVATE ${TEST_ROOMS} ${TEST_LINK} GTest::gtest_main)
+  target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  gtest_discover_tests(${NAME} PROPERTIES LABELS "${TEST_LABELS}" DISCOVERY_TIMEOUT 60)
+endfunction()

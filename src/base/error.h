@@ -1,0 +1,33 @@
+// The two ways to fail.
+//   CHECK(condition, "format {}", …)   our bug: prints where and why, aborts, in every build.
+//   throw Error("format {}", …)        the world's fault: file, config, device, peer. Caught once,
+//                                      in main. Says what was found, what was wanted, what to do.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace tessera {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message) : std::runtime_error(message) {}
+  template <class... A>
+  explicit Error(fmt::format_string<A...> format, A&&... a)
+    requires(sizeof...(A) > 0)
+      : std::runtime_error(fmt::format(format, std::forward<A>(a)...)) {}
+};
+
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const std::string& message);
+
+}  // namespace tessera
+
+#define CHECK(condition, ...)                                                               \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]]                                                          \
+      ::tessera::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));  \
+  } while (false)

@@ -1,0 +1,61 @@
+// Files, so that nothing is ever lost: a reader names the file in its error, a writer writes beside
+// and renames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+using Path = std::filesystem::path;
+
+// The whole file. Throws Error with the system's reason.
+std::string read_file(const Path& path);
+
+// Writes `path`.part, flushes it to the disk and renames it over `path`; flushes the folder.
+// On failure removes the part file, leaves `path` as it was, and throws Error (full disk included).
+void write_file(const Path& path, std::string_view bytes);
+
+// A file that is written piece by piece beside its place, and stands there only after commit().
+class FileWriter {
+ public:
+  explicit FileWriter(Path path);
+  ~FileWriter();  // without commit(): removes the part file
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(const void* data, size_t bytes);  // buffered
+  int64_t written() const { return written_; }
+  void commit();  // flush, fsync, rename, fsync of the folder
+
+ private:
+  void flush();
+  Path path_, part_;
+  int fd_ = -1;
+  int64_t written_ = 0;
+  std::string buffer_;
+};
+
+// A file mapped for reading.
+class MappedFile {
+ public:
+  explicit MappedFile(const Path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const Path& path() const { return path_; }
+
+ private:
+  Path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// A parsed YAML or JSON document as a tree that knows where each node stood, so that every reader
+// above it can name file, line and column. The parsers' own headers stay in tree_json.cc and
+// tree_yaml.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tessera {
+
+class Tree {
+ public:
+  using List = std::vector<Tree>;
+  using Members = std::vector<std::pair<std::string, Tree>>;  // in the order of the document
+  std::variant<std::monostate, bool, int64_t, double, std::string, List, Members> value;
+  int line = 0, column = 0;  // from 1; 0 where unknown
+
+  Tree() = default;
+  template <class T>
+  explicit Tree(T v) : value(std::move(v)) {}
+
+  static Tree object() { return Tree(Members{}); }
+  static Tree list() { return Tree(List{}); }
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value); }
+  const List* as_list() const { return std::get_if<List>(&value); }
+  const Members* as_members() const { return std::get_if<Members>(&value); }
+  const std::string* as_string() const { return std::get_if<std::string>(&value); }
+
+  // The member of that name, or nullptr (also where this is no object).
+  const Tree* find(std::string_view name) const;
+  // Adds or replaces a member; a null becomes an object first.
+  Tree& set(std::string_view name, Tree member);
+  void push(Tree element);  // a null becomes a list first
+};
+
+// `source` names the document in errors ("run.yaml:3:7: …"). Both throw Error with the place.
+Tree parse_json(std::string_view text, const std::string& source);
+Tree parse_yaml(std::string_view text, const std::string& source);
+
+// One line without spaces after separators; indent > 0: one member a line. Numbers round trip
+// (shortest form); NaN and infinities, which JSON cannot hold, become null.
+std::string to_json(const Tree& t, int indent = 0);
+std::string to_yaml(const Tree& t);
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// How a run is laid out over its ranks, and the policies of its compiler, as values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
+enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
+enum class AttentionKind : uint8_t { kFused, kMaterialised };
+enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
+
+struct Layout {
+  int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1;
+  bool sequence_parallel = true;
+  int64_t interleave = 1;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
+  int64_t zero = 1;
+  std::string recompute = "none";  // none | selective | full | full:N (the first N layers of a stage)
+
+  static void fields(auto& self, auto&& visit) {
+    visit("data", self.data, "ranks that hold different sequences");
+    visit("tensor", self.tensor, "ranks that share the matrices of a layer");
+    visit("pipeline", self.pipeline, "stages");
+    visit("context", self.context, "ranks that share a sequence");
+    visit("expert", self.expert, "ranks that share the experts");
+    visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tensor ranks");
+    visit("interleave", self.interleave, "chunks of layers a stage");
+    visit("pipeline_schedule", self.pipeline_schedule, "gpipe | 1f1b | interleaved_1f1b | zero_bubble");
+    visit("zero", self.zero, "ZeRO stage: 0 | 1 | 2 | 3");
+    visit("recompute", self.recompute, "none | selective | full | full:N (the first N layers of a stage)");
+  }
+};
+
+struct CompilerOptions {
+  AttentionKind attention = AttentionKind::kFused;
+  CrossEntropyKind cross_entropy = CrossEntropyKind::kFused;
+  bool fuse_bias_gelu = true, fuse_residual_norm = true;
+  bool poison = false;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("attention", self.attention, "fused | materialised: whether scores are held for all pairs");
+    visit("cross_entropy", self.cross_entropy, "fused | unfused: whether logits are held for all tokens");
+    visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
+    visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
+    visit("poison", self.poison, "debug: fill dead values with NaN before each call");
+  }
+};
+
+constexpr const char* enum_names(Precision) { return "fp32|bf16|bf16_sr|fp16|auto"; }
+constexpr const char* enum_names(PipelineSchedule) {
+  return "gpipe|1f1b|interleaved_1f1b|zero_bubble";
+}
+constexpr const char* enum_names(AttentionKind) { return "fused|materialised"; }
+constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
+
+}  // namespace tessera
