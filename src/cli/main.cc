@@ -1,6 +1,8 @@
 // Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
 // 0 ok, 1 the world is wrong, 2 the command line is.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
 
 #include "cli/verbs.h"
@@ -14,7 +16,7 @@ int run(tessera::Args args) {
   }
   const int code = tessera::run_verb("", tessera::verbs(), args);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw tessera::Error("standard output cannot be written (is the disk full?)");
+    throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
   return code;
 }
 
