@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "train/run_config.h"
 
 namespace tessera {
 namespace {
@@ -34,6 +35,19 @@ double decay_share(const Schedule& s, int64_t n) {
 }
 
 }  // namespace
+
+Schedule make_schedule(const ScheduleSection& section, double peak) {
+  const bool wsd = section.kind == ScheduleKind::kWsd;
+  const int64_t to_floor = wsd ? 0 : section.decay_steps;  // warm-up excluded
+  return {.kind = section.kind,
+          .floor_rule = section.floor_rule,
+          .peak = peak,
+          .floor = peak * section.floor,
+          .warmup_steps = section.warmup_steps,
+          .end_step = to_floor > 0 ? section.warmup_steps + to_floor
+                                   : std::max(section.steps, section.warmup_steps),
+          .wsd_steps = wsd ? section.decay_steps : 0};
+}
 
 double learning_rate(const Schedule& s, int64_t step) {
   CHECK(step >= 1, "steps count from 1, got {}", step);

@@ -38,6 +38,11 @@ struct Schedule {
   int64_t wsd_steps = 0;     // D, at most E − W; 0: a tenth of E, at least 1
 };
 
+struct ScheduleSection;  // train/run_config.h
+
+// What a run file says, for a peak of `optimizer.learning_rate`.
+Schedule make_schedule(const ScheduleSection& section, double peak);
+
 // REQUIRES: step ≥ 1, 0 ≤ W ≤ E.
 double learning_rate(const Schedule& schedule, int64_t step);
 

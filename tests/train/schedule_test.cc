@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "train/run_config.h"
+
 namespace tessera {
 namespace {
 
@@ -97,6 +99,21 @@ TEST(Schedule, NeverRisesAfterTheWarmUpAndNeverFallsBelowTheFloor) {
       }
     }
   }
+}
+
+TEST(MakeSchedule, TakesTheFloorAsAShareAndTheDecayWithoutTheWarmUp) {
+  ScheduleSection section;
+  section.steps = 100;
+  section.warmup_steps = 10;
+  section.floor = 0.1;
+  const Schedule whole = make_schedule(section, 2.0);
+  EXPECT_EQ(whole.end_step, 100);
+  EXPECT_DOUBLE_EQ(whole.floor, 0.2);
+  section.decay_steps = 40;
+  EXPECT_EQ(make_schedule(section, 2.0).end_step, 50);
+  section.kind = ScheduleKind::kWsd;
+  EXPECT_EQ(make_schedule(section, 2.0).end_step, 100);
+  EXPECT_EQ(make_schedule(section, 2.0).wsd_steps, 40);
 }
 
 TEST(Schedule, AWarmUpAsLongAsTheRunIsNoDivisionByZero) {
