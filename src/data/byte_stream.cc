@@ -34,7 +34,8 @@ struct StoredBytes {
   }
   [[noreturn]] void damaged(const char* format, const char* reason) const {
     throw Error(
-        "{}: the {} data is damaged near byte {} of the file ({}); {} bytes of text came before it. "
+        "{}: the {} data is damaged near byte {} of the file ({}); {} bytes of text came before "
+        "it. "
         "Copy or compress it again",
         from.name_, format, place(), reason, from.produced_);
   }
@@ -89,8 +90,7 @@ struct GzipDecoder : StoredBytes {
 };
 
 struct ZstdDecoder : StoredBytes {
-  explicit ZstdDecoder(ByteStream& stream)
-      : StoredBytes(stream), context(ZSTD_createDCtx()) {
+  explicit ZstdDecoder(ByteStream& stream) : StoredBytes(stream), context(ZSTD_createDCtx()) {
     CHECK(context != nullptr, "zstd would not start");
   }
   ~ZstdDecoder() { ZSTD_freeDCtx(context); }
@@ -148,8 +148,10 @@ ByteStream::ByteStream(const std::string& name)
     } else if (starts("\x28\xb5\x2f\xfd")) {
       zstd_ = std::make_unique<ZstdDecoder>(*this);
     } else if (ends_with(name_, ".gz") || ends_with(name_, ".zst")) {
-      throw Error("{}: holds no {} data (its first bytes are others). Wanted: a compressed file, or "
-                  "a name without the ending", name_, ends_with(name_, ".gz") ? "gzip" : "zstd");
+      throw Error(
+          "{}: holds no {} data (its first bytes are others). Wanted: a compressed file, or "
+          "a name without the ending",
+          name_, ends_with(name_, ".gz") ? "gzip" : "zstd");
     }
   } catch (...) {
     close(fd_);

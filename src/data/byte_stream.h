@@ -25,8 +25,8 @@ class ByteStream {
   // that names file and byte if the compressed data is damaged or ends too early.
   size_t read(std::span<char> out);
 
-  const std::string& name() const { return name_; }  // "standard input" for "-"
-  int64_t stored_bytes() const { return stored_; }   // read from the file so far
+  const std::string& name() const { return name_; }   // "standard input" for "-"
+  int64_t stored_bytes() const { return stored_; }    // read from the file so far
   int64_t file_bytes() const { return file_bytes_; }  // of the whole file; −1 where unknown
 
  private:
@@ -37,8 +37,8 @@ class ByteStream {
   std::string name_;
   int fd_ = -1;
   int64_t stored_ = 0, file_bytes_ = -1, produced_ = 0;
-  std::string buffer_;         // stored bytes
-  size_t begin_ = 0, end_ = 0;  // those of the buffer that nobody has taken yet
+  std::string buffer_;                 // stored bytes
+  size_t begin_ = 0, end_ = 0;         // those of the buffer that nobody has taken yet
   std::unique_ptr<GzipDecoder> gzip_;  // at most one of the two
   std::unique_ptr<ZstdDecoder> zstd_;
 };
