@@ -1,0 +1,1 @@
+#include "data/encode_cache.h"
