@@ -40,11 +40,14 @@ int64_t integer_member(const Tree& object, std::string_view name, const std::str
   wrong_kind(found, name, "an integer", source);
 }
 
+const std::string& text_of(const Tree& node, std::string_view name, const std::string& source) {
+  if (const auto* s = node.as_string()) return *s;
+  wrong_kind(node, name, "text", source);
+}
+
 const std::string& text_member(const Tree& object, std::string_view name,
                                const std::string& source) {
-  const Tree& found = member(object, name, source);
-  if (const auto* s = found.as_string()) return *s;
-  wrong_kind(found, name, "text", source);
+  return text_of(member(object, name, source), name, source);
 }
 
 const Tree::List& list_member(const Tree& object, std::string_view name,

@@ -23,6 +23,9 @@ const Tree::List& list_member(const Tree& object, std::string_view name, const s
 std::vector<int64_t> extents_member(const Tree& object, std::string_view name,
                                     const std::string& source);
 
+// The node itself, as text; `name` is what it is called in the error.
+const std::string& text_of(const Tree& node, std::string_view name, const std::string& source);
+
 // "an integer", "text", …: for messages.
 std::string_view kind_of(const Tree& node);
 
