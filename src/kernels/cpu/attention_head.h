@@ -37,8 +37,19 @@ struct HeadDropout {
   float scale = 1;
 };
 
+// What the row `r` of a tile of scores sees of its columns: the first base + r + 1.
+struct Sight {
+  int64_t base;
+  bool diagonal() const { return base == 0; }
+  int64_t of(int64_t r) const {
+    const int64_t n = base + r + 1;
+    return n < 0 ? 0 : (n > kTile ? kTile : n);
+  }
+};
+
 struct KeyHead {
   int64_t t = 0, d = 0;
+  int64_t queries = 0, first_query = 0;  // number, and position of the first
   float scale = 1;
   ConstRows k, v;
   Rows dk, dv;  // gradient only

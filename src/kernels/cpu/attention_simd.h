@@ -18,11 +18,11 @@ HWY_NOINLINE void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
 }
 
 // New maxima of the m rows of a tile of scores, into `row_max`; what e^(old - new) is, into alpha.
-HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, bool diagonal, float* row_max,
+HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, Sight sight, float* row_max,
                             float* alpha) {
   const F f;
   for (int64_t r = 0; r < m; ++r) {
-    const int64_t seen = diagonal ? r + 1 : kTile;
+    const int64_t seen = sight.of(r);
     V best = hn::Set(f, row_max[r]);
     int64_t c = 0;
     for (; c + kLanes <= seen; c += kLanes) {
@@ -42,11 +42,11 @@ HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, bool diagonal, float
 }
 
 // scores become e^(s - max), zero where a row does not see; row_sum collects them by lanes.
-HWY_INLINE void Exponentiate(float* scores, int64_t m, bool diagonal, const float* row_max,
+HWY_INLINE void Exponentiate(float* scores, int64_t m, Sight sight, const float* row_max,
                              const float* alpha, float* row_sum) {
   const F f;
   for (int64_t r = 0; r < m; ++r) {
-    const int64_t seen = diagonal ? r + 1 : kTile;
+    const int64_t seen = sight.of(r);
     const V top = hn::Set(f, row_max[r]);
     float* const s = scores + r * kTile;
     V sum = hn::Mul(hn::LoadU(f, row_sum + r * kPad), hn::Set(f, alpha[r]));
@@ -103,17 +103,18 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
 HWY_NOINLINE void AttendQueries(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
   const F f;
   const int64_t d = keys.d, width = round_up(d, kPad);
-  alignas(64) float alpha[kTile];
-  for (int64_t i = 0; i < keys.t; i += kTile) {
-    const int64_t m = HWY_MIN(kTile, keys.t - i);
+  alignas(64) float alpha[kTile] = {};
+  for (int64_t i = 0; i < keys.queries; i += kTile) {
+    const int64_t m = HWY_MIN(kTile, keys.queries - i), last = keys.first_query + i + m;
     PackRows(h.q, i, m, d, keys.scale, b.q);
     for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
     for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
-    for (int64_t j = 0; j <= i; j += kTile) {
-      const bool diagonal = j == i;
+    for (int64_t j = 0; j < last; j += kTile) {
+      const Sight sight{keys.first_query + i - j};
+      const bool diagonal = sight.diagonal();
       DotTile(b.q, b.k_transposed + j * d, m, d, diagonal, b.scores);
-      RaiseMaxima(b.scores, m, diagonal, b.row_max, alpha);
-      Exponentiate(b.scores, m, diagonal, b.row_max, alpha, b.row_sum);
+      RaiseMaxima(b.scores, m, sight, b.row_max, alpha);
+      Exponentiate(b.scores, m, sight, b.row_max, alpha, b.row_sum);
       if (h.dropout.threshold > 0) {
         FillMask(h.dropout, i, j, m, b.mask);
         MultiplyTile(b.mask, m, b.scores);
@@ -125,102 +126,13 @@ HWY_NOINLINE void AttendQueries(const KeyHead& keys, const QueryHead& h, const H
   }
 }
 
-// ---- Gradient ----
-
-HWY_NOINLINE void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers& b) {
-  const F f;
-  const int64_t width = round_up(h.d, kPad);
-  for (int64_t j = 0; j < h.t; j += kTile) {
-    const int64_t n = HWY_MIN(kTile, h.t - j);
-    PackRows(h.v, j, n, h.d, 1.0f, b.k + j * width);
-    TransposeTile(b.k + j * width, n, h.d, b.v_transposed + j * h.d);
-    PackRows(h.k, j, n, h.d, 1.0f, b.k + j * width);
-    TransposeTile(b.k + j * width, n, h.d, b.k_transposed + j * h.d);
+// to[i, :] = from[i, :] for i < count.
+HWY_NOINLINE void CopyRows(const ConstRows& from, int64_t count, int64_t d, const Rows& to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const Source a = from.data + i * from.stride;
+    const Sink b = to.data + i * to.stride;
+    for (int64_t c = 0; c < d; c += kLanes) StoreSome(LoadSome(a, c, d - c), b, c, d - c);
   }
-  for (int64_t c = 0; c < h.t * width; c += kLanes) {
-    hn::StoreU(hn::Zero(f), f, b.dk + c);
-    hn::StoreU(hn::Zero(f), f, b.dv + c);
-  }
-}
-
-// delta[t] = out[t] . d_out[t].
-HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
-                                     const HeadBuffers& b) {
-  const F f;
-  const int64_t d = keys.d, width = round_up(d, kPad);
-  PackRows(h.q, 0, keys.t, d, keys.scale, b.q);
-  PackRows(h.d_out, 0, keys.t, d, 1.0f, b.d_out);
-  for (int64_t t = 0; t < keys.t; ++t) {
-    const Source out = h.out.data + t * h.out.stride;
-    V sum = hn::Zero(f);
-    for (int64_t c = 0; c < d; c += kLanes) {
-      sum = hn::MulAdd(hn::LoadU(f, b.d_out + t * width + c), LoadSome(out, c, d - c), sum);
-    }
-    b.delta[t] = SumLanes(sum);
-  }
-  for (int64_t c = 0; c < keys.t * width; c += kLanes) hn::StoreU(hn::Zero(f), f, b.dq + c);
-}
-
-// scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
-HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* delta, int64_t m,
-                           bool diagonal, bool masked) {
-  const F f;
-  for (int64_t r = 0; r < m; ++r) {
-    const V top = hn::Set(f, lse[r]), less = hn::Set(f, delta[r]);
-    for (int64_t c = 0; c < kTile; c += kLanes) {
-      const int64_t at = r * kTile + c;
-      V p = Exp(f, hn::Sub(hn::LoadU(f, b.scores + at), top));
-      V dp = hn::LoadU(f, b.d_scores + at);
-      const V mask = masked ? hn::LoadU(f, b.mask + at) : hn::Set(f, 1.0f);
-      V ds = hn::Mul(p, hn::MulSub(dp, mask, less));
-      p = hn::Mul(p, mask);
-      if (diagonal && c + kLanes > r + 1) {
-        const auto seen = hn::FirstN(f, static_cast<size_t>(HWY_MAX(r + 1 - c, int64_t{0})));
-        p = hn::IfThenElseZero(seen, p);
-        ds = hn::IfThenElseZero(seen, ds);
-      }
-      hn::StoreU(p, f, b.scores + at);
-      hn::StoreU(ds, f, b.d_scores + at);
-    }
-  }
-}
-
-HWY_INLINE void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
-  const F f;
-  const int64_t width = round_up(d, kPad);
-  for (int64_t i = 0; i < t; ++i) {
-    const Sink row = to.data + i * to.stride;
-    for (int64_t c = 0; c < d; c += kLanes) {
-      const V x = hn::Mul(hn::LoadU(f, rows + i * width + c), hn::Set(f, scale));
-      StoreSome(x, row, c, d - c);
-    }
-  }
-}
-
-HWY_NOINLINE void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
-  const int64_t d = keys.d, width = round_up(d, kPad);
-  const bool masked = h.dropout.threshold > 0;
-  PackQueryHeadForGrad(keys, h, b);
-  for (int64_t j = 0; j < keys.t; j += kTile) {
-    const int64_t n = HWY_MIN(kTile, keys.t - j);
-    for (int64_t i = j; i < keys.t; i += kTile) {
-      const int64_t m = HWY_MIN(kTile, keys.t - i);
-      const bool diagonal = i == j;
-      DotTile(b.q + i * width, b.k_transposed + j * d, m, d, diagonal, b.scores);
-      DotTile(b.d_out + i * width, b.v_transposed + j * d, m, d, diagonal, b.d_scores);
-      if (masked) FillMask(h.dropout, i, j, m, b.mask);
-      ScoresGrad(b, h.lse + i, b.delta + i, m, diagonal, masked);
-      MixTransposedTile(b.scores, b.d_out + i * width, m, n, d, diagonal, b.dv + j * width);
-      MixTransposedTile(b.d_scores, b.q + i * width, m, n, d, diagonal, b.dk + j * width);
-      MixTile(b.d_scores, b.k + j * width, m, n, d, diagonal, true, b.dq + i * width);
-    }
-  }
-  StoreRows(b.dq, keys.t, d, keys.scale, h.dq);
-}
-
-HWY_NOINLINE void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
-  StoreRows(b.dk, h.t, h.d, 1.0f, h.dk);
-  StoreRows(b.dv, h.t, h.d, 1.0f, h.dv);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -23,6 +23,19 @@ HWY_NOINLINE void PackRows(const ConstRows& from, int64_t begin, int64_t count, 
   }
 }
 
+// The other way: to[i, :] = scale * rows[i, :] for i < t.
+HWY_NOINLINE void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
+  const F f;
+  const int64_t width = round_up(d, kPad);
+  for (int64_t i = 0; i < t; ++i) {
+    const Sink row = to.data + i * to.stride;
+    for (int64_t c = 0; c < d; c += kLanes) {
+      const V x = hn::Mul(hn::LoadU(f, rows + i * width + c), hn::Set(f, scale));
+      StoreSome(x, row, c, d - c);
+    }
+  }
+}
+
 // to[c, i] = rows[i, c] for a tile of `count` rows; missing rows are zero.
 HWY_NOINLINE void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
                                 float* HWY_RESTRICT to) {
@@ -68,6 +81,11 @@ HWY_NOINLINE void MixTransposedTile(const float* p, const float* rows, int64_t m
                         to + j * width,    width, true};
     Multiply(t, some, width, m - i);
   }
+}
+
+HWY_INLINE void ZeroRows(float* rows, int64_t t, int64_t d) {
+  const F f;
+  for (int64_t c = 0; c < t * round_up(d, kPad); c += kLanes) hn::StoreU(hn::Zero(f), f, rows + c);
 }
 
 // mask[r, c] = 0 where query i + r drops key j + c, else 1 / (1 - p).

@@ -34,4 +34,14 @@ struct PackedHeads {
   }
 };
 
+// Which buffers of HeadBuffers there are, and how large.
+enum class HeadUse : uint8_t { kForward, kGradient };
+int64_t head_buffers_bytes(int64_t t, int64_t d, HeadUse use);  // of one thread
+HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t d, HeadUse use);
+
+HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_t sample,
+                         int64_t head);
+void check_attention(const PackedHeads& p, const TensorView& out, const TensorView& lse,
+                     const AttentionDropout& drop);
+
 }  // namespace tessera::kernels
