@@ -24,7 +24,7 @@
 #include "base/dtype.h"
 #include "tensor/cpu_features.h"
 
-namespace tessera {
+namespace tessera::kernels {
 
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0;
@@ -65,4 +65,4 @@ class Matmul {
 // run's speed is shown as a share of. The caller keeps the answer.
 double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads);
 
-}  // namespace tessera
+}  // namespace tessera::kernels

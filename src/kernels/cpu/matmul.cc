@@ -13,7 +13,7 @@
 #include "dnnl.hpp"
 #include "kernels/cpu/tiled_product.h"
 
-namespace tessera {
+namespace tessera::kernels {
 namespace {
 
 using Memory = dnnl::memory;
@@ -197,4 +197,4 @@ void Matmul::run(const void* a, const void* b, void* c, void* workspace) const {
   plan_->tiled->run(a, b, c, workspace);
 }
 
-}  // namespace tessera
+}  // namespace tessera::kernels

@@ -5,7 +5,7 @@
 #include "kernels/matmul.h"
 #include "tensor/tensor.h"
 
-namespace tessera {
+namespace tessera::kernels {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -57,4 +57,4 @@ double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
   return 2.0 * kM * kN * kK / best_s;
 }
 
-}  // namespace tessera
+}  // namespace tessera::kernels

@@ -12,7 +12,7 @@
 
 #include "kernels/matmul.h"
 
-namespace tessera {
+namespace tessera::kernels {
 
 class TiledProduct {
  public:
@@ -33,4 +33,4 @@ class TiledProduct {
   int64_t part_m_, part_n_;  // the largest part, in whole register tiles
 };
 
-}  // namespace tessera
+}  // namespace tessera::kernels

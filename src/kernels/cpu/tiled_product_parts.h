@@ -5,7 +5,7 @@
 
 #include "kernels/matmul.h"
 
-namespace tessera {
+namespace tessera::kernels {
 
 struct RegisterTile {
   int rows, columns;
@@ -29,4 +29,4 @@ struct PartOfProduct {
   float* workspace = nullptr;
 };
 
-}  // namespace tessera
+}  // namespace tessera::kernels
