@@ -108,11 +108,7 @@ class Trainer {
 
 Trainer::Trainer(std::span<const WordCounts::Word> words, const BpeTraining& training)
     : training_(training) {
-  const auto fixed = static_cast<int32_t>(training.special_tokens.size()) + 256;
-  if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
-    throw Error("a vocabulary of {} was asked for; wanted {} (special tokens and 256 bytes) to {}",
-                training.vocabulary, fixed, kLargestTokenId);
-  }
+  check_training(training);
   for (const std::string& token : training.special_tokens) add_token(token);
   std::vector<std::pair<char32_t, char>> alphabet;
   for (int b = 0; b < 256; ++b) {
@@ -226,6 +222,19 @@ BpeDescription Trainer::run() {
 }
 
 }  // namespace
+
+void check_training(const BpeTraining& training) {
+  std::set<std::string> seen;
+  for (const std::string& token : training.special_tokens) {
+    if (token.empty()) throw Error("a special token is empty");
+    if (!seen.insert(token).second) throw Error("special token '{}' stands twice", token);
+  }
+  const auto fixed = static_cast<int32_t>(training.special_tokens.size()) + 256;
+  if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
+    throw Error("a vocabulary of {} was asked for; wanted {} (special tokens and 256 bytes) to {}",
+                training.vocabulary, fixed, kLargestTokenId);
+  }
+}
 
 BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training) {
   return Trainer(words, training).run();

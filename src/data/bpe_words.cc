@@ -60,7 +60,7 @@ EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Ta
   return report;
 }
 
-void WordCounts::add(std::span<const std::string_view> texts) {
+EncodeReport WordCounts::add(std::span<const std::string_view> texts) {
   size_t bytes = 0;
   for (const std::string_view text : texts) bytes += text.size();
   const size_t parts = std::clamp<size_t>(bytes / kBytesWorthAThread, 1, tables_.size());
@@ -82,7 +82,9 @@ void WordCounts::add(std::span<const std::string_view> texts) {
     }
   }
   for (std::thread& thread : threads) thread.join();
-  for (const EncodeReport& report : reports) report_.add(report);
+  EncodeReport all;
+  for (const EncodeReport& report : reports) all.add(report);
+  return all;
 }
 
 std::vector<WordCounts::Word> WordCounts::words() {

@@ -18,8 +18,8 @@ class WordCounts {
   explicit WordCounts(int threads);
 
   // Splits each text by itself as GPT-2 does and counts its words. Threads share the texts, so one
-  // call should bring many. Invalid UTF-8 is counted byte by byte in the words, and reported.
-  void add(std::span<const std::string_view> texts);
+  // call should bring many. Invalid UTF-8 stays in the words, and is reported.
+  EncodeReport add(std::span<const std::string_view> texts);
 
   struct Word {
     std::string_view bytes;
@@ -27,8 +27,6 @@ class WordCounts {
   };
   // All words, sorted by their bytes; views into this object, until the next add().
   std::vector<Word> words();
-
-  const EncodeReport& report() const { return report_; }
 
  private:
   // Open addressing; bytes of all words in one string.
@@ -54,7 +52,6 @@ class WordCounts {
   UnicodeTable unicode_;
   Pretokenizer pretokenizer_{unicode_};
   std::vector<Table> tables_;  // one a thread
-  EncodeReport report_;
 };
 
 // The lines of a text, each with its newline: what Hugging Face's trainer takes for a text when it

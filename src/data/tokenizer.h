@@ -70,6 +70,7 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
 // Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
 // train` writes), or the tokenizer.json in a folder. Throws Error with the place for a file that
 // is damaged or of another kind.
+Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 
 }  // namespace tessera
