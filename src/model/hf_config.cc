@@ -8,6 +8,9 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; keeps products in range
+constexpr int64_t kMaxLayers = 10'000;
+
 // Reads keys of one object, with defaults, in the words of the file they stand in.
 class HfReader {
  public:
@@ -226,6 +229,8 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   else
     in.refuse("model_type", type.empty() ? "absent" : type,
               "this version reads gpt_neox (Pythia, GPT-NeoX) and gpt2");
+  if (m.layers > kMaxLayers)
+    throw Error("{}: {} layers, wanted 1 to {}", source, m.layers, kMaxLayers);
   m.vocabulary_multiple = 1;
   return m;
 }
