@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/tree.h"
 #include "model/model_config.h"
 
 namespace tessera {

@@ -28,8 +28,8 @@ class HfReader {
   }
   int64_t size(std::string_view key, int64_t otherwise) const {
     const auto n = get<int64_t>(key, otherwise);
-    if (n <= 0 || n > (int64_t{1} << 40))
-      refuse(key, std::to_string(n), "wanted a size above zero");
+    if (n <= 0 || n > kMaxSize)
+      refuse(key, std::to_string(n), fmt::format("wanted a size from 1 to {}", kMaxSize));
     return n;
   }
   double number(std::string_view key, double otherwise, double low, double high) const {

@@ -166,7 +166,7 @@ void try_every_call(Fault fault, bool old_may_be_gone, Act&& act) {
   long k = 0;
   for (bool finished = false; !finished; ++k) {
     ASSERT_LT(k, 500) << "the save does not come to its end";
-    TemporaryFolder temporary;
+    TemporaryFolder temporary(TemporaryFolder::quick());
     const Path dir = temporary.path() / "checkpoints";
     save_sample(dir, 10, kOld);
     const Outcome outcome = run_with_fault(fault, k, [&] { act(dir); });
@@ -202,7 +202,7 @@ TEST(Crash, SaveAndPruneDieAtEveryCall) {
 TEST(Crash, SavingTheOnlyStepAgainDiesAtEveryCall) {
   for (long k = 0, finished = 0; !finished; ++k) {
     ASSERT_LT(k, 500);
-    TemporaryFolder temporary;
+    TemporaryFolder temporary(TemporaryFolder::quick());
     save_sample(temporary.path(), 10, kOld);
     const auto outcome =
         run_with_fault(Fault::kDie, k, [&] { save_sample(temporary.path(), 10, kNew); });
