@@ -69,6 +69,7 @@ class Attributes {
 
 // The line of execution an op or call stands in: first in, first out.
 enum class Queue : uint8_t { kCompute, kCopyIn, kCopyOut, kData, kTensor };
+constexpr int kQueues = 5;
 
 struct Op {
   OpKind kind = OpKind::kSum;

@@ -93,7 +93,7 @@ struct Program {
   std::vector<Frame> frames;
   std::vector<Call> schedule;
   int64_t state_bytes = 0;            // the first part of the arena
-  int64_t scratch_offset = 0;         // where every segment's scratch starts
+  int64_t scratch_offset = 0;         // where scratch starts: see scratch_offset() below
   int64_t bytes = 0;                  // the arena
   int64_t live_bytes = 0;             // the largest set of bytes that is alive at one call
 
@@ -105,5 +105,12 @@ struct Program {
 
 // Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.
 int parameter_of(const Program& p, const Segment& s, ValueId v);
+
+// Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
+// of their segments asks for. The regions of the queues stand in the order of Queue, from
+// Program::scratch_offset on, at multiples of kScratchAlignment of it.
+constexpr int64_t kScratchAlignment = 256;
+int64_t scratch_bytes(const Program& p, Queue queue);
+int64_t scratch_offset(const Program& p, Queue queue);
 
 }  // namespace tessera

@@ -11,20 +11,17 @@
 #include "base/file.h"
 #include "compile/layout.h"
 #include "model/model_config.h"
+#include "train/schedule.h"
 
 namespace tessera {
 
 enum class Device : uint8_t { kAuto, kCpu, kCuda };
 enum class OptimizerKind : uint8_t { kAdamW };
-enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
-enum class FloorRule : uint8_t { kBlend, kClamp };
 enum class Load : uint8_t { kWeights, kAll };
 enum class Resume : uint8_t { kAuto, kNever, kRequired };
 
 constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
 constexpr const char* enum_names(OptimizerKind) { return "adamw"; }
-constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_sqrt|constant|wsd"; }
-constexpr const char* enum_names(FloorRule) { return "blend|clamp"; }
 constexpr const char* enum_names(Load) { return "weights|all"; }
 constexpr const char* enum_names(Resume) { return "auto|never|required"; }
 
