@@ -102,10 +102,14 @@ void FileWriter::flush() {
   buffer_.clear();
 }
 
-void FileWriter::commit() {
-  CHECK(fd_ >= 0, "{} is committed twice", path_.string());
+void FileWriter::prepare() {
+  CHECK(fd_ >= 0, "{} is prepared after commit()", path_.string());
   flush();
   if (::fsync(fd_) != 0) throw Error("{}: cannot be flushed: {}", part_.string(), reason());
+}
+
+void FileWriter::commit() {
+  prepare();
   if (::rename(part_.c_str(), path_.c_str()) != 0)
     throw Error("{}: cannot be put in its place: {}", path_.string(), reason());
   const int fd = std::exchange(fd_, -1);

@@ -1,0 +1,24 @@
+// Schedule pass: life times → offsets, `fresh`, `after`.
+//
+// Before: frames have kinds, layers and micro-batches but no offset; calls stand in issue order and
+//   name their frames.
+// After:  every frame has an offset in one arena, every call knows which of its frames it adds to
+//   first (`fresh`) and which calls of other queues it waits for (`after`, `before_step`).
+#pragma once
+
+#include "ir/program.h"
+
+namespace tessera {
+
+struct PlaceOptions {
+  int64_t alignment = 64;  // bytes
+  int pad = 1;             // compute calls a frame touched by another queue lives longer
+};
+
+// State frames (Frame::state) must already have offsets in [0, state_bytes); a frame of scratch as
+// large as the largest segment's is laid above them at scratch_offset; all other frames are packed
+// above that by the best of eight orders. Sets bytes and live_bytes (the largest live set, the
+// lower bound of bytes).
+void place(Program& program, const PlaceOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+#include "ir/builder.h"
+
+#include "base/error.h"
+
+namespace tessera {
+
+ValueId Builder::value(const std::string& name, DType dtype, Shape shape, Role role, uint8_t per) {
+  Value v;
+  v.name = prefix_.empty() ? name : prefix_ + "." + name;
+  v.dtype = dtype;
+  v.shape = std::move(shape);
+  v.role = role;
+  v.per = per;
+  graph_.values.push_back(std::move(v));
+  return static_cast<ValueId>(graph_.values.size() - 1);
+}
+
+std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attributes attributes,
+                                   std::vector<ValueId> inputs, std::vector<ValueId> outputs) {
+  Op op;
+  op.kind = kind;
+  op.origin = prefix_.empty() ? origin : prefix_ + "." + origin;
+  op.attributes = std::move(attributes);
+  op.inputs = std::move(inputs);
+  Inputs in;
+  for (const ValueId v : op.inputs) in.push_back(&graph_[v]);
+  const std::vector<OutputSpec> specs = rule_of(kind).infer(op.attributes, in);
+  outputs.resize(specs.size(), kNone);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (outputs[i] == kNone)
+      outputs[i] = value(origin + specs[i].name, specs[i].dtype, specs[i].shape, role_, per_);
+    CHECK(graph_[outputs[i]].shape == specs[i].shape, "{}: output {} is {}, the rule says {}",
+          op.origin, i, to_string(graph_[outputs[i]].shape), to_string(specs[i].shape));
+  }
+  op.outputs = outputs;
+  ops_.push_back(std::move(op));
+  return outputs;
+}
+
+ValueId Gradients::of(ValueId v) const {
+  for (const auto& [value, gradient] : of_)
+    if (value == v) return gradient;
+  return kNone;
+}
+
+void Gradients::add(ValueId v, ValueId gradient) {
+  CHECK(gradient != kNone, "no gradient for {}", builder_[v].name);
+  for (auto& [value, total] : of_) {
+    if (value != v) continue;
+    total = builder_.emit_one(OpKind::kSum, "gradient", {{"terms", int64_t{2}}}, {total, gradient});
+    return;
+  }
+  of_.emplace_back(v, gradient);
+}
+
+ValueId Gradients::take(ValueId v) {
+  for (size_t i = 0; i < of_.size(); ++i)
+    if (of_[i].first == v) {
+      const ValueId g = of_[i].second;
+      of_.erase(of_.begin() + static_cast<std::ptrdiff_t>(i));
+      return g;
+    }
+  return kNone;
+}
+
+bool Gradients::wanted(ValueId v) const {
+  const Role r = builder_[v].role;
+  return r == Role::kActivation || r == Role::kStream || r == Role::kScratch || r == Role::kWeight;
+}
+
+ValueId Gradients::weight(ValueId w) {
+  const Value weight = builder_[w];
+  CHECK(weight.role == Role::kWeight, "{} is no weight", weight.name);
+  const std::string name = weight.name + ".gradient";
+  const std::vector<Value>& all = builder_.graph().values;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].role == Role::kGradient && all[i].name == name) return static_cast<ValueId>(i);
+  Value g = weight;
+  g.name = name;
+  g.dtype = DType::kF32;
+  g.role = Role::kGradient;
+  builder_.graph().values.push_back(std::move(g));
+  return static_cast<ValueId>(builder_.graph().values.size() - 1);
+}
+
+ValueId Gradients::report() const {
+  const std::vector<Value>& all = builder_.graph().values;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].role == Role::kReport) return static_cast<ValueId>(i);
+  CHECK(false, "the graph has no report");
+}
+
+}  // namespace tessera

@@ -1,0 +1,84 @@
+// Coarse ops on values. What an op means, its shapes, sharding, gradient and cost stand in one
+// file each: ir/ops/<op>.cc.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/value.h"
+
+namespace tessera {
+
+enum class OpKind : uint8_t {
+  kEmbedding,
+  kEmbeddingGrad,
+  kNorm,
+  kNormGrad,
+  kMatmul,
+  kMatmulGradInput,
+  kMatmulGradWeight,
+  kRotary,
+  kAttention,
+  kAttentionGrad,
+  kCachedAttention,
+  kAttentionScores,
+  kAttentionScoresGrad,
+  kSoftmax,
+  kSoftmaxGrad,
+  kAttentionMix,
+  kAttentionMixGrad,
+  kGelu,
+  kGeluGrad,
+  kSum,
+  kBiasGrad,
+  kDropout,
+  kCrossEntropy,
+  kLinearCrossEntropy,
+  kClear,
+  kPack,
+  kSquares,
+  kClip,
+  kAdamw,
+  kCount,
+};
+
+// Constants of an op, fixed when the program is made. Few and named; printed in this order.
+class Attributes {
+ public:
+  using Constant = std::variant<int64_t, double, std::string>;
+
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string, Constant>> list) : list_(list) {}
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  int64_t integer(std::string_view name, int64_t otherwise = 0) const;
+  double number(std::string_view name, double otherwise = 0) const;
+  std::string text(std::string_view name) const;
+  void set(std::string_view name, Constant c);
+  const std::vector<std::pair<std::string, Constant>>& list() const { return list_; }
+  bool operator==(const Attributes&) const = default;
+
+ private:
+  const Constant* find(std::string_view name) const;
+  std::vector<std::pair<std::string, Constant>> list_;
+};
+
+// The line of execution an op or call stands in: first in, first out.
+enum class Queue : uint8_t { kCompute, kCopyIn, kCopyOut, kData, kTensor };
+constexpr int kQueues = 5;
+
+struct Op {
+  OpKind kind = OpKind::kSum;
+  Attributes attributes;
+  std::vector<ValueId> inputs, outputs;
+  ValueId workspace = kNone;  // scratch bytes the target asks for
+  ValueId packed = kNone;     // of products: the packed form of the weight, if the target has one
+  Queue queue = Queue::kCompute;
+  std::string origin;         // "attn.qkv": what the op does in its block, for messages
+};
+
+}  // namespace tessera

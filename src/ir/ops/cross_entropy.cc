@@ -1,0 +1,73 @@
+// cross_entropy: report += (Σ −log softmax(logits)[label], number of labels ≥ 0); with attribute
+// `gradient`, dlogits = softmax − onehot as well (in place where the logits die).
+// linear_cross_entropy: the same of logits = x wᵀ, by chunks of tokens, so that logits are never
+// held for all of them; with `gradient`, dx and dw += as well.
+// A loss and its gradient are one op: the gradient rule emits it again with `gradient`, and
+// differentiate drops the first.
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+#include "ir/state.h"
+
+namespace tessera {
+namespace {
+
+const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
+
+std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 2 && in[1]->dtype == DType::kI32, "cross_entropy takes logits and labels");
+  std::vector<OutputSpec> out = {kReport};
+  if (a.integer("gradient")) out.push_back({".gradient", in[0]->dtype, in[0]->shape});
+  return out;
+}
+
+std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 3 && in[0]->shape[-1] == in[1]->shape[-1] && in[2]->dtype == DType::kI32,
+        "linear_cross_entropy takes x, w and labels");
+  std::vector<OutputSpec> out = {kReport};
+  if (a.integer("gradient")) {
+    out.push_back({".gradient", in[0]->dtype, in[0]->shape});
+    out.push_back({".weight.gradient", DType::kF32, in[1]->shape});
+  }
+  return out;
+}
+
+ShardingRule sharding(const Op& op, std::span<const Value>) {
+  ShardingRule r{{"btv", "bt"}, {"r"}, "bt", {}};
+  if (op.outputs.size() > 1) r.outputs.push_back("btv");
+  return r;
+}
+ShardingRule sharding_linear(const Op& op, std::span<const Value>) {
+  ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}};
+  if (op.outputs.size() > 1) r.outputs.insert(r.outputs.end(), {"btf", "vf"});
+  return r;
+}
+
+void gradient(Gradients& g, const Op& op) {
+  const auto out = g.builder().emit(OpKind::kCrossEntropy, op.origin, {{"gradient", int64_t{1}}},
+                                    op.inputs, {g.report()});
+  g.add(op.inputs[0], out[1]);
+}
+
+void gradient_linear(Gradients& g, const Op& op) {
+  const auto out =
+      g.builder().emit(OpKind::kLinearCrossEntropy, op.origin, {{"gradient", int64_t{1}}},
+                       op.inputs, {g.report(), kNone, g.weight(op.inputs[1])});
+  g.add(op.inputs[0], out[1]);
+}
+
+double flops_linear(const Op& op, std::span<const Value> values) {
+  const double product = 2 * static_cast<double>(at(values, op.inputs[0]).shape.elements()) *
+                         static_cast<double>(at(values, op.inputs[1]).shape[0]);
+  return op.attributes.integer("gradient") ? 3 * product : product;
+}
+
+}  // namespace
+
+const OpRule kCrossEntropyRule = {OpKind::kCrossEntropy, "cross_entropy", infer,
+                                  sharding,              gradient,        nullptr};
+const OpRule kLinearCrossEntropyRule = {OpKind::kLinearCrossEntropy, "linear_cross_entropy",
+                                        infer_linear,                sharding_linear,
+                                        gradient_linear,             flops_linear};
+
+}  // namespace tessera

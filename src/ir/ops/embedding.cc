@@ -1,0 +1,44 @@
+// embedding:       y[b,t,:] = table[ids[b,t],:]
+// embedding_grad:  dtable[ids[b,t],:] += dy[b,t,:]
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+
+namespace tessera {
+namespace {
+
+std::vector<OutputSpec> infer(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32 && in[1]->shape.rank() == 2,
+        "embedding takes ids and a table");
+  std::vector<int64_t> dims = in[0]->shape.dims();
+  dims.push_back(in[1]->shape[1]);
+  return {{"", in[1]->dtype, Shape(dims)}};
+}
+
+std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad takes ids and dy");
+  return {{".gradient", DType::kF32, {a.integer("rows"), in[1]->shape[-1]}}};
+}
+
+ShardingRule sharding(const Op&, std::span<const Value>) {
+  return {{"bt", "vf"}, {"btf"}, "btvf", {1}};
+}
+ShardingRule sharding_grad(const Op&, std::span<const Value>) {
+  return {{"bt", "btf"}, {"vf"}, "btvf", {1}};
+}
+
+void gradient(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]), table = op.inputs[1];
+  if (dy == kNone) return;
+  const int64_t rows = g[table].shape[0];
+  g.builder().emit(OpKind::kEmbeddingGrad, op.origin, {{"rows", rows}}, {op.inputs[0], dy},
+                   {g.weight(table)});
+}
+
+}  // namespace
+
+const OpRule kEmbeddingRule = {OpKind::kEmbedding, "embedding", infer, sharding, gradient, nullptr};
+const OpRule kEmbeddingGradRule = {OpKind::kEmbeddingGrad, "embedding_grad", infer_grad,
+                                   sharding_grad,         nullptr,          nullptr};
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// Attention in three ops that hold every pair of tokens, for comparison and for planning systems
+// that do so (compiler option attention: materialised).
+//   attention_scores  s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i
+//   softmax           p = softmax over j, f32
+//   attention_mix     out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h]
+// Their gradients meet in d_qkv: attention_mix_grad writes its v part (and dp), the rest zero;
+// attention_scores_grad adds the q and k parts to that.
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+
+namespace tessera {
+namespace {
+
+int64_t heads(const Shape& qkv) { return qkv[2] * (qkv[3] - 2); }
+
+std::vector<OutputSpec> infer_scores(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores takes packed qkv");
+  const Shape& s = in[0]->shape;
+  return {{".scores", DType::kF32, {s[0], heads(s), s[1], s[1]}}};
+}
+std::vector<OutputSpec> infer_scores_grad(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 3 && in[0]->shape == in[2]->shape,
+        "attention_scores_grad takes qkv, d_scores and the gradient of qkv so far");
+  return {{".gradient", in[0]->dtype, in[0]->shape}};
+}
+std::vector<OutputSpec> infer_softmax(const Attributes&, const Inputs& in) {
+  return {{".probabilities", DType::kF32, in.at(0)->shape}};
+}
+std::vector<OutputSpec> infer_softmax_grad(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 2, "softmax_grad takes p and dp");
+  return {{".gradient", DType::kF32, in[0]->shape}};
+}
+std::vector<OutputSpec> infer_mix(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 2, "attention_mix takes p and qkv");
+  const Shape& s = in[1]->shape;
+  return {{"", in[1]->dtype, {s[0], s[1], heads(s), s[4]}}};
+}
+std::vector<OutputSpec> infer_mix_grad(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 3, "attention_mix_grad takes p, qkv and d_out");
+  return {{".gradient", DType::kF32, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
+}
+
+ShardingRule sharding_scores(const Op&, std::span<const Value>) {
+  return {{"btkgd"}, {"bkts"}, "bk", {}};
+}
+ShardingRule sharding_scores_grad(const Op&, std::span<const Value>) {
+  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {}};
+}
+ShardingRule sharding_softmax(const Op&, std::span<const Value>) {
+  return {{"bkts"}, {"bkts"}, "bkt", {}};
+}
+ShardingRule sharding_softmax_grad(const Op&, std::span<const Value>) {
+  return {{"bkts", "bkts"}, {"bkts"}, "bkt", {1}};
+}
+ShardingRule sharding_mix(const Op&, std::span<const Value>) {
+  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {}};
+}
+ShardingRule sharding_mix_grad(const Op&, std::span<const Value>) {
+  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {}};
+}
+
+void gradient_scores(Gradients& g, const Op& op) {
+  const ValueId ds = g.of(op.outputs[0]), qkv = op.inputs[0];
+  if (ds == kNone) return;
+  const ValueId sofar = g.take(qkv);
+  CHECK(sofar != kNone, "attention_mix comes after attention_scores");
+  g.add(qkv, g.builder().emit_one(OpKind::kAttentionScoresGrad, op.origin, op.attributes,
+                                  {qkv, ds, sofar}));
+}
+void gradient_softmax(Gradients& g, const Op& op) {
+  const ValueId dp = g.of(op.outputs[0]);
+  if (dp == kNone) return;
+  g.add(op.inputs[0], g.builder().emit_one(OpKind::kSoftmaxGrad, op.origin, op.attributes,
+                                           {op.outputs[0], dp}));
+}
+void gradient_mix(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]);
+  if (dy == kNone) return;
+  const auto out = g.builder().emit(OpKind::kAttentionMixGrad, op.origin, op.attributes,
+                                    {op.inputs[0], op.inputs[1], dy});
+  g.add(op.inputs[0], out[0]);
+  g.add(op.inputs[1], out[1]);
+}
+
+// All pairs are computed: 2 D a pair and product.
+double pairs_flops(const Shape& pairs, int64_t head_size, int products) {
+  return 2.0 * products * static_cast<double>(pairs.elements() * head_size);
+}
+double flops_scores(const Op& op, std::span<const Value> v) {
+  return pairs_flops(at(v, op.outputs[0]).shape, at(v, op.inputs[0]).shape[4], 1);
+}
+double flops_scores_grad(const Op& op, std::span<const Value> v) {
+  return pairs_flops(at(v, op.inputs[1]).shape, at(v, op.inputs[0]).shape[4], 2);
+}
+double flops_mix(const Op& op, std::span<const Value> v) {
+  return pairs_flops(at(v, op.inputs[0]).shape, at(v, op.inputs[1]).shape[4], 1);
+}
+double flops_mix_grad(const Op& op, std::span<const Value> v) { return 2 * flops_mix(op, v); }
+
+}  // namespace
+
+const OpRule kAttentionScoresRule = {OpKind::kAttentionScores, "attention_scores", infer_scores,
+                                     sharding_scores,          gradient_scores,    flops_scores};
+const OpRule kAttentionScoresGradRule = {
+    OpKind::kAttentionScoresGrad, "attention_scores_grad", infer_scores_grad, sharding_scores_grad,
+    nullptr,                      flops_scores_grad};
+const OpRule kSoftmaxRule = {OpKind::kSoftmax, "softmax",        infer_softmax,
+                             sharding_softmax, gradient_softmax, nullptr};
+const OpRule kSoftmaxGradRule = {OpKind::kSoftmaxGrad,  "softmax_grad", infer_softmax_grad,
+                                 sharding_softmax_grad, nullptr,        nullptr};
+const OpRule kAttentionMixRule = {OpKind::kAttentionMix, "attention_mix", infer_mix,
+                                  sharding_mix,          gradient_mix,    flops_mix};
+const OpRule kAttentionMixGradRule = {OpKind::kAttentionMixGrad, "attention_mix_grad",
+                                      infer_mix_grad,            sharding_mix_grad,
+                                      nullptr,                   flops_mix_grad};
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
+// matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
+// matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
+// Attribute `out` = f32: y is f32 whatever x is. Weights keep the dimension that is divided: qkv is [heads, 3, D, F].
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+
+namespace tessera {
+namespace {
+
+Shape join(const Shape& a, int a0, int a1, const Shape& b, int b0, int b1) {
+  std::vector<int64_t> dims(a.dims().begin() + a0, a.dims().begin() + a1);
+  dims.insert(dims.end(), b.dims().begin() + b0, b.dims().begin() + b1);
+  return Shape(dims);
+}
+
+int contracted(const Attributes& a) { return static_cast<int>(a.integer("contract", 1)); }
+
+std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 2, "matmul takes x and w");
+  const Shape &x = in[0]->shape, &w = in[1]->shape;
+  const int k = contracted(a), lead = x.rank() - k, out = w.rank() - k;
+  for (int d = 0; d < k; ++d)
+    CHECK(x[lead + d] == w[out + d], "matmul of {} and {}", to_string(x), to_string(w));
+  const DType type = a.has("out") ? DType::kF32 : in[0]->dtype;
+  return {{"", type, join(x, 0, lead, w, 0, out)}};
+}
+
+std::vector<OutputSpec> infer_grad_input(const Attributes& a, const Inputs& in) {
+  const Shape &dy = in[0]->shape, &w = in[1]->shape;
+  const int out = w.rank() - contracted(a);
+  return {{".gradient", in[0]->dtype, join(dy, 0, dy.rank() - out, w, out, w.rank())}};
+}
+
+std::vector<OutputSpec> infer_grad_weight(const Attributes& a, const Inputs& in) {
+  const Shape &dy = in[0]->shape, &x = in[1]->shape;
+  const int lead = x.rank() - contracted(a);
+  CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}",
+        to_string(dy), to_string(x));
+  return {{".gradient", DType::kF32, join(dy, lead, dy.rank(), x, lead, x.rank())}};
+}
+
+// Labels: a… for rows, m… for outputs, x… for what is contracted.
+struct Labels {
+  std::string rows, out, in;
+};
+Labels labels(int rows, int out, int in) {
+  Labels l;
+  for (int d = 0; d < rows; ++d) l.rows += static_cast<char>('a' + d);
+  for (int d = 0; d < out; ++d) l.out += static_cast<char>('m' + d);
+  for (int d = 0; d < in; ++d) l.in += static_cast<char>('u' + d);
+  return l;
+}
+
+ShardingRule sharding(const Op& op, std::span<const Value> values) {
+  const int k = contracted(op.attributes);
+  const Shape &x = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
+  const Labels l = labels(x.rank() - k, w.rank() - k, k);
+  return {{l.rows + l.in, l.out + l.in}, {l.rows + l.out}, l.rows + l.out + l.in, {0}};
+}
+ShardingRule sharding_grad_input(const Op& op, std::span<const Value> values) {
+  const int k = contracted(op.attributes);
+  const Shape &dy = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
+  const int out = w.rank() - k;
+  const Labels l = labels(dy.rank() - out, out, k);
+  return {{l.rows + l.out, l.out + l.in}, {l.rows + l.in}, l.rows + l.out + l.in, {0}};
+}
+ShardingRule sharding_grad_weight(const Op& op, std::span<const Value> values) {
+  const int k = contracted(op.attributes);
+  const Shape &dy = at(values, op.inputs[0]).shape, &x = at(values, op.inputs[1]).shape;
+  const int rows = x.rank() - k;
+  const Labels l = labels(rows, dy.rank() - rows, k);
+  return {{l.rows + l.out, l.rows + l.in}, {l.out + l.in}, l.rows + l.out + l.in, {0}};
+}
+
+void gradient(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]), x = op.inputs[0], w = op.inputs[1];
+  if (dy == kNone) return;
+  g.builder().emit(OpKind::kMatmulGradWeight, op.origin, op.attributes, {dy, x}, {g.weight(w)});
+  if (g.wanted(x))
+    g.add(x, g.builder().emit_one(OpKind::kMatmulGradInput, op.origin, op.attributes, {dy, w}));
+}
+
+double flops(const Op& op, std::span<const Value> values) {
+  // Each of the three products has the extents rows · out · in; two of its three operands give all.
+  const Shape &a = at(values, op.inputs[0]).shape, &b = at(values, op.inputs[1]).shape,
+              &c = at(values, op.outputs[0]).shape;
+  return 2 * std::sqrt(static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
+                       static_cast<double>(c.elements()));
+}
+
+}  // namespace
+
+const OpRule kMatmulRule = {OpKind::kMatmul, "matmul", infer, sharding, gradient, flops};
+const OpRule kMatmulGradInputRule = {
+    OpKind::kMatmulGradInput, "matmul_grad_input", infer_grad_input, sharding_grad_input, nullptr,
+    flops};
+const OpRule kMatmulGradWeightRule = {
+    OpKind::kMatmulGradWeight, "matmul_grad_weight", infer_grad_weight, sharding_grad_weight,
+    nullptr, flops};
+
+}  // namespace tessera

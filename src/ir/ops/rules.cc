@@ -1,0 +1,51 @@
+#include "ir/ops/rules.h"
+
+#include <array>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// In the order of OpKind.
+constexpr std::array kRules = {&kEmbeddingRule,       &kEmbeddingGradRule,
+                               &kNormRule,            &kNormGradRule,
+                               &kMatmulRule,          &kMatmulGradInputRule,
+                               &kMatmulGradWeightRule, &kRotaryRule,
+                               &kAttentionRule,       &kAttentionGradRule,
+                               &kCachedAttentionRule, &kAttentionScoresRule,
+                               &kAttentionScoresGradRule, &kSoftmaxRule,
+                               &kSoftmaxGradRule,     &kAttentionMixRule,
+                               &kAttentionMixGradRule, &kGeluRule,
+                               &kGeluGradRule,        &kSumRule,
+                               &kBiasGradRule,        &kDropoutRule,
+                               &kCrossEntropyRule,    &kLinearCrossEntropyRule,
+                               &kClearRule,           &kPackRule,
+                               &kSquaresRule,         &kClipRule,
+                               &kAdamwRule};
+static_assert(kRules.size() == static_cast<size_t>(OpKind::kCount));
+
+}  // namespace
+
+const OpRule& rule_of(OpKind kind) {
+  const OpRule& r = *kRules.at(static_cast<size_t>(kind));
+  CHECK(r.kind == kind, "the table of rules is out of order at {}", r.name);
+  return r;
+}
+
+const OpRule* rule_named(std::string_view name) {
+  for (const OpRule* r : kRules)
+    if (r->name == name) return r;
+  return nullptr;
+}
+
+Cost cost_of(const Op& op, std::span<const Value> values) {
+  Cost c;
+  for (const ValueId v : op.inputs) c.bytes += static_cast<double>(at(values, v).bytes());
+  for (const ValueId v : op.outputs) c.bytes += static_cast<double>(at(values, v).bytes());
+  const OpRule& r = rule_of(op.kind);
+  if (r.flops != nullptr) c.flops = r.flops(op, values);
+  return c;
+}
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// The rules of all ops, one file each beside this one.
+#pragma once
+
+#include "ir/rule.h"
+
+namespace tessera {
+
+extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule, kMatmulRule,
+    kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule, kAttentionRule, kAttentionGradRule,
+    kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule, kSoftmaxRule,
+    kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule, kGeluGradRule, kSumRule,
+    kBiasGradRule, kDropoutRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule, kPackRule,
+    kSquaresRule, kClipRule, kAdamwRule;
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// What a step does to state, once for each weight:
+// clear    report = 0
+// pack     a weight into the layout of one product (attribute `product`: matmul | matmul_grad_input)
+// squares  report[squares] += Σ g²
+// clip     from loss tokens n and squares: norm = sqrt(squares)/n, scale = min(1, clip/norm)/n,
+//          skip = 1 where anything is not finite
+// adamw    weight, moments (and master) from the gradient, times scale (Loshchilov & Hutter 2019)
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+#include "ir/state.h"
+
+namespace tessera {
+namespace {
+
+const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
+
+std::vector<OutputSpec> infer_report(const Attributes&, const Inputs&) { return {kReport}; }
+
+std::vector<OutputSpec> infer_pack(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 1, "pack takes a weight");
+  return {{".packed", DType::kU8, {a.integer("bytes")}}};
+}
+
+std::vector<OutputSpec> infer_adamw(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 3, "adamw takes gradient, step and report");
+  const Shape& s = in[0]->shape;
+  const bool master = a.integer("master") != 0;
+  std::vector<OutputSpec> out = {{".weight", master ? DType::kBF16 : DType::kF32, s},
+                                 {".moment1", DType::kF32, s},
+                                 {".moment2", DType::kF32, s}};
+  if (master) out.push_back({".master", DType::kF32, s});
+  return out;
+}
+
+// Nothing of these is split by an op: ZeRO splits whole frames.
+ShardingRule whole(const Op& op, std::span<const Value> values) {
+  ShardingRule r;
+  const auto label = [&](ValueId v) {
+    return std::string("abcdefgh").substr(0, static_cast<size_t>(at(values, v).shape.rank()));
+  };
+  for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
+  for (const ValueId v : op.outputs) r.outputs.push_back(label(v));
+  return r;
+}
+
+}  // namespace
+
+const OpRule kClearRule = {OpKind::kClear, "clear", infer_report, whole, nullptr, nullptr};
+const OpRule kPackRule = {OpKind::kPack, "pack", infer_pack, whole, nullptr, nullptr};
+const OpRule kSquaresRule = {OpKind::kSquares, "squares", infer_report, whole, nullptr, nullptr};
+const OpRule kClipRule = {OpKind::kClip, "clip", infer_report, whole, nullptr, nullptr};
+const OpRule kAdamwRule = {OpKind::kAdamw, "adamw", infer_adamw, whole, nullptr, nullptr};
+
+}  // namespace tessera

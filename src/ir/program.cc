@@ -1,0 +1,31 @@
+#include "ir/program.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+int parameter_of(const Program& p, const Segment& s, ValueId v) {
+  const FrameKindId kind = p[v].frame;
+  if (kind == kNone) return kNone;
+  for (size_t i = 0; i < s.frames.size(); ++i)
+    if (s.frames[i].kind == kind) return static_cast<int>(i);
+  return kNone;
+}
+
+int64_t scratch_bytes(const Program& p, Queue queue) {
+  int64_t bytes = 0;
+  for (const Segment& s : p.segments)
+    if (s.queue == queue) bytes = std::max(bytes, s.scratch_bytes);
+  return bytes;
+}
+
+int64_t scratch_offset(const Program& p, Queue queue) {
+  int64_t offset = p.scratch_offset;
+  for (int q = 0; q < static_cast<int>(queue); ++q) {
+    const int64_t bytes = scratch_bytes(p, static_cast<Queue>(q));
+    offset += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  }
+  return offset;
+}
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// Two levels: ops on values, calls on frames. A model is a few blocks; a training step is a list of
+// calls of their segments on frames of memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/value.h"
+
+namespace tessera {
+
+using SegmentId = int32_t;
+using FrameId = int32_t;
+using CallId = int32_t;
+
+// One logical layer kind of a model: embed, layer, head. `input` and `output` are the stream.
+struct Block {
+  std::string name;
+  int64_t layers = 1;
+  ValueId input = kNone, output = kNone;
+  ValueId input_gradient = kNone, output_gradient = kNone;
+  std::vector<Op> forward, backward;
+  bool loss = false;  // ends in a loss: trained by one segment, forward and backward in one
+};
+
+// The whole model on one logical device.
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Block> blocks;
+  int64_t sequences = 0, tokens = 0;  // micro-batch B and sequence length T
+
+  Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
+  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+};
+
+// Values of one index that are born and die together, contiguous.
+struct FrameKind {
+  std::string name;            // "layer.weights"
+  std::vector<ValueId> values;
+  int64_t bytes = 0;
+  uint8_t per = kOne;
+  bool state = false;          // lives across steps
+};
+
+// One life of a frame kind: written first, read last. State frames live for ever.
+struct Frame {
+  FrameKindId kind = kNone;
+  int64_t layer = kNone, microbatch = kNone;
+  int64_t offset = kNone;      // in the arena
+  bool state = false;
+};
+
+enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
+
+struct Parameter {
+  FrameKindId kind = kNone;
+  Access access = Access::kRead;
+};
+
+// A straight line of ops, compiled once, called for every layer and micro-batch.
+struct Segment {
+  std::string name;                   // "forward.layer"
+  std::vector<Parameter> frames;
+  std::vector<Op> ops;
+  int64_t scratch_bytes = 0;
+  Queue queue = Queue::kCompute;
+};
+
+// The facts of a message or collective, so that `check` never opens a segment.
+struct Wire {
+  std::string channel;                // empty: no communication
+  std::string operation, label;
+  int64_t bytes = 0;
+};
+
+struct Call {
+  SegmentId segment = kNone;
+  int64_t layer = kNone, microbatch = kNone;
+  std::vector<FrameId> frames;        // one for each parameter of the segment
+  std::vector<bool> fresh;            // of each: this call adds first, so it writes
+  Wire wire;
+  std::vector<CallId> after, before_step;
+};
+
+// What one pipeline stage runs.
+struct Program {
+  std::string name;                   // "train", "validate", "logits", "decode"
+  std::vector<Value> values;
+  std::vector<FrameKind> kinds;
+  std::vector<Segment> segments;
+  std::vector<Frame> frames;
+  std::vector<Call> schedule;
+  int64_t state_bytes = 0;            // the first part of the arena
+  int64_t scratch_offset = 0;         // where scratch starts: see scratch_offset() below
+  int64_t bytes = 0;                  // the arena
+  int64_t live_bytes = 0;             // the largest set of bytes that is alive at one call
+
+  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+  const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
+  const Frame& frame(FrameId f) const { return frames[static_cast<size_t>(f)]; }
+  const Segment& segment(SegmentId s) const { return segments[static_cast<size_t>(s)]; }
+};
+
+// Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.
+int parameter_of(const Program& p, const Segment& s, ValueId v);
+
+// Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
+// of their segments asks for. The regions of the queues stand in the order of Queue, from
+// Program::scratch_offset on, at multiples of kScratchAlignment of it.
+constexpr int64_t kScratchAlignment = 256;
+int64_t scratch_bytes(const Program& p, Queue queue);
+int64_t scratch_offset(const Program& p, Queue queue);
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// What the compiler knows of an op: one OpRule a kind, each in its own file of ir/ops/.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/op.h"
+#include "ir/program.h"
+
+namespace tessera {
+
+class Gradients;
+
+// An output as the shape rule infers it. `name` is appended to the op's origin.
+struct OutputSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+using Inputs = std::vector<const Value*>;
+
+// Labels of each operand's dimensions, einsum style ("btf,vf->btv", an operand of no dimensions
+// is ""), which labels can be split over an axis, and which inputs the op is linear in together.
+struct ShardingRule {
+  std::vector<std::string> inputs, outputs;
+  std::string splits;
+  std::vector<int> linear;  // indices of the inputs of one linear set; empty: not linear
+};
+
+// FLOPs by the usual count (2 a multiply-add) and bytes that must move at least once.
+struct Cost {
+  double flops = 0, bytes = 0;
+};
+
+struct OpRule {
+  OpKind kind;
+  std::string_view name;
+  // Checks the inputs (CHECK: a wrong model is our bug) and says what comes out.
+  std::vector<OutputSpec> (*infer)(const Attributes&, const Inputs&);
+  ShardingRule (*sharding)(const Op&, std::span<const Value>);
+  void (*gradient)(Gradients&, const Op&);  // nullptr: no gradient passes
+  double (*flops)(const Op&, std::span<const Value>);  // nullptr: bandwidth only
+};
+
+const OpRule& rule_of(OpKind kind);
+const OpRule* rule_named(std::string_view name);
+
+// Bytes: every input and output once. FLOPs by the op's own rule.
+Cost cost_of(const Op& op, std::span<const Value> values);
+
+inline const Value& at(std::span<const Value> values, ValueId v) {
+  return values[static_cast<size_t>(v)];
+}
+
+}  // namespace tessera

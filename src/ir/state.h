@@ -1,0 +1,25 @@
+// The state of a step is data, not attributes: two small f64 vectors that ops read and add to.
+#pragma once
+
+namespace tessera {
+
+// Value `step` (f64[kStepSize]): written by the host before each run of a program.
+enum StepSlot : int {
+  kStepNumber = 0,    // from 1
+  kLearningRate = 1,  // of this step
+  kSeed = 2,          // of the run, for dropout
+  kStepSize = 8,
+};
+
+// Value `report` (f64[kReportSize]): cleared at the start of a program, read by the host after it.
+enum ReportSlot : int {
+  kLossSum = 0,     // nats, over the loss tokens
+  kLossTokens = 1,  // how many
+  kSquares = 2,     // sum of squares of the summed gradients
+  kGradNorm = 3,    // of the mean gradient, before clipping
+  kScale = 4,       // what update multiplies the summed gradient by: clip / tokens
+  kSkip = 5,        // 1: a value was not finite, update must change nothing
+  kReportSize = 8,
+};
+
+}  // namespace tessera

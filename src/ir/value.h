@@ -1,0 +1,78 @@
+// Values: what ops read and write, on one logical device, with their true (global, unpadded) shape.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/shape.h"
+
+namespace tessera {
+
+using ValueId = int32_t;
+using FrameKindId = int32_t;
+constexpr int32_t kNone = -1;
+
+// Mesh axes, nested, outermost first. The order is fixed; a mesh gives each a size.
+enum class AxisKind : uint8_t { kPipeline, kReplica, kShard, kExpert, kContext, kTensorKv, kTensor };
+constexpr int kMaxAxes = 7;
+
+// Where a value stands on one axis: on a dimension (0…: split), or one of these.
+enum Place : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
+
+struct Sharding {
+  std::array<int8_t, kMaxAxes> place;
+  Sharding() { place.fill(kReplicated); }
+  bool operator==(const Sharding&) const = default;
+};
+
+// What a value is for: decides the frame it lives in.
+enum class Role : uint8_t {
+  kWeight,      // what is trained, in the type that products read
+  kMaster,      // the same in f32, where products read less
+  kGradient,    // of a weight: sum over the loss tokens of the step, f32
+  kMoment1,     // Adam's running mean of gradients
+  kMoment2,     // Adam's running mean of their squares
+  kPacked,      // a weight in the layout the product library likes best
+  kBatch,       // tokens, labels, positions, sample numbers of a micro-batch
+  kStep,        // learning rate, step number, seed: see ir/state.h
+  kReport,      // loss, tokens, squares: see ir/state.h
+  kCache,       // keys and values of the tokens seen so far
+  kStream,      // hidden states between blocks
+  kStreamGradient,
+  kActivation,  // inside a block; saved if the backward reads it
+  kScratch,     // gradients of activations, workspaces: one segment long
+};
+
+// What a value has one of each for.
+enum Index : uint8_t { kOne = 0, kPerLayer = 1, kPerMicrobatch = 2 };
+
+// How a weight starts: normal with this standard deviation, or a constant.
+struct Initial {
+  double std = 0, constant = 0;
+  bool operator==(const Initial&) const = default;
+};
+
+struct Value {
+  std::string name;                // "layer.attn.qkv.weight"
+  DType dtype = DType::kF32;
+  Shape shape;
+  Sharding sharding;
+  Role role = Role::kActivation;
+  uint8_t per = kOne;              // of Index
+  bool decays = false;             // a weight that weight decay applies to
+  Initial initial;
+  FrameKindId frame = kNone;       // kNone: scratch of its segment, or not laid out yet
+  int64_t offset = kNone;          // bytes from the start of its frame (or of the scratch)
+
+  int64_t bytes() const { return shape.elements() * size_of(dtype); }
+};
+
+std::string_view name_of(Role r);
+
+// "layer.attn.qkv.weight" of layer 7 is "layer7.attn.qkv.weight"; a name without layer stays.
+std::string full_name(const Value& v, int64_t layer);
+
+}  // namespace tessera

@@ -1,0 +1,275 @@
+#include "compile/place.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/compile/random_program.h"
+
+namespace tessera {
+namespace {
+
+using testing::random_program;
+
+constexpr int kSeeds = 300;
+
+struct Interval {
+  int64_t first = kNone, last = kNone;  // positions in the schedule
+};
+
+Interval life_of(const Program& p, FrameId f) {
+  Interval i;
+  for (size_t c = 0; c < p.schedule.size(); ++c) {
+    const auto& frames = p.schedule[c].frames;
+    if (std::find(frames.begin(), frames.end(), f) == frames.end()) continue;
+    if (i.first == kNone) i.first = static_cast<int64_t>(c);
+    i.last = static_cast<int64_t>(c);
+  }
+  return i;
+}
+
+int64_t end_of(const Program& p, FrameId f) {
+  return p.frame(f).offset + p.kind(p.frame(f).kind).bytes;
+}
+
+bool share_bytes(const Program& p, FrameId a, FrameId b) {
+  return p.frame(a).offset < end_of(p, b) && p.frame(b).offset < end_of(p, a);
+}
+
+Queue queue_of(const Program& p, int64_t call) {
+  return p.segment(p.schedule[static_cast<size_t>(call)].segment).queue;
+}
+
+bool conflict(const Program& p, const Call& a, const Call& b) {
+  const Segment &sa = p.segment(a.segment), &sb = p.segment(b.segment);
+  for (size_t i = 0; i < a.frames.size(); ++i)
+    for (size_t j = 0; j < b.frames.size(); ++j)
+      if (share_bytes(p, a.frames[i], b.frames[j]) &&
+          (sa.frames[i].access != Access::kRead || sb.frames[j].access != Access::kRead))
+        return true;
+  return false;
+}
+
+// reach[x][y]: call y of the schedule written twice is over before call x starts. `without`: an
+// edge (x, y) that is left out.
+std::vector<std::vector<bool>> reached(const Program& p, std::pair<int64_t, int64_t> without) {
+  const auto n = static_cast<int64_t>(p.schedule.size());
+  std::vector<std::vector<bool>> reach(static_cast<size_t>(2 * n));
+  for (int64_t x = 0; x < 2 * n; ++x) {
+    auto& mine = reach[static_cast<size_t>(x)];
+    mine.assign(static_cast<size_t>(2 * n), false);
+    const auto wait = [&](int64_t y) {
+      if (y < 0 || std::pair(x, y) == without) return;
+      mine[static_cast<size_t>(y)] = true;
+      for (size_t z = 0; z < mine.size(); ++z)
+        if (reach[static_cast<size_t>(y)][z]) mine[z] = true;
+    };
+    const Call& call = p.schedule[static_cast<size_t>(x % n)];
+    for (int64_t y = x - 1; y >= 0; --y)
+      if (queue_of(p, y % n) == queue_of(p, x % n)) {
+        wait(y);
+        break;
+      }
+    for (const CallId y : call.after) wait(x < n ? y : y + n);
+    if (x >= n)
+      for (const CallId y : call.before_step) wait(y);
+  }
+  return reach;
+}
+
+// Whether every two calls in conflict are ordered.
+bool covered(const Program& p, const std::vector<std::vector<bool>>& reach) {
+  const size_t n = p.schedule.size();
+  for (size_t x = 0; x < 2 * n; ++x)
+    for (size_t y = 0; y < x; ++y)
+      if (!reach[x][y] && conflict(p, p.schedule[x % n], p.schedule[y % n])) return false;
+  return true;
+}
+
+class Place : public ::testing::TestWithParam<int> {
+ protected:
+  // The same random programs with 1, 2 and 5 queues.
+  Program placed(uint64_t seed) const {
+    Program p = random_program(seed, {.queues = GetParam()});
+    place(p, {});
+    return p;
+  }
+};
+
+TEST_P(Place, LivesThatMeetShareNoBytes) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Program p = placed(seed);
+    const auto frames = static_cast<FrameId>(p.frames.size());
+    for (FrameId a = 0; a < frames; ++a) {
+      const Interval la = life_of(p, a);
+      EXPECT_GE(p.frame(a).offset, 0);
+      EXPECT_EQ(p.frame(a).offset % 64, 0);
+      EXPECT_LE(end_of(p, a), p.bytes);
+      if (!p.frame(a).state) {
+        EXPECT_GE(p.frame(a).offset, p.scratch_offset + scratch_bytes(p, Queue::kCompute));
+      }
+      for (FrameId b = 0; b < a; ++b) {
+        const Interval lb = life_of(p, b);
+        const bool for_ever = p.frame(a).state || p.frame(b).state;
+        if (for_ever || (la.first <= lb.last && lb.first <= la.last)) {
+          EXPECT_FALSE(share_bytes(p, a, b)) << "seed " << seed << " frames " << a << ' ' << b;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Place, TheFirstThatAddsIsFreshAndNoOther) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Program p = placed(seed);
+    std::vector<int> touched(p.frames.size(), 0);
+    for (const Call& c : p.schedule) {
+      const Segment& s = p.segment(c.segment);
+      ASSERT_EQ(c.fresh.size(), c.frames.size());
+      for (size_t i = 0; i < c.frames.size(); ++i) {
+        const bool first = touched[static_cast<size_t>(c.frames[i])]++ == 0;
+        EXPECT_EQ(c.fresh[i], first && s.frames[i].access == Access::kAdd) << "seed " << seed;
+      }
+    }
+  }
+}
+
+// What must be there at once: state, and at one call its scratch and the frames alive.
+int64_t live_set(const Program& p) {
+  int64_t most = 0;
+  for (int64_t c = 0; c < static_cast<int64_t>(p.schedule.size()); ++c) {
+    int64_t alive = p.state_bytes;
+    alive += p.segment(p.schedule[static_cast<size_t>(c)].segment).scratch_bytes;
+    for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f) {
+      const Interval life = life_of(p, f);
+      if (!p.frame(f).state && life.first <= c && c <= life.last)
+        alive += p.kind(p.frame(f).kind).bytes;
+    }
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+TEST_P(Place, TheArenaHoldsTheLargestLiveSet) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Program p = placed(seed);
+    EXPECT_EQ(p.live_bytes, live_set(p));
+    EXPECT_GE(p.bytes, p.live_bytes);
+  }
+}
+
+TEST_P(Place, TheArenaIsHardlyLarger) {
+  double sum = 0, most = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Program p = random_program(
+        seed, {.frames = 40, .queues = GetParam(), .largest = 100'000, .scratch = 0});
+    place(p, {.pad = 0});
+    const double ratio = static_cast<double>(p.bytes) / static_cast<double>(p.live_bytes);
+    sum += ratio;
+    most = std::max(most, ratio);
+  }
+  EXPECT_LT(sum / kSeeds, 1.03);
+  EXPECT_LT(most, 1.2);
+}
+
+TEST_P(Place, EveryConflictWaitsAndNoWaitIsImplied) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const Program p = placed(seed);
+    const auto n = static_cast<int64_t>(p.schedule.size());
+    EXPECT_TRUE(covered(p, reached(p, {kNone, kNone}))) << "seed " << seed;
+    for (int64_t x = 0; x < n; ++x) {
+      const Call& call = p.schedule[static_cast<size_t>(x)];
+      for (const CallId y : call.after) EXPECT_LT(y, x);
+      // In the second copy both kinds of entries hold: without any one, its call is not reached.
+      for (const CallId y : call.after)
+        EXPECT_FALSE(
+            reached(p, {n + x, n + y})[static_cast<size_t>(n + x)][static_cast<size_t>(n + y)])
+            << "seed " << seed << " call " << x << " after " << y;
+      for (const CallId y : call.before_step)
+        EXPECT_FALSE(reached(p, {n + x, y})[static_cast<size_t>(n + x)][static_cast<size_t>(y)])
+            << "seed " << seed << " call " << x << " before_step " << y;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, Place, ::testing::Values(1, 2, 5));
+
+// Program of one queue whose frames live in the given intervals.
+Program program_of(const std::vector<std::pair<Interval, int64_t>>& lives, int calls) {
+  Program p;
+  for (int c = 0; c < calls; ++c) {
+    Segment s;
+    Call call;
+    s.name = "call" + std::to_string(c);
+    call.segment = c;
+    for (size_t f = 0; f < lives.size(); ++f) {
+      const Interval life = lives[f].first;
+      if (c != life.first && c != life.last) continue;
+      s.frames.push_back(
+          {static_cast<FrameKindId>(f), c == life.first ? Access::kWrite : Access::kRead});
+      call.frames.push_back(static_cast<FrameId>(f));
+    }
+    p.segments.push_back(s);
+    p.schedule.push_back(call);
+  }
+  for (size_t f = 0; f < lives.size(); ++f) {
+    FrameKind k;
+    k.name = "frame" + std::to_string(f);
+    k.bytes = lives[f].second;
+    p.kinds.push_back(k);
+    Frame frame;
+    frame.kind = static_cast<FrameKindId>(f);
+    p.frames.push_back(frame);
+  }
+  return p;
+}
+
+TEST(PlaceByHand, TheBestOfTheOrdersIsTaken) {
+  // In the order of birth the last frame goes above the three others: 448 bytes.
+  Program p = program_of({{{0, 1}, 64}, {{0, 3}, 64}, {{1, 2}, 64}, {{2, 3}, 256}}, 4);
+  place(p, {});
+  EXPECT_EQ(p.live_bytes, 384);
+  EXPECT_EQ(p.bytes, 384);
+}
+
+TEST(PlaceByHand, ScratchIsOneRegionAQueue) {
+  Program p = program_of({{{0, 2}, 64}}, 3);
+  p.segments[0].scratch_bytes = 100;
+  p.segments[1].scratch_bytes = 300;
+  p.segments[2].scratch_bytes = 50;
+  p.segments[2].queue = Queue::kData;
+  place(p, {});
+  EXPECT_EQ(scratch_offset(p, Queue::kCompute), 0);
+  EXPECT_EQ(scratch_offset(p, Queue::kData), 512);
+  EXPECT_EQ(p.frames[0].offset, 576);
+  EXPECT_EQ(p.live_bytes, 364);
+}
+
+TEST(PlaceByHand, AFrameOfAnotherQueueLivesLonger) {
+  // Frame 0 is read last on the data queue; frame 1 is born one call later and may not take its
+  // bytes, frame 2 is born two calls later and may.
+  Program p = program_of({{{0, 1}, 64}, {{2, 2}, 64}, {{3, 3}, 64}}, 4);
+  p.segments[1].queue = Queue::kData;
+  place(p, {});
+  EXPECT_NE(p.frames[1].offset, p.frames[0].offset);
+  EXPECT_EQ(p.bytes, 128);
+  Program q = program_of({{{0, 1}, 64}, {{2, 2}, 64}, {{3, 3}, 64}}, 4);
+  q.segments[1].queue = Queue::kData;
+  place(q, {.pad = 0});
+  EXPECT_EQ(q.bytes, 64);
+}
+
+TEST(PlaceByHand, AClearedFrameIsNotFresh) {
+  Program p = program_of({{{0, 2}, 64}}, 3);
+  p.segments[2].frames[0].access = Access::kAdd;
+  place(p, {});
+  EXPECT_FALSE(p.schedule[2].fresh[0]);
+}
+
+TEST(PlaceByHandDeathTest, AFrameNobodyTouchesIsABug) {
+  Program p = program_of({{{0, 1}, 64}, {{7, 7}, 64}}, 2);
+  EXPECT_DEATH(place(p, {}), "no call touches frame frame1");
+}
+
+}  // namespace
+}  // namespace tessera

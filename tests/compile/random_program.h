@@ -1,0 +1,92 @@
+// Small random programs of the schedule level: segments without ops, frames, calls on several
+// queues. Every frame is written before it is read.
+#pragma once
+
+#include <random>
+
+#include "ir/program.h"
+
+namespace tessera::testing {
+
+struct RandomProgramOptions {
+  int state_frames = 3, frames = 12, calls = 30;
+  int queues = 3;          // the first of Queue
+  int64_t largest = 1000;  // bytes of a frame
+  int scratch = 2000;      // bytes of a call at most
+};
+
+inline int64_t aligned(int64_t n, int64_t alignment = 64) {
+  return (n + alignment - 1) / alignment * alignment;
+}
+
+class RandomProgram {
+ public:
+  RandomProgram(uint64_t seed, const RandomProgramOptions& options) : random_(seed), o_(options) {}
+
+  Program make() {
+    for (int i = 0; i < o_.state_frames + o_.frames; ++i) add_frame(i < o_.state_frames);
+    // Every frame is written once, and then touched a few times.
+    std::vector<std::pair<int, int>> touches;  // time, frame
+    for (int f = 0; f < static_cast<int>(p_.frames.size()); ++f) {
+      const int from = number(0, o_.calls - 1), to = number(from, o_.calls - 1);
+      for (int n = number(1, 4); n > 0; --n) touches.emplace_back(number(from, to), f);
+    }
+    std::vector<bool> written(p_.frames.size(), false);
+    for (int c = 0; c < o_.calls; ++c) {
+      std::vector<int> mine;
+      for (const auto& [time, f] : touches)
+        if (time == c && std::find(mine.begin(), mine.end(), f) == mine.end()) mine.push_back(f);
+      add_call(mine, written);
+    }
+    return std::move(p_);
+  }
+
+ private:
+  int number(int from, int to) { return std::uniform_int_distribution<int>(from, to)(random_); }
+
+  void add_frame(bool state) {
+    FrameKind k;
+    k.name = (state ? "state" : "frame") + std::to_string(p_.kinds.size());
+    k.bytes = number(1, static_cast<int>(o_.largest));
+    k.state = state;
+    Frame f;
+    f.kind = static_cast<FrameKindId>(p_.kinds.size());
+    f.state = state;
+    if (state) {
+      f.offset = p_.state_bytes;
+      p_.state_bytes = aligned(p_.state_bytes + k.bytes);
+    }
+    p_.kinds.push_back(std::move(k));
+    p_.frames.push_back(f);
+  }
+
+  void add_call(const std::vector<int>& frames, std::vector<bool>& written) {
+    Segment s;
+    Call call;
+    s.name = "segment" + std::to_string(p_.segments.size());
+    s.queue = static_cast<Queue>(number(0, 3) < 2 ? 0 : number(0, o_.queues - 1));
+    if (number(0, 2) == 0) s.scratch_bytes = number(0, o_.scratch);
+    for (const int f : frames) {
+      const bool first = !written[static_cast<size_t>(f)];
+      const Access access = first ? (number(0, 1) ? Access::kAdd : Access::kWrite)
+                                  : static_cast<Access>(number(0, 3));
+      // A frame may not be written anew in the middle of its life.
+      s.frames.push_back({f, !first && access == Access::kWrite ? Access::kUpdate : access});
+      call.frames.push_back(f);
+      written[static_cast<size_t>(f)] = true;
+    }
+    call.segment = static_cast<SegmentId>(p_.segments.size());
+    p_.segments.push_back(std::move(s));
+    p_.schedule.push_back(std::move(call));
+  }
+
+  std::mt19937_64 random_;
+  RandomProgramOptions o_;
+  Program p_;
+};
+
+inline Program random_program(uint64_t seed, const RandomProgramOptions& options = {}) {
+  return RandomProgram(seed, options).make();
+}
+
+}  // namespace tessera::testing
