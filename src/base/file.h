@@ -30,7 +30,10 @@ class FileWriter {
 
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }
-  void commit();  // flush, fsync, rename, fsync of the folder
+  // All bytes reach the disk, still under the part's name: what can fail for want of room fails
+  // here, so that several files can be prepared before the first of them is renamed.
+  void prepare();
+  void commit();  // prepare, rename, fsync of the folder
 
  private:
   void flush();

@@ -17,7 +17,8 @@ class Tree {
   using List = std::vector<Tree>;
   using Members = std::vector<std::pair<std::string, Tree>>;  // in the order of the document
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Members> value;
-  int line = 0, column = 0;  // from 1; 0 where unknown
+  int line = 0, column = 0;          // of the value, from 1; 0 where unknown
+  int key_line = 0, key_column = 0;  // of its name, where it is a member
 
   Tree() = default;
   template <class T>
@@ -38,7 +39,11 @@ class Tree {
   void push(Tree element);  // a null becomes a list first
 };
 
-// `source` names the document in errors ("run.yaml:3:7: …"). Both throw Error with the place.
+// `source` names the document in errors ("run.yaml:3:7: …"). Both throw Error with the place; a key
+// that stands twice in one object is an error, and so is nesting deeper than 256. Integers beyond
+// int64 become doubles. YAML: a plain scalar is null, true, false, an integer, a number or else a
+// string (1_000, yes and 0x10 are strings); a quoted one is always a string. No aliases, no tags,
+// one document.
 Tree parse_json(std::string_view text, const std::string& source);
 Tree parse_yaml(std::string_view text, const std::string& source);
 

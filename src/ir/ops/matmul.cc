@@ -1,7 +1,7 @@
 // matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
 // matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
 // matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
-// Weights keep the dimension that is divided: qkv is [heads, 3, D, F].
+// Attribute `out` = f32: y is f32 whatever x is. Weights keep the dimension that is divided: qkv is [heads, 3, D, F].
 #include <cmath>
 
 #include "base/error.h"
@@ -25,7 +25,8 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
   const int k = contracted(a), lead = x.rank() - k, out = w.rank() - k;
   for (int d = 0; d < k; ++d)
     CHECK(x[lead + d] == w[out + d], "matmul of {} and {}", to_string(x), to_string(w));
-  return {{"", in[0]->dtype, join(x, 0, lead, w, 0, out)}};
+  const DType type = a.has("out") ? DType::kF32 : in[0]->dtype;
+  return {{"", type, join(x, 0, lead, w, 0, out)}};
 }
 
 std::vector<OutputSpec> infer_grad_input(const Attributes& a, const Inputs& in) {

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/: what PyTorch computes for each op and for a tiny model of each family.
+
+    VENV/bin/python scripts/parity_golden.py [FOLDER]      (torch, transformers, safetensors)
+
+All reference values are computed in float64 and rounded to float32; losses and norms stay float64.
+Inputs and weights are float32 numbers. tests/golden/README.md says what each tensor is.
+"""
+import pathlib
+import sys
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+import parity_reference as reference
+
+SEED = 20261121
+MODELS = {
+    "neox": dict(layers=2, hidden=64, heads=4, vocabulary=96, context=32),
+    "gpt2": dict(layers=2, hidden=48, heads=3, vocabulary=91, context=32),
+}
+STEPS, LEARNING_RATE = 5, 1e-3
+
+
+class Cases:
+    """The tensors of ops.safetensors and, as metadata, the numbers that go with them."""
+
+    def __init__(self):
+        self.tensors, self.numbers = {}, {}
+
+    def put(self, case, numbers=None, **tensors):
+        for name, t in tensors.items():
+            integers = not t.dtype.is_floating_point
+            self.tensors[f"{case}.{name}"] = (t.to(torch.int32) if integers else t.float()).detach(
+            ).contiguous().clone()
+        for name, value in (numbers or {}).items():
+            self.numbers[f"{case}.{name}"] = repr(value)
+
+
+def random(*shape, scale=1.0):
+    """float32 numbers, held as float64 and ready for a gradient."""
+    return (torch.randn(*shape) * scale).double().requires_grad_()
+
+
+def layer_norm(cases):
+    for case, rows, width, offset in (("layer_norm", 7, 48, 0.0), ("layer_norm_offset", 5, 33, 100.0)):
+        x = (random(rows, width).detach() + offset).float().double().requires_grad_()
+        gain, bias, dy = random(width), random(width), random(rows, width)
+        y = F.layer_norm(x, (width,), gain, bias, 1e-5)
+        y.backward(dy)
+        cases.put(case, {"epsilon": 1e-5}, x=x, gain=gain, bias=bias, y=y, dy=dy, dx=x.grad,
+                  d_gain=gain.grad, d_bias=bias.grad)
+
+
+def gelu(cases):
+    for kind in ("none", "tanh"):
+        spread = torch.linspace(-9, 9, 181).reshape(1, 181).repeat(2, 1).double()
+        x = spread.float().double().requires_grad_()
+        bias = random(181, scale=0.1)
+        dy = random(2, 181)
+        y = F.gelu(x + bias, approximate=kind)
+        y.backward(dy)
+        cases.put(f"gelu_{'erf' if kind == 'none' else 'tanh'}", x=x, bias=bias, y=y, dy=dy,
+                  dx=x.grad, d_bias=bias.grad)
+
+
+def rotate(q, positions, dims, base):
+    """The first `dims` of [B, T, H, D]: dim i turns with dim i + dims/2."""
+    index = torch.arange(0, dims, 2, dtype=torch.float64)
+    angles = positions.double()[..., None] * base ** (-index / dims)
+    angles = torch.cat((angles, angles), -1)[:, :, None, :]
+    turned, rest = q[..., :dims], q[..., dims:]
+    low, high = turned.chunk(2, -1)
+    return torch.cat((turned * angles.cos() + torch.cat((-high, low), -1) * angles.sin(), rest), -1)
+
+
+def rotary(cases):
+    batch, tokens, heads, size, dims = 2, 11, 3, 16, 8
+    qkv = random(batch, tokens, heads, 3, size)
+    positions = torch.arange(tokens).repeat(batch, 1)
+    positions[1] += 2000
+    q, k, v = (qkv[:, :, :, i] for i in range(3))
+    out = torch.stack((rotate(q, positions, dims, 10000.0), rotate(k, positions, dims, 10000.0), v), 3)
+    d_out = random(*out.shape)
+    out.backward(d_out)
+    cases.put("rotary", {"dims": dims, "base": 10000.0}, qkv=qkv, positions=positions, out=out,
+              d_out=d_out, d_qkv=qkv.grad)
+
+
+def attention(cases):
+    for case, batch, tokens, groups, per_group, size in (
+            ("attention", 2, 37, 3, 1, 16), ("attention_long", 1, 133, 1, 1, 32),
+            ("attention_grouped", 2, 19, 2, 2, 8)):
+        qkv = random(batch, tokens, groups, per_group + 2, size)
+        scale = size ** -0.5
+        q = qkv[:, :, :, :per_group].reshape(batch, tokens, groups * per_group, size).transpose(1, 2)
+        k, v = (qkv[:, :, :, per_group + i].repeat_interleave(per_group, 2).transpose(1, 2)
+                for i in range(2))
+        scores = q @ k.transpose(-1, -2) * scale
+        later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+        out = (scores.softmax(-1) @ v).transpose(1, 2)
+        d_out = random(*out.shape)
+        out.backward(d_out)
+        cases.put(case, {"scale": scale}, qkv=qkv, out=out, lse=scores.logsumexp(-1), d_out=d_out,
+                  d_qkv=qkv.grad)
+
+
+def cross_entropy(cases):
+    rows, width, vocabulary = 13, 24, 57
+    hidden, weight = random(rows, width), random(vocabulary, width, scale=0.3)
+    labels = torch.randint(0, vocabulary, (rows,))
+    labels[[2, 9]] = reference.IGNORED
+    logits = hidden @ weight.T
+    logits.retain_grad()
+    loss = F.cross_entropy(logits, labels, ignore_index=reference.IGNORED, reduction="sum")
+    loss.backward()
+    cases.put("cross_entropy", {"tokens": rows - 2}, hidden=hidden, weight=weight, labels=labels,
+              logits=logits, loss_sum=loss.reshape(1), d_logits=logits.grad, d_hidden=hidden.grad,
+              d_weight=weight.grad)
+
+
+def adamw(cases):
+    settings = dict(lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
+    for case, decay in (("adamw", 0.1), ("adamw_no_decay", 0.0)):
+        weight = torch.nn.Parameter(random(40).detach())
+        before = weight.detach().clone()
+        update = torch.optim.AdamW([weight], weight_decay=decay, **settings)
+        gradients = torch.stack([random(40).detach() * 10.0 ** -i for i in range(4)])
+        gradients = gradients.float().double()
+        gradients[:, 0] = 0  # a weight that never gets a gradient
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            update.step()
+        state = update.state[weight]
+        cases.put(case, {"learning_rate": 3e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8,
+                         "weight_decay": decay}, weight=before, gradients=gradients,
+                  new_weight=weight, moment1=state["exp_avg"], moment2=state["exp_avg_sq"])
+
+
+def model_files(folder, family, sizes):
+    """config.json and model.safetensors as transformers writes them, and what the model computes."""
+    model = reference.make_model(family, **sizes, seed=SEED, spread=0.15)
+    model.save_pretrained(folder / family)
+    (folder / family / "generation_config.json").unlink(missing_ok=True)
+    exact = reference.double_copy(model)
+    batch = torch.randint(0, sizes["vocabulary"], (3, sizes["context"] - 7))
+    with torch.no_grad():
+        logits = reference.logits_of(exact, batch[:, :-1])
+        logits32 = reference.logits_of(model, batch[:, :-1])
+    gradients = reference.gradients_of(exact, batch)
+    gradients32 = reference.gradients_of(model, batch)
+    losses, norms = reference.train(exact, [batch] * STEPS, LEARNING_RATE)
+    losses32, norms32 = reference.train(model, [batch] * STEPS, LEARNING_RATE)
+    tensors = {"tokens": batch.to(torch.int32), "logits": logits.float().contiguous(),
+               "losses": torch.tensor(losses, dtype=torch.float64),
+               "norms": torch.tensor(norms, dtype=torch.float64)}
+    tensors |= {f"gradient.{n}": g.float().contiguous() for n, g in gradients.items()}
+    distance = {
+        "logits": float((logits32.double() - logits).abs().max() / logits.abs().max()),
+        "gradients": max(reference.relative(gradients32[n], g) for n, g in gradients.items()),
+        "losses": max(abs(a - b) / b for a, b in zip(losses32, losses)),
+        "norms": max(abs(a - b) / b for a, b in zip(norms32, norms)),
+    }
+    metadata = {"learning_rate": repr(LEARNING_RATE), "beta1": "0.9", "beta2": "0.95",
+                "epsilon": "1e-08", "weight_decay": "0.1", "clip_norm": "1.0"}
+    metadata |= {f"fp32_distance.{n}": f"{v:.3e}" for n, v in distance.items()}
+    save_file(tensors, folder / family / "reference.safetensors", metadata)
+    print(f"{family}: loss {losses[0]:.4f} to {losses[-1]:.4f}, PyTorch fp32 to fp64: " +
+          ", ".join(f"{n} {v:.1e}" for n, v in distance.items()))
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "tests" / "golden"
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # so that the fp32 distances are the same everywhere
+    torch.manual_seed(SEED)
+    cases = Cases()
+    for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw):
+        make(cases)
+    save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
+    for family, sizes in MODELS.items():
+        model_files(folder, family, sizes)
+    for f in folder.rglob("*.safetensors"):
+        f.chmod(0o644)
+    total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print(f"{folder}: {len(cases.tensors)} tensors of ops, {total / 2**20:.2f} MiB in all")
+
+
+if __name__ == "__main__":
+    main()

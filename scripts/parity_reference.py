@@ -1,0 +1,135 @@
+"""What PyTorch and transformers compute, in the form that our parity checks compare with.
+
+Used by parity_golden.py (small files for the test suite) and parity.py (the live check). The
+float64 models are exact in the places where transformers falls back to float32: the angles of the
+rotary embedding are computed in double.
+"""
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers.utils import logging
+
+logging.disable_progress_bar()
+IGNORED = -100  # a label without loss
+
+
+def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=None):
+    """A float32 model. `spread`: standard deviation of every tensor (norm gains around 1), so that
+    no gradient is small by accident; None: the family's own initialisation."""
+    torch.manual_seed(seed)
+    if family == "neox":
+        model = GPTNeoXForCausalLM(GPTNeoXConfig(
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+            num_attention_heads=heads, intermediate_size=4 * hidden, rotary_pct=0.25,
+            max_position_embeddings=context, use_parallel_residual=True, hidden_act="gelu",
+            tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,
+            attn_implementation="sdpa"))
+    elif family == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(
+            vocab_size=vocabulary, n_embd=hidden, n_layer=layers, n_head=heads,
+            n_positions=context, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            activation_function="gelu_new", bos_token_id=0, eos_token_id=0,
+            attn_implementation="sdpa"))
+    else:
+        raise SystemExit(f"unknown family {family}: neox or gpt2")
+    if spread is not None:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                noise = torch.randn_like(parameter) * spread
+                is_gain = parameter.dim() == 1 and bool((parameter == 1).all())
+                parameter.copy_(noise + 1 if is_gain else noise)
+    return model
+
+
+def _rotary_in_double(self, x, position_ids):
+    rotated = 2 * self.inv_freq.numel()
+    index = torch.arange(0, rotated, 2, dtype=torch.float64)
+    base = float(self.config.rope_parameters["rope_theta"])
+    angles = position_ids[..., None].double() * base ** (-index / rotated)
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def double_copy(model):
+    """The same weights, computed in float64 throughout."""
+    twin = copy.deepcopy(model).double()
+    for module in twin.modules():
+        if type(module).__name__ == "GPTNeoXRotaryEmbedding":
+            module.forward = _rotary_in_double.__get__(module)
+    return twin
+
+
+def named_parameters(model):
+    """Under the names of the checkpoint; tied tensors once."""
+    return {n: p for n, p in model.named_parameters()}
+
+
+def logits_of(model, tokens, autocast=False):
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        return model(input_ids=tokens.long(), use_cache=False).logits
+
+
+def loss_of(model, batch, autocast=False):
+    """`batch` [B, T+1]: the mean over the B·T predictions, natural logarithm."""
+    logits = logits_of(model, batch[:, :-1], autocast)
+    exact = logits if logits.dtype == torch.float64 else logits.float()
+    return F.cross_entropy(exact.reshape(-1, exact.size(-1)), batch[:, 1:].reshape(-1).long(),
+                           ignore_index=IGNORED)
+
+
+def gradients_of(model, batch):
+    model.zero_grad(set_to_none=True)
+    loss_of(model, batch).backward()
+    return {n: p.grad.detach().clone() for n, p in named_parameters(model).items()}
+
+
+def norm_of(tensors):
+    """The 2-norm of all of them together, summed in float64."""
+    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
+
+
+def adamw(model, learning_rate, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1):
+    """No decay on what has one dimension: norms and biases."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon)
+
+
+def train(model, batches, learning_rate, clip_norm=1.0, autocast=False, rows=None, **optimizer):
+    """One step a batch: the losses, and the norms before clipping. `rows`: sequences that are
+    computed at once; the gradient is that of the mean over the whole batch all the same."""
+    update = adamw(model, learning_rate, **optimizer)
+    losses, norms = [], []
+    for batch in batches:
+        update.zero_grad(set_to_none=True)
+        loss = 0.0
+        for part in batch.split(rows or len(batch)):
+            share = loss_of(model, part, autocast) * (len(part) / len(batch))
+            share.backward()
+            loss += float(share.detach())
+        norm = norm_of(p.grad for p in model.parameters())
+        clip = min(1.0, clip_norm / (norm + 1e-6)) if clip_norm > 0 else 1.0
+        for p in model.parameters():
+            p.grad.mul_(clip)
+        update.step()
+        losses.append(loss)
+        norms.append(norm)
+    return losses, norms
+
+
+def relative(a, b):
+    """|a − b| / |b|, norm-wise, in float64."""
+    a, b = a.double(), b.double()
+    size = float(b.norm())
+    return float((a - b).norm()) / size if size > 0 else float(a.norm())
+
+
+def worst(pairs):
+    """The largest of (name, value), as (value, name)."""
+    return max(((v, n) for n, v in pairs), default=(0.0, "nothing"))

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Writes src/data/unicode_tables.cc: what the tokenizers must know of every code point.
+
+Letters, numbers and spaces are those of Unicode 16.0.0, which Hugging Face tokenizers 0.23 uses in
+its GPT-2 split. Its normaliser is older: it knows the characters of Unicode 9.0 only, and leaves
+what came later where it stands. scripts/check_tokenizer.py proves both on every code point.
+
+    python3 -m venv /tmp/ucd && /tmp/ucd/bin/pip install unicodedata2==16.0.0
+    /tmp/ucd/bin/python scripts/unicode_tables.py        # needs perl, for the age of characters
+"""
+import os
+import subprocess
+import sys
+
+import unicodedata2 as unicode
+
+VERSION = "16.0.0"
+NORMALISER_AGE = "9.0"
+LETTER, NUMBER, SPACE, WORD, CHANGES, LITERAL = 1, 2, 3, 4, 8, 16
+LAST = 0x10FFFF
+
+# Alphabetic symbols that are no letters: circled, squared and parenthesised Latin.
+ALPHABETIC_SYMBOLS = [(0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189)]
+# White_Space among the control characters; the others are all of category Z.
+CONTROL_SPACES = {9, 10, 11, 12, 13, 0x85}
+JOINERS = {0x200C, 0x200D}
+
+
+def characters():
+    return (c for c in range(LAST + 1) if not 0xD800 <= c <= 0xDFFF)
+
+
+def present_in(age):
+    """The code points that are assigned in that version, by perl's tables."""
+    program = (f"for (0..0x10FFFF) {{ next if $_ >= 0xD800 && $_ <= 0xDFFF; "
+               f"print $_, ' ' if chr($_) =~ /\\p{{Present_In: {age}}}/ }}")
+    out = subprocess.run(["perl", "-e", program], check=True, capture_output=True, text=True).stdout
+    return {int(c) for c in out.split()}
+
+
+def is_space(c):
+    # U+200B left category Z long ago; U+180E too.
+    return c in CONTROL_SPACES or unicode.category(chr(c))[0] == "Z"
+
+
+def word_class(c):
+    """\\p{L}, \\p{N}, \\s and, by the bit WORD, \\w."""
+    category = unicode.category(chr(c))
+    flags = {"L": LETTER, "N": NUMBER}.get(category[0], SPACE if is_space(c) else 0)
+    word = (category[0] in "LM" or category in ("Nd", "Nl", "Pc") or c in JOINERS
+            or any(a <= c <= b for a, b in ALPHABETIC_SYMBOLS))
+    return flags | (WORD if word else 0)
+
+
+def compositions():
+    """(first, second) of every pair that NFC composes."""
+    pairs = set()
+    for c in characters():
+        parts = unicode.decomposition(chr(c)).split()
+        if len(parts) == 2 and parts[0][0] != "<" and unicode.normalize("NFC", chr(c)) == chr(c):
+            pairs.add(tuple(int(p, 16) for p in parts))
+    return pairs
+
+
+def normalisation(old):
+    """CHANGES: NFC may change a text that holds this; LITERAL: HF's NFC does not know it."""
+    pairs = compositions()
+    firsts, seconds = {a for a, _ in pairs}, {b for _, b in pairs}
+    hangul = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
+    flags = {}
+    for c in characters():
+        special = (unicode.combining(chr(c)) or c in seconds or c in hangul
+                   or unicode.normalize("NFC", chr(c)) != chr(c))
+        decomposes = unicode.decomposition(chr(c))[:1] not in ("", "<")
+        young = c not in old and (special or decomposes or c in firsts)
+        if special or young:
+            flags[c] = CHANGES | (LITERAL if young else 0)
+    return flags
+
+
+def ranges():
+    changes = normalisation(present_in(NORMALISER_AGE))
+    last, out = -1, []
+    for c in range(LAST + 1):
+        flags = 0 if 0xD800 <= c <= 0xDFFF else word_class(c) | changes.get(c, 0)
+        if flags != last:
+            out.append((c, flags))
+            last = flags
+    return out
+
+
+def main():
+    if unicode.unidata_version != VERSION:
+        sys.exit(f"unicodedata2 is of Unicode {unicode.unidata_version}; wanted {VERSION}: "
+                 f"pip install unicodedata2=={VERSION}")
+    found = [f"0x{c << 8 | flags:08x}," for c, flags in ranges()]
+    lines = ["  " + " ".join(found[i:i + 8]) for i in range(0, len(found), 8)]
+    text = f"""// Made by scripts/unicode_tables.py from Unicode {VERSION}; do not edit.
+#include <array>
+
+#include "data/unicode.h"
+
+namespace tessera {{
+namespace {{
+
+// clang-format off
+constexpr std::array<uint32_t, {len(found)}> kRanges = {{
+{chr(10).join(lines)}
+}};
+// clang-format on
+
+}}  // namespace
+
+std::span<const uint32_t> unicode_ranges() {{ return kRanges; }}
+
+}}  // namespace tessera
+"""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "..", "src", "data", "unicode_tables.cc"), "w", encoding="utf-8") as f:
+        f.write(text)
+    print(f"{len(found)} ranges of Unicode {VERSION}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+// Configurations are plain structs that list their fields once,
+//
+//   struct Batch {
+//     int64_t global = 1;
+//     static void fields(auto& self, auto&& visit) { visit("global", self.global, "sequences a
+//     step"); }
+//   };
+//
+// and run files, the command line, `config explain`, checkpoint headers and the documentation all
+// come from that list. A field is a bool, int64_t, double, std::string, a vector of strings or
+// integers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found by
+// argument-dependent lookup), a struct with fields() of its own, or any type with
+//   void read_value(const Tree&, T&, const Place&)   Tree write_value(const T&)
+//   std::string type_name(const T&)                  beside it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+
+// Where a value comes from, for messages: "run.yaml:9:12", "batch.micro".
+struct Place {
+  std::string at, path;
+};
+
+// Throws Error("run.yaml:9:12: batch.micro: found the text 'four', wanted an integer").
+[[noreturn]] void wrong_value(const Tree& found, std::string_view wanted, const Place& place);
+
+void read_value(const Tree& tree, bool& value, const Place& place);
+void read_value(const Tree& tree, int64_t& value, const Place& place);  // whole doubles too: 1e5
+void read_value(const Tree& tree, double& value, const Place& place);   // finite; integers too
+void read_value(const Tree& tree, std::string& value, const Place& place);
+void read_value(const Tree& tree, std::vector<std::string>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<int64_t>& value, const Place& place);
+int read_enum(const Tree& tree, std::string_view names, const Place& place);
+
+inline Tree write_value(bool x) { return Tree(x); }
+inline Tree write_value(int64_t x) { return Tree(x); }
+inline Tree write_value(double x) { return Tree(x); }
+inline Tree write_value(const std::string& x) { return Tree(x); }
+Tree write_value(const std::vector<std::string>& x);
+Tree write_value(const std::vector<int64_t>& x);
+
+inline std::string type_name(bool) { return "true | false"; }
+inline std::string type_name(int64_t) { return "integer"; }
+inline std::string type_name(double) { return "number"; }
+inline std::string type_name(const std::string&) { return "text"; }
+inline std::string type_name(const std::vector<std::string>&) { return "list of texts"; }
+inline std::string type_name(const std::vector<int64_t>&) { return "list of integers"; }
+
+// The i-th of "first|second|…".
+std::string enum_name(std::string_view names, int i);
+template <class E>
+requires std::is_enum_v<E> std::string name_of_entry(E e) {
+  return enum_name(enum_names(e), static_cast<int>(e));
+}
+
+// One leaf of a configuration, bound to the struct it was listed from.
+struct Field {
+  std::string path, type, help;  // "optimizer.beta1", "number", "decay of the first moment"
+  bool text = false;             // on the command line, what stands after '=' is taken as it is
+  std::function<void(const Tree&, const Place&)> read;
+  std::function<Tree()> write;
+};
+
+// The leaves of `config`, in the order of its fields(). They point into it.
+template <class C>
+std::vector<Field> fields_of(C& config, const std::string& prefix = "") {
+  std::vector<Field> out;
+  C::fields(config, [&]<class T>(const char* name, T& value, const char* help) {
+    const std::string path = prefix + name;
+    if constexpr (std::is_enum_v<T>) {
+      out.push_back({path, enum_names(T{}), help, false,
+                     [&value](const Tree& t, const Place& p) {
+                       value = static_cast<T>(read_enum(t, enum_names(T{}), p));
+                     },
+                     [&value] { return Tree(name_of_entry(value)); }});
+    } else if constexpr (requires { T::fields(value, [](const char*, auto&, const char*) {}); }) {
+      for (Field& f : fields_of(value, path + ".")) out.push_back(std::move(f));
+    } else {
+      out.push_back({path, type_name(value), help, std::is_same_v<T, std::string>,
+                     [&value](const Tree& t, const Place& p) { read_value(t, value, p); },
+                     [&value] { return write_value(value); }});
+    }
+  });
+  return out;
+}
+
+// Which file, line and column (or the command line) gave each path its value.
+using Places = std::map<std::string, std::string, std::less<>>;
+
+// Reads the leaves that `tree` has; the others keep their values. Notes the places. Throws Error
+// for an unknown key (naming the nearest known one) and for a value that does not fit.
+void read_fields(std::span<const Field> fields, const Tree& tree, const std::string& source,
+                 Places& places);
+
+// "batch.micro=8"
+struct Override {
+  std::string path, text;
+};
+Override parse_override(const std::string& argument);  // throws Error where there is no '='
+void read_override(std::span<const Field> fields, const Override& override, Places& places);
+
+// The leaf of that path; throws Error that names the nearest known one. `at` may be empty.
+const Field& find_field(std::span<const Field> fields, std::string_view path,
+                        const std::string& at);
+
+Tree write_fields(std::span<const Field> fields);
+
+// Every leaf with its value: what run.yaml and checkpoint headers hold.
+template <class C>
+Tree to_tree(C config) {
+  return write_fields(fields_of(config));
+}
+
+// The leaves in which two configurations differ; a value that one of them lacks is "(not given)".
+struct Change {
+  std::string path, before, after;
+};
+std::vector<Change> differences(const Tree& before, const Tree& after);
+
+// The nearest of `names` to a mistyped one (spelling, initials, beginnings); empty if none is near.
+std::string nearest(std::string_view typed, std::span<const std::string> names);
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// Which known name was meant: the messages about unknown keys.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/config.h"
+
+namespace tessera {
+namespace {
+
+// Levenshtein's distance: insertions, deletions and replacements from a to b.
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i) + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const int changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, changed});
+    }
+  }
+  return row.back();
+}
+
+std::string initials(std::string_view name) {
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i)
+    if (i == 0 || name[i - 1] == '_' || name[i - 1] == '.') out += name[i];
+  return out;
+}
+
+bool is_subsequence(std::string_view a, std::string_view of) {
+  size_t i = 0;
+  for (const char c : of) i += i < a.size() && a[i] == c ? 1 : 0;
+  return i == a.size();
+}
+
+// How far a typed name is from a known one; abbreviations count little.
+int name_distance(std::string_view typed, std::string_view known) {
+  int d = edit_distance(typed, known);
+  if (typed.size() >= 2 && initials(known) == typed) d = std::min(d, 1);
+  if (typed.size() >= 3 && (known.starts_with(typed) || known.ends_with(typed))) d = std::min(d, 1);
+  if (typed.size() >= 3 && typed[0] == known[0] && is_subsequence(typed, known)) d = std::min(d, 2);
+  return d;
+}
+
+std::pair<std::string_view, std::string_view> section_and_leaf(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos) return {"", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+// A wrong section costs little when the leaf is right: people move keys.
+int path_distance(std::string_view typed, std::string_view known) {
+  constexpr int kMoved = 3;
+  const auto [typed_section, typed_leaf] = section_and_leaf(typed);
+  const auto [section, leaf] = section_and_leaf(known);
+  const int moved = typed_section.empty() ? 1 : kMoved;
+  const int parts =
+      name_distance(typed_leaf, leaf) + std::min(moved, name_distance(typed_section, section));
+  return std::min(parts, edit_distance(typed, known));
+}
+
+int tolerance(std::string_view typed) {
+  return std::max(2, static_cast<int>(section_and_leaf(typed).second.size()) / 2);
+}
+
+}  // namespace
+
+std::string nearest(std::string_view typed, std::span<const std::string> names) {
+  int least = tolerance(typed) + 1;
+  std::string best;
+  for (const std::string& name : names) {
+    const int d = path_distance(typed, name);
+    if (d < least) {
+      least = d;
+      best = name;
+    }
+  }
+  return best;
+}
+
+const Field& find_field(std::span<const Field> fields, std::string_view path,
+                        const std::string& at) {
+  std::vector<std::string> paths, of_section;
+  const std::string section = std::string(section_and_leaf(path).first) + '.';
+  for (const Field& f : fields) {
+    if (f.path == path) return f;
+    paths.push_back(f.path);
+    if (f.path.starts_with(section)) of_section.push_back(f.path.substr(section.size()));
+  }
+  const std::string guess = nearest(path, paths);
+  const std::string advice =
+      !guess.empty() ? fmt::format("Did you mean '{}'?", guess)
+      : !of_section.empty()
+          ? fmt::format("Known in '{}': {}", section.substr(0, section.size() - 1),
+                        fmt::join(of_section, ", "))
+          : std::string("All keys: tessera config explain");
+  throw Error("{}{}unknown key '{}'. {}", at, at.empty() ? "" : ": ", path, advice);
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+#include "base/tree.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// Bytes of the UTF-8 sequence that starts at s[i], or 0 if it is none (RFC 3629).
+size_t utf8_length(std::string_view s, size_t i) {
+  const auto at = [&](size_t k) { return k < s.size() ? static_cast<uint8_t>(s[k]) : uint8_t{0}; };
+  const uint8_t a = at(i), b = at(i + 1);
+  const auto follows = [](uint8_t x) { return (x & 0xc0) == 0x80; };
+  if (a < 0x80) return 1;
+  if (a >= 0xc2 && a <= 0xdf) return follows(b) ? 2 : 0;
+  if (a >= 0xe0 && a <= 0xef) {
+    const bool overlong = a == 0xe0 && b < 0xa0, surrogate = a == 0xed && b > 0x9f;
+    return follows(b) && follows(at(i + 2)) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (a >= 0xf0 && a <= 0xf4) {
+    const bool overlong = a == 0xf0 && b < 0x90, beyond = a == 0xf4 && b > 0x8f;
+    return follows(b) && follows(at(i + 2)) && follows(at(i + 3)) && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+void append_json_string(std::string& out, std::string_view s) {
+  out += '"';
+  for (size_t i = 0; i < s.size();) {
+    const size_t n = utf8_length(s, i);
+    const char c = s[i];
+    if (n == 0) {
+      out += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += s.substr(i, n);
+    }
+    i += std::max<size_t>(n, 1);
+  }
+  out += '"';
+}
+
+std::string number(double x) {
+  std::string s = fmt::format("{}", x);
+  if (s.find_first_of(".en") == std::string::npos) s += ".0";
+  return s;
+}
+
+void break_line(std::string& out, int indent, int depth) {
+  if (indent == 0) return;
+  out += '\n';
+  out.append(static_cast<size_t>(indent * depth), ' ');
+}
+
+void append_json(std::string& out, const Tree& t, int indent, int depth) {
+  const auto between = [&](bool first) {
+    if (!first) out += ',';
+    break_line(out, indent, depth + 1);
+  };
+  if (const auto* b = std::get_if<bool>(&t.value)) {
+    out += *b ? "true" : "false";
+  } else if (const auto* i = std::get_if<int64_t>(&t.value)) {
+    out += fmt::format("{}", *i);
+  } else if (const auto* d = std::get_if<double>(&t.value)) {
+    out += std::isfinite(*d) ? number(*d) : "null";
+  } else if (const auto* s = t.as_string()) {
+    append_json_string(out, *s);
+  } else if (const auto* list = t.as_list()) {
+    out += '[';
+    for (const Tree& e : *list) {
+      between(&e == list->data());
+      append_json(out, e, indent, depth + 1);
+    }
+    if (!list->empty()) break_line(out, indent, depth);
+    out += ']';
+  } else if (const auto* members = t.as_members()) {
+    out += '{';
+    for (const auto& m : *members) {
+      between(&m == members->data());
+      append_json_string(out, m.first);
+      out += indent > 0 ? ": " : ":";
+      append_json(out, m.second, indent, depth + 1);
+    }
+    if (!members->empty()) break_line(out, indent, depth);
+    out += '}';
+  } else {
+    out += "null";
+  }
+}
+
+}  // namespace
+
+const Tree* Tree::find(std::string_view name) const {
+  const Members* members = as_members();
+  if (members == nullptr) return nullptr;
+  const auto it = std::find_if(members->begin(), members->end(),
+                               [&](const auto& m) { return m.first == name; });
+  return it == members->end() ? nullptr : &it->second;
+}
+
+Tree& Tree::set(std::string_view name, Tree member) {
+  if (is_null()) value = Members{};
+  auto* members = std::get_if<Members>(&value);
+  CHECK(members != nullptr, "member '{}' is set on a tree that is no object", name);
+  for (auto& m : *members)
+    if (m.first == name) return m.second = std::move(member);
+  return members->emplace_back(std::string(name), std::move(member)).second;
+}
+
+void Tree::push(Tree element) {
+  if (is_null()) value = List{};
+  auto* list = std::get_if<List>(&value);
+  CHECK(list != nullptr, "an element is pushed to a tree that is no list");
+  list->push_back(std::move(element));
+}
+
+std::string to_json(const Tree& t, int indent) {
+  std::string out;
+  append_json(out, t, indent, 0);
+  return out;
+}
+
+}  // namespace tessera

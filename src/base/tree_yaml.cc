@@ -1,0 +1,252 @@
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxDepth = 256;
+
+bool is_number(std::string_view s) {  // the core schema of YAML 1.2: [-+]? digits [. digits] [e…]
+  size_t i = s.starts_with('-') || s.starts_with('+') ? 1 : 0;
+  const auto digits = [&] {
+    const size_t from = i;
+    while (i < s.size() && s[i] >= '0' && s[i] <= '9') ++i;
+    return i - from;
+  };
+  size_t mantissa = digits();
+  if (i < s.size() && s[i] == '.') {
+    ++i;
+    mantissa += digits();
+  }
+  if (mantissa == 0) return false;
+  if (i < s.size() && (s[i] == 'e' || s[i] == 'E')) {
+    ++i;
+    if (i < s.size() && (s[i] == '-' || s[i] == '+')) ++i;
+    if (digits() == 0) return false;
+  }
+  return i == s.size();
+}
+
+Tree plain_scalar(const std::string& s) {
+  if (s.empty() || s == "~" || s == "null" || s == "Null" || s == "NULL") return Tree();
+  if (s == "true" || s == "True" || s == "TRUE") return Tree(true);
+  if (s == "false" || s == "False" || s == "FALSE") return Tree(false);
+  if (s == ".inf" || s == "+.inf") return Tree(std::numeric_limits<double>::infinity());
+  if (s == "-.inf") return Tree(-std::numeric_limits<double>::infinity());
+  if (s == ".nan") return Tree(std::numeric_limits<double>::quiet_NaN());
+  if (!is_number(s)) return Tree(s);
+  const char* begin = s.data() + (s[0] == '+' ? 1 : 0);
+  const char* end = s.data() + s.size();
+  int64_t whole = 0;
+  if (std::from_chars(begin, end, whole).ptr == end && s.find_first_of(".eE") == s.npos &&
+      std::from_chars(begin, end, whole).ec == std::errc())
+    return Tree(whole);
+  double x = 0;
+  const auto read = std::from_chars(begin, end, x);
+  if (read.ec == std::errc::result_out_of_range) return Tree(s);  // 1e999: no number of ours
+  return Tree(x);
+}
+
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(const std::string& source) : source_(source) {}
+  Tree take() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(placed(Tree(), mark)); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    fail(mark, "aliases (*name) are not read here. Write the value out.");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                const std::string& text) override {
+    const bool plain = tag == "?" || tag.empty();
+    if (!plain && tag != "!") fail(mark, fmt::format("the tag {} is not read here.", tag));
+    Level* level = open_.empty() ? nullptr : &open_.back();
+    if (level != nullptr && level->tree.as_members() != nullptr && !level->has_key) {
+      take_key(*level, mark, text);
+      return;
+    }
+    add(placed(plain ? plain_scalar(text) : Tree(text), mark));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(Tree::list(), mark);
+  }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(Tree::object(), mark);
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Level {
+    Tree tree;
+    std::string key;
+    bool has_key = false;
+    int key_line = 0, key_column = 0;
+  };
+
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what) const {
+    throw Error("{}:{}:{}: {}", source_, mark.line + 1, mark.column + 1, what);
+  }
+
+  void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
+    if (level.tree.find(name) != nullptr)
+      fail(mark,
+           fmt::format("the key '{}' stands twice in this object. Keep one of the two.", name));
+    level.key = name;
+    level.has_key = true;
+    level.key_line = mark.line + 1;
+    level.key_column = mark.column + 1;
+  }
+
+  Tree placed(Tree t, const YAML::Mark& mark) const {
+    t.line = mark.line + 1;
+    t.column = mark.column + 1;
+    if (!open_.empty() && open_.back().has_key) {
+      t.key_line = open_.back().key_line;
+      t.key_column = open_.back().key_column;
+    }
+    return t;
+  }
+
+  void open(Tree t, const YAML::Mark& mark) {
+    if (!open_.empty() && open_.back().tree.as_members() != nullptr && !open_.back().has_key)
+      fail(mark, "a key must be a plain name.");
+    if (open_.size() == kMaxDepth) fail(mark, fmt::format("nested more than {} deep", kMaxDepth));
+    open_.push_back({placed(std::move(t), mark), {}, false, 0, 0});
+  }
+
+  void close() {
+    Tree t = std::move(open_.back().tree);
+    open_.pop_back();
+    add(std::move(t));
+  }
+
+  void add(Tree t) {
+    if (open_.empty()) {
+      root_ = std::move(t);
+      return;
+    }
+    Level& level = open_.back();
+    auto* members = std::get_if<Tree::Members>(&level.tree.value);
+    if (members == nullptr) {
+      level.tree.push(std::move(t));
+    } else if (level.has_key) {
+      members->emplace_back(std::move(level.key), std::move(t));
+      level.has_key = false;
+    } else {
+      throw Error("{}:{}:{}: a key is missing here.", source_, t.line, t.column);
+    }
+  }
+
+  const std::string& source_;
+  std::vector<Level> open_;
+  Tree root_;
+};
+
+bool stays_plain(const std::string& s) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '/';
+  };
+  const auto inside = [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  };
+  return !s.empty() && (letter(s[0]) || (s[0] >= '0' && s[0] <= '9')) &&
+         std::all_of(s.begin(), s.end(), inside) && plain_scalar(s).as_string() != nullptr;
+}
+
+std::string scalar_text(const Tree& t) {
+  const std::string* s = t.as_string();
+  if (s != nullptr && stays_plain(*s)) return *s;
+  const auto* x = std::get_if<double>(&t.value);
+  if (x != nullptr && std::isnan(*x)) return ".nan";
+  if (x != nullptr && std::isinf(*x)) return *x > 0 ? ".inf" : "-.inf";
+  return to_json(t);  // a JSON scalar is YAML
+}
+
+bool is_scalar(const Tree& t) {
+  const auto* list = t.as_list();
+  const auto* members = t.as_members();
+  return (list == nullptr || list->empty()) && (members == nullptr || members->empty());
+}
+
+void append_yaml(std::string& out, const Tree& t, size_t indent);
+
+// What follows "key:" or "-": on the same line where it is one value or a list of them.
+void append_value(std::string& out, const Tree& t, size_t indent, bool in_list) {
+  const auto* list = t.as_list();
+  if (is_scalar(t)) {
+    out += ' ' + scalar_text(t) + '\n';
+  } else if (list != nullptr && std::all_of(list->begin(), list->end(), is_scalar)) {
+    out += " [";
+    for (const Tree& e : *list) out += (&e == list->data() ? "" : ", ") + scalar_text(e);
+    out += "]\n";
+  } else if (in_list) {  // "- key: value", the rest below it
+    std::string inner;
+    append_yaml(inner, t, indent + 2);
+    out += ' ' + inner.substr(indent + 2);
+  } else {
+    out += '\n';
+    append_yaml(out, t, indent + 2);
+  }
+}
+
+void append_yaml(std::string& out, const Tree& t, size_t indent) {
+  const std::string margin(indent, ' ');
+  if (const auto* members = t.as_members(); members != nullptr && !members->empty()) {
+    for (const auto& [name, member] : *members) {
+      out += margin + (stays_plain(name) ? name : to_json(Tree(name))) + ':';
+      append_value(out, member, indent, false);
+    }
+  } else if (const auto* list = t.as_list(); list != nullptr && !list->empty()) {
+    for (const Tree& e : *list) {
+      out += margin + '-';
+      append_value(out, e, indent, true);
+    }
+  } else {
+    out += margin + scalar_text(t) + '\n';
+  }
+}
+
+}  // namespace
+
+Tree parse_yaml(std::string_view text, const std::string& source) {
+  std::istringstream in{std::string(text)};
+  try {
+    YAML::Parser parser(in);
+    TreeBuilder builder(source);
+    parser.HandleNextDocument(builder);
+    Tree tree = builder.take();
+    TreeBuilder second(source);
+    if (parser.HandleNextDocument(second)) {
+      const Tree rest = second.take();
+      throw Error("{}:{}:{}: a second document starts here. One file holds one document.", source,
+                  rest.line, rest.column);
+    }
+    return tree;
+  } catch (const YAML::Exception& e) {
+    throw Error("{}:{}:{}: this is not YAML: {}", source, e.mark.line + 1, e.mark.column + 1,
+                e.msg);
+  }
+}
+
+std::string to_yaml(const Tree& t) {
+  std::string out;
+  append_yaml(out, t, 0);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,131 @@
+#include "checkpoint/box.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tessera {
+
+Shape Box::extents() const {
+  std::vector<int64_t> n(begin.size());
+  for (size_t d = 0; d < n.size(); ++d) n[d] = std::max<int64_t>(end[d] - begin[d], 0);
+  return Shape(std::move(n));
+}
+
+Box whole_box(const Shape& shape) {
+  return {std::vector<int64_t>(static_cast<size_t>(shape.rank()), 0), shape.dims()};
+}
+
+bool is_inside(const Box& box, const Shape& shape) {
+  const auto rank = static_cast<size_t>(shape.rank());
+  if (box.begin.size() != rank || box.end.size() != rank) return false;
+  for (size_t d = 0; d < rank; ++d)
+    if (box.begin[d] < 0 || box.begin[d] > box.end[d] || box.end[d] > shape.dims()[d]) return false;
+  return true;
+}
+
+Box intersection(const Box& a, const Box& b) {
+  Box c = a;
+  for (size_t d = 0; d < c.begin.size(); ++d) {
+    c.begin[d] = std::max(a.begin[d], b.begin[d]);
+    c.end[d] = std::max(c.begin[d], std::min(a.end[d], b.end[d]));
+  }
+  return c;
+}
+
+namespace {
+
+// Where element `at` of the global value lies in a dense array that holds `box`.
+int64_t flat_index(const Box& box, const std::vector<int64_t>& at) {
+  int64_t i = 0;
+  for (size_t d = 0; d < at.size(); ++d)
+    i = i * (box.end[d] - box.begin[d]) + (at[d] - box.begin[d]);
+  return i;
+}
+
+// The number of trailing dimensions that `common` spans wholly in both boxes, and one more: a run
+// of consecutive elements in both arrays.
+size_t outer_dimensions(const Box& common, const Box& a, const Box& b) {
+  size_t d = common.begin.size();
+  const auto spans = [&](const Box& box, size_t i) {
+    return box.begin[i] == common.begin[i] && box.end[i] == common.end[i];
+  };
+  while (d > 0 && spans(a, d - 1) && spans(b, d - 1)) --d;
+  return d > 0 ? d - 1 : 0;
+}
+
+}  // namespace
+
+void copy_box(const Box& common, const Box& from_box, const std::byte* from, const Box& to_box,
+              std::byte* to, int64_t element_bytes) {
+  if (common.elements() == 0) return;
+  const size_t outer = outer_dimensions(common, from_box, to_box);
+  const Shape extents = common.extents();
+  const int64_t run = extents.product(static_cast<int>(outer), extents.rank());
+  std::vector<int64_t> at = common.begin;
+  for (;;) {
+    std::memcpy(to + flat_index(to_box, at) * element_bytes,
+                from + flat_index(from_box, at) * element_bytes,
+                static_cast<size_t>(run * element_bytes));
+    size_t d = outer;
+    while (d > 0 && ++at[d - 1] == common.end[d - 1]) {
+      at[d - 1] = common.begin[d - 1];
+      --d;
+    }
+    if (d == 0) return;
+  }
+}
+
+bool tile(std::span<const Box> boxes, const Shape& shape) {
+  int64_t covered = 0;
+  for (const Box& box : boxes) {
+    if (!is_inside(box, shape)) return false;
+    covered += box.elements();
+  }
+  if (covered != shape.elements()) return false;
+  if (shape.rank() == 0) return boxes.size() == 1;
+
+  // Boxes that are disjoint and as large as the whole cover it. Sorted by their first dimension,
+  // only those that begin before another one ends can meet it.
+  std::vector<size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return boxes[a].begin[0] < boxes[b].begin[0]; });
+  for (size_t i = 0; i < order.size(); ++i)
+    for (size_t j = i + 1; j < order.size(); ++j) {
+      const Box &a = boxes[order[i]], &b = boxes[order[j]];
+      if (b.begin[0] >= a.end[0]) break;
+      if (intersection(a, b).elements() > 0) return false;
+    }
+  return true;
+}
+
+std::vector<Box> boxes_of_range(const Shape& shape, int64_t first, int64_t last) {
+  CHECK(0 <= first && first <= last && last <= shape.elements(), "range [{}, {}) of {}", first,
+        last, to_string(shape));
+  std::vector<Box> boxes;
+  while (first < last) {
+    // The largest block of whole trailing dimensions that begins at `first`, repeated while it
+    // fits and stays within the dimension outside of it.
+    int d = shape.rank();
+    int64_t block = 1;
+    while (d > 0 && first % (block * shape[d - 1]) == 0 && block * shape[d - 1] <= last - first)
+      block *= shape[--d];
+    Box box = whole_box(shape);
+    int64_t rest = first / block, count = 1;
+    for (int i = d - 1; i >= 0; --i) {
+      const int64_t at = rest % shape[i];
+      rest /= shape[i];
+      if (i == d - 1) count = std::min((last - first) / block, shape[i] - at);
+      box.begin[static_cast<size_t>(i)] = at;
+      box.end[static_cast<size_t>(i)] = at + (i == d - 1 ? count : 1);
+    }
+    boxes.push_back(std::move(box));
+    first += count * block;
+  }
+  return boxes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// XXH3-64 (Collet 2019) of bytes, in one go or piece by piece.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+uint64_t checksum_of(std::span<const std::byte> bytes);
+uint64_t checksum_of(std::string_view text);
+
+std::string checksum_text(uint64_t checksum);  // 16 hexadecimal digits
+
+// The checksum of all bytes added so far.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  void add(std::span<const std::byte> bytes);
+  uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,258 @@
+#include "checkpoint/index.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "checkpoint/box.h"
+#include "checkpoint/checksum.h"
+#include "checkpoint/tree_fields.h"
+
+namespace tessera {
+
+std::string pieces_file(int rank) { return fmt::format("pieces-{}.bin", rank); }
+std::string piece_list_file(int rank) { return fmt::format("pieces-{}.json", rank); }
+
+namespace {
+
+constexpr std::string_view kFormatName = "tessera checkpoint";
+constexpr std::string_view kTailStart = ",\n\"xxh3\":\"";
+constexpr std::string_view kTailEnd = "\"}\n";
+constexpr size_t kTailBytes = kTailStart.size() + 16 + kTailEnd.size();
+constexpr int64_t kMaxElements = int64_t{1} << 56;  // far above any model; keeps products in range
+
+Tree integers(const std::vector<int64_t>& values) {
+  Tree list = Tree::list();
+  for (const int64_t v : values) list.push(Tree(v));
+  return list;
+}
+
+uint64_t checksum_member(const Tree& object, const std::string& source) {
+  const std::string& s = text_member(object, "xxh3", source);
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value, 16);
+  if (s.size() != 16 || error != std::errc() || end != s.data() + s.size())
+    throw Error("{}: 'xxh3' is '{}', wanted 16 hexadecimal digits", place_of(source, object), s);
+  return value;
+}
+
+StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
+  StoredPiece p;
+  p.begin = extents_member(tree, "begin", source);
+  p.end = extents_member(tree, "end", source);
+  const int64_t file = integer_member(tree, "file", source);
+  p.offset = integer_member(tree, "offset", source);
+  p.bytes = integer_member(tree, "bytes", source);
+  if (file < 0 || file > INT32_MAX || p.offset < 0 || p.bytes < 0)
+    throw Error("{}: file {}, offset {}, bytes {} cannot be negative", place_of(source, tree), file,
+                p.offset, p.bytes);
+  p.file = static_cast<int>(file);
+  p.checksum = checksum_member(tree, source);
+  return p;
+}
+
+void check_shape(const StoredTensor& t, const std::string& place) {
+  int64_t elements = 1;
+  for (const int64_t n : t.shape.dims()) {
+    if (n > 0 && elements > kMaxElements / n)
+      throw Error("{}: '{}' cannot have the shape {}", place, t.name, to_string(t.shape));
+    elements *= n;
+  }
+}
+
+StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
+  StoredTensor t;
+  t.name = text_member(tree, "name", source);
+  const std::string& dtype = text_member(tree, "dtype", source);
+  const auto known = dtype_from_name(dtype);
+  if (!known)
+    throw Error("{}: '{}' has the type '{}', which this version does not know",
+                place_of(source, tree), t.name, dtype);
+  t.dtype = *known;
+  t.shape = Shape(extents_member(tree, "shape", source));
+  check_shape(t, place_of(source, tree));
+  for (const Tree& piece : list_member(tree, "pieces", source)) {
+    StoredPiece p = piece_from_tree(piece, source);
+    const Box box{p.begin, p.end};
+    if (!is_inside(box, t.shape))
+      throw Error("{}: this piece of '{}' lies outside of its shape {}", place_of(source, piece),
+                  t.name, to_string(t.shape));
+    if (p.bytes != box.elements() * size_of(t.dtype))
+      throw Error("{}: this piece of '{}' says {} bytes, but its box has {}",
+                  place_of(source, piece), t.name, p.bytes, box.elements() * size_of(t.dtype));
+    t.pieces.push_back(std::move(p));
+  }
+  return t;
+}
+
+// What can only be seen when all pieces are together.
+void check_cover(const CheckpointIndex& index, const std::string& source) {
+  const std::string* before = nullptr;
+  for (const StoredTensor& t : index.tensors) {
+    if (before && *before >= t.name)
+      throw Error("{}: the tensors '{}' and '{}' are not in order", source, *before, t.name);
+    before = &t.name;
+    std::vector<Box> boxes;
+    for (const StoredPiece& p : t.pieces) {
+      boxes.push_back({p.begin, p.end});
+      const bool known = p.file < static_cast<int>(index.files.size());
+      const int64_t file_bytes = known ? index.files[static_cast<size_t>(p.file)].bytes : 0;
+      if (!known || p.bytes > file_bytes || p.offset > file_bytes - p.bytes)
+        throw Error("{}: a piece of '{}' lies at byte {} of file {}, outside of what it has",
+                    source, t.name, p.offset, p.file);
+    }
+    if (!tile(boxes, t.shape))
+      throw Error("{}: the {} pieces of '{}' do not cover its shape {} once and only once", source,
+                  t.pieces.size(), t.name, to_string(t.shape));
+  }
+}
+
+Tree header_tree(const CheckpointIndex& index) {
+  const CheckpointHeader& h = index.header;
+  Tree root = Tree::object();
+  root.set("format", Tree(std::string(kFormatName)));
+  root.set("format_version", Tree(int64_t{kCheckpointFormat}));
+  root.set("version", Tree(h.version));
+  root.set("step", Tree(h.step));
+  root.set("tokens", Tree(h.tokens));
+  root.set("ranks", Tree(int64_t{h.ranks}));
+  root.set("model", h.model);
+  root.set("config", h.config);
+  root.set("state", h.state);
+  Tree tokenizer;
+  if (index.has_tokenizer) {
+    tokenizer.set("bytes", Tree(index.tokenizer_bytes));
+    tokenizer.set("xxh3", Tree(checksum_text(index.tokenizer_checksum)));
+  }
+  root.set("tokenizer", std::move(tokenizer));
+  Tree files = Tree::list();
+  for (const StoredFile& f : index.files) {
+    Tree file = Tree::object();
+    file.set("name", Tree(f.name));
+    file.set("bytes", Tree(f.bytes));
+    files.push(std::move(file));
+  }
+  root.set("files", std::move(files));
+  return root;
+}
+
+CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
+  CheckpointHeader h;
+  h.version = text_member(root, "version", source);
+  h.step = integer_member(root, "step", source);
+  h.tokens = integer_member(root, "tokens", source);
+  h.ranks = static_cast<int>(integer_member(root, "ranks", source));
+  h.model = member(root, "model", source);
+  h.config = member(root, "config", source);
+  h.state = member(root, "state", source);
+  return h;
+}
+
+// The text before the tail, if the tail's checksum is its own.
+void check_tail(std::string_view text, const std::string& source) {
+  const bool has_tail = text.size() > kTailBytes && text.ends_with(kTailEnd) &&
+                        text.substr(text.size() - kTailBytes).starts_with(kTailStart);
+  if (!has_tail)
+    throw Error(
+        "{}: its end is missing, {} bytes are there. It was cut off, or it is no index of "
+        "a checkpoint. Use another checkpoint.",
+        source, text.size());
+  const std::string_view body = text.substr(0, text.size() - kTailBytes);
+  const std::string_view stated = text.substr(body.size() + kTailStart.size(), 16);
+  const std::string found = checksum_text(checksum_of(body));
+  if (stated != found)
+    throw Error(
+        "{}: its checksum is {}, but it says {}: it was changed or damaged after it was "
+        "written. Use another checkpoint.",
+        source, found, stated);
+}
+
+// Names lead nowhere but into the checkpoint's own folder.
+void check_file_name(const std::string& name, const Tree& place, const std::string& source) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos)
+    throw Error("{}: '{}' is no name of a file of this folder", place_of(source, place), name);
+}
+
+}  // namespace
+
+Tree to_tree(const std::vector<StoredTensor>& tensors) {
+  Tree list = Tree::list();
+  for (const StoredTensor& t : tensors) {
+    Tree tensor = Tree::object();
+    tensor.set("name", Tree(t.name));
+    tensor.set("dtype", Tree(std::string(name_of(t.dtype))));
+    tensor.set("shape", integers(t.shape.dims()));
+    Tree pieces = Tree::list();
+    for (const StoredPiece& p : t.pieces) {
+      Tree piece = Tree::object();
+      piece.set("begin", integers(p.begin));
+      piece.set("end", integers(p.end));
+      piece.set("file", Tree(int64_t{p.file}));
+      piece.set("offset", Tree(p.offset));
+      piece.set("bytes", Tree(p.bytes));
+      piece.set("xxh3", Tree(checksum_text(p.checksum)));
+      pieces.push(std::move(piece));
+    }
+    tensor.set("pieces", std::move(pieces));
+    list.push(std::move(tensor));
+  }
+  return list;
+}
+
+std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source) {
+  const Tree::List* list = tree.as_list();
+  if (!list)
+    throw Error("{}: found {}, wanted a list of tensors", place_of(source, tree), kind_of(tree));
+  std::vector<StoredTensor> tensors;
+  for (const Tree& t : *list) tensors.push_back(tensor_from_tree(t, source));
+  return tensors;
+}
+
+std::string to_text(const CheckpointIndex& index) {
+  // One tensor a line, so that people can look at it.
+  std::string body = to_json(header_tree(index));
+  body.pop_back();  // the closing brace
+  body += ",\n\"tensors\":[";
+  const char* separator = "\n";
+  for (const StoredTensor& t : index.tensors) {
+    const std::string one = to_json(to_tree(std::vector<StoredTensor>{t}));
+    body += separator;
+    body += one.substr(1, one.size() - 2);
+    separator = ",\n";
+  }
+  body += "]";
+  const std::string checksum = checksum_text(checksum_of(body));
+  return body.append(kTailStart).append(checksum).append(kTailEnd);
+}
+
+CheckpointIndex parse_index(std::string_view text, const std::string& source) {
+  check_tail(text, source);
+  const Tree root = parse_json(text, source);
+  if (text_member(root, "format", source) != kFormatName)
+    throw Error("{}: found the format '{}', wanted '{}'", source,
+                text_member(root, "format", source), kFormatName);
+  const int64_t format = integer_member(root, "format_version", source);
+  if (format != kCheckpointFormat)
+    throw Error(
+        "{}: format {}, but this program reads format {}. It was written by version {}: "
+        "use that version or a newer one.",
+        source, format, kCheckpointFormat, text_member(root, "version", source));
+  CheckpointIndex index;
+  index.header = header_from_tree(root, source);
+  const Tree& tokenizer = member(root, "tokenizer", source);
+  if (!tokenizer.is_null()) {
+    index.has_tokenizer = true;
+    index.tokenizer_bytes = integer_member(tokenizer, "bytes", source);
+    index.tokenizer_checksum = checksum_member(tokenizer, source);
+  }
+  for (const Tree& f : list_member(root, "files", source)) {
+    StoredFile file{text_member(f, "name", source), integer_member(f, "bytes", source)};
+    check_file_name(file.name, f, source);
+    index.files.push_back(std::move(file));
+  }
+  index.tensors = tensors_from_tree(member(root, "tensors", source), source);
+  check_cover(index, source);
+  return index;
+}
+
+}  // namespace tessera

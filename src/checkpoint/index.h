@@ -1,0 +1,47 @@
+// index.json: what a checkpoint holds, as text and back. docs/checkpoint_format.md has its keys.
+//
+// Its last member is the checksum of all bytes before it, so that a damaged index is never
+// believed.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace tessera {
+
+constexpr int kCheckpointFormat = 1;     // raised when an older program could not read the new one
+constexpr int64_t kPieceAlignment = 64;  // bytes; every piece begins at a multiple of this
+inline constexpr const char* kIndexFile = "index.json";
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
+std::string pieces_file(int rank);      // "pieces-3.bin"
+std::string piece_list_file(int rank);  // "pieces-3.json": what a rank tells rank 0; not kept
+
+struct StoredFile {
+  std::string name;  // in the checkpoint's folder
+  int64_t bytes = 0;
+};
+
+struct CheckpointIndex {
+  CheckpointHeader header;        // without the tokenizer's text
+  std::vector<StoredFile> files;  // one a rank
+  bool has_tokenizer = false;
+  int64_t tokenizer_bytes = 0;
+  uint64_t tokenizer_checksum = 0;
+  std::vector<StoredTensor> tensors;  // sorted by name
+};
+
+std::string to_text(const CheckpointIndex& index);
+
+// `source` names the text in errors. Throws Error if it is damaged, of a newer format, or says
+// what cannot be: types unknown, boxes outside or not covering a tensor once, pieces outside of
+// their file. Whether the files are there is for the reader to see.
+CheckpointIndex parse_index(std::string_view text, const std::string& source);
+
+// The list of pieces alone, for the merge of several ranks.
+Tree to_tree(const std::vector<StoredTensor>& tensors);
+std::vector<StoredTensor> tensors_from_tree(const Tree& tree, const std::string& source);
+
+}  // namespace tessera

@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "checkpoint/box.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checksum.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/index.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
+  std::string text = read_file(path);
+  if (static_cast<int64_t>(text.size()) != index.tokenizer_bytes ||
+      checksum_of(text) != index.tokenizer_checksum)
+    throw Error(
+        "{}: {} bytes with checksum {}, but the index says {} bytes with {}: it was changed "
+        "or damaged after it was written. Put the right file back, or use another "
+        "checkpoint.",
+        path.string(), text.size(), checksum_text(checksum_of(text)), index.tokenizer_bytes,
+        checksum_text(index.tokenizer_checksum));
+  return text;
+}
+
+void check_size(const Path& path, int64_t found, int64_t wanted) {
+  if (found == wanted) return;
+  throw Error(
+      "{}: has {} bytes, but the index says {}: it was {} after it was written. Use another "
+      "checkpoint, or copy this one again.",
+      path.string(), found, wanted, found < wanted ? "cut off" : "changed");
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) throw Error("{}: there is no such checkpoint", folder.string());
+  const Path path = folder / kIndexFile;
+  if (!fs::exists(path, error))
+    throw Error("{}: no checkpoint: it has no {}", folder.string(), kIndexFile);
+  CheckpointIndex index = parse_index(read_file(path), path.string());
+  header_ = std::move(index.header);
+  tensors_ = std::move(index.tensors);
+  for (const StoredFile& f : index.files) {
+    files_.emplace_back(folder / f.name);
+    check_size(folder / f.name, static_cast<int64_t>(files_.back().bytes().size()), f.bytes);
+  }
+  if (index.has_tokenizer) header_.tokenizer = read_tokenizer(folder / kTokenizerFile, index);
+  for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), false);
+}
+
+CheckpointReader::~CheckpointReader() = default;
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+
+const StoredTensor* CheckpointReader::find(std::string_view name) const {
+  const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), name,
+                                   [](const auto& t, std::string_view n) { return t.name < n; });
+  return at != tensors_.end() && at->name == name ? &*at : nullptr;
+}
+
+std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor, size_t piece) {
+  const StoredPiece& p = tensor.pieces[piece];
+  const MappedFile& file = files_[static_cast<size_t>(p.file)];
+  const auto bytes =
+      file.bytes().subspan(static_cast<size_t>(p.offset), static_cast<size_t>(p.bytes));
+  const auto t = static_cast<size_t>(&tensor - tensors_.data());
+  if (seen_[t][piece]) return bytes;
+  const uint64_t found = checksum_of(bytes);
+  if (found != p.checksum)
+    throw Error(
+        "{}: the {} bytes at {} ('{}') have the checksum {}, wanted {}: the file was damaged "
+        "after it was written. Use another checkpoint, or copy this one again.",
+        file.path().string(), p.bytes, p.offset, tensor.name, checksum_text(found),
+        checksum_text(p.checksum));
+  seen_[t][piece] = true;
+  return bytes;
+}
+
+void CheckpointReader::read(std::string_view name, TensorView out) {
+  const StoredTensor* t = find(name);
+  const Box all = t ? whole_box(t->shape) : Box{};
+  read(name, all.begin, all.end, std::move(out));
+}
+
+void CheckpointReader::read(std::string_view name, std::span<const int64_t> begin,
+                            std::span<const int64_t> end, TensorView out) {
+  const StoredTensor* t = find(name);
+  if (!t) throw Error("{}: has no tensor '{}'", folder_.string(), name);
+  const Box box{{begin.begin(), begin.end()}, {end.begin(), end.end()}};
+  if (!is_inside(box, t->shape))
+    throw Error("{}: '{}' has the shape {}; the part asked for, {} to {}, is not inside",
+                folder_.string(), name, to_string(t->shape), to_string(Shape(box.begin)),
+                to_string(Shape(box.end)));
+  CHECK(out.elements() == box.elements(), "'{}': {} elements are read into {}", name,
+        box.elements(), out.elements());
+  const bool converts = out.dtype != t->dtype;
+  if (converts && !(is_float(out.dtype) && is_float(t->dtype)))
+    throw Error("{}: '{}' is {}, wanted {}", folder_.string(), name, name_of(t->dtype),
+                name_of(out.dtype));
+  std::vector<std::byte> as_stored;
+  if (converts) as_stored.resize(static_cast<size_t>(box.elements() * size_of(t->dtype)));
+  std::byte* to = converts ? as_stored.data() : static_cast<std::byte*>(out.data);
+  for (size_t i = 0; i < t->pieces.size(); ++i) {
+    const Box piece{t->pieces[i].begin, t->pieces[i].end};
+    const Box common = intersection(piece, box);
+    if (common.elements() == 0) continue;
+    copy_box(common, piece, checked(*t, i).data(), box, to, size_of(t->dtype));
+  }
+  if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());
+}
+
+std::span<const std::byte> CheckpointReader::whole(const StoredTensor& tensor) {
+  if (tensor.pieces.size() != 1) return {};
+  return checked(tensor, 0);
+}
+
+int64_t CheckpointReader::verify() {
+  int64_t bytes = 0;
+  for (size_t t = 0; t < tensors_.size(); ++t)
+    for (size_t p = 0; p < tensors_[t].pieces.size(); ++p)
+      if (!seen_[t][p]) bytes += static_cast<int64_t>(checked(tensors_[t], p).size());
+  return bytes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "checkpoint/box.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checksum.h"
+#include "checkpoint/durable.h"
+#include "checkpoint/index.h"
+#include "checkpoint/tree_fields.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes hashed and written at a time: large enough for the disk, small enough for the cache.
+constexpr int64_t kChunk = int64_t{4} << 20;
+
+Path with_suffix(const Path& path, const char* suffix) {
+  Path p = path;
+  p += suffix;
+  return p;
+}
+
+void wait_for_all(const SaveGroup& group) {
+  if (group.ranks > 1) group.barrier();
+}
+
+Box box_of(const StateTensor& t) {
+  if (t.begin.empty() && t.end.empty()) return whole_box(t.shape);
+  return {t.begin, t.end};
+}
+
+// Brings the pieces of one name together; sorted by name.
+std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
+  std::map<std::string, StoredTensor> by_name;
+  for (StoredTensor& t : pieces) {
+    const auto [at, first] = by_name.try_emplace(t.name, t);
+    if (first) continue;
+    StoredTensor& into = at->second;
+    CHECK(into.dtype == t.dtype && into.shape == t.shape, "'{}' is {} {} and {} {}", t.name,
+          name_of(into.dtype), to_string(into.shape), name_of(t.dtype), to_string(t.shape));
+    into.pieces.insert(into.pieces.end(), t.pieces.begin(), t.pieces.end());
+  }
+  std::vector<StoredTensor> merged;
+  for (auto& [name, t] : by_name) {
+    std::vector<Box> boxes;
+    for (const StoredPiece& p : t.pieces) boxes.push_back({p.begin, p.end});
+    CHECK(tile(boxes, t.shape), "the {} pieces of '{}' do not cover {} once", t.pieces.size(), name,
+          to_string(t.shape));
+    merged.push_back(std::move(t));
+  }
+  return merged;
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group)
+    : folder_(std::move(folder)), group_(std::move(group)) {
+  // "checkpoint/" names the folder as well as "checkpoint".
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();
+  part_ = with_suffix(folder_, ".part");
+  if (group_.rank == 0) {
+    remove_folder(part_);  // of a save that was cut off
+    make_folder(part_);
+  }
+  wait_for_all(group_);
+  file_ = std::make_unique<FileWriter>(part_ / pieces_file(group_.rank));
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  file_.reset();
+  if (committed_ || group_.rank != 0) return;
+  std::error_code ignored;  // what cannot be removed now is removed by the next save
+  fs::remove_all(part_, ignored);
+}
+
+StoredPiece& CheckpointWriter::begin_piece(const StateTensor& tensor) {
+  const Box box = box_of(tensor);
+  CHECK(is_inside(box, tensor.shape), "the piece of '{}' lies outside of {}", tensor.name,
+        to_string(tensor.shape));
+  static constexpr std::array<char, kPieceAlignment> kZeros{};
+  const int64_t misplaced = file_->written() % kPieceAlignment;
+  if (misplaced > 0) file_->write(kZeros.data(), static_cast<size_t>(kPieceAlignment - misplaced));
+  StoredPiece piece{
+      box.begin, box.end, group_.rank, file_->written(), box.elements() * size_of(tensor.dtype), 0};
+  tensors_.push_back({tensor.name, tensor.dtype, tensor.shape, {std::move(piece)}});
+  return tensors_.back().pieces.back();
+}
+
+void CheckpointWriter::add(const StateTensor& tensor) {
+  const auto* data = static_cast<const std::byte*>(tensor.data.data);
+  CHECK(tensor.data.dtype == tensor.dtype, "'{}' is {}, its data {}", tensor.name,
+        name_of(tensor.dtype), name_of(tensor.data.dtype));
+  if (box_of(tensor).elements() == 0 && tensor.shape.elements() > 0) return;  // owns nothing of it
+  StoredPiece& piece = begin_piece(tensor);
+  CHECK(tensor.data.bytes() == piece.bytes, "the piece of '{}' has {} bytes, its data {}",
+        tensor.name, piece.bytes, tensor.data.bytes());
+  Checksum checksum;
+  for (int64_t at = 0; at < piece.bytes; at += kChunk) {
+    const auto n = static_cast<size_t>(std::min(kChunk, piece.bytes - at));
+    checksum.add({data + at, n});
+    file_->write(data + at, n);
+  }
+  piece.checksum = checksum.value();
+}
+
+void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& fill) {
+  if (box_of(tensor).elements() == 0 && tensor.shape.elements() > 0) return;
+  StoredPiece& piece = begin_piece(tensor);
+  const int64_t element_bytes = size_of(tensor.dtype), elements = piece.bytes / element_bytes;
+  const int64_t step = std::min(kChunk / element_bytes, std::max<int64_t>(elements, 1));
+  std::vector<std::byte> chunk(static_cast<size_t>(step * element_bytes));
+  Checksum checksum;
+  for (int64_t first = 0; first < elements; first += step) {
+    const int64_t count = std::min(step, elements - first);
+    const std::span<std::byte> bytes(chunk.data(), static_cast<size_t>(count * element_bytes));
+    fill(first, count, bytes.data());
+    checksum.add(bytes);
+    file_->write(bytes.data(), bytes.size());
+  }
+  piece.checksum = checksum.value();
+}
+
+// Rank 0: what all ranks wrote, the tokenizer, and last the index.
+void CheckpointWriter::write_index(const CheckpointHeader& header) {
+  CheckpointIndex index;
+  index.header = header;
+  index.header.ranks = group_.ranks;
+  for (int rank = 0; rank < group_.ranks; ++rank) {
+    const Path path = part_ / pieces_file(rank), list = part_ / piece_list_file(rank);
+    std::error_code error;
+    const auto bytes = fs::file_size(path, error);
+    if (error)
+      throw Error(
+          "{}: cannot be seen by rank 0: {}. Ranks on several hosts must save to a file "
+          "system that they share.",
+          path.string(), error.message());
+    index.files.push_back({pieces_file(rank), static_cast<int64_t>(bytes)});
+    if (rank == 0) continue;
+    auto theirs = tensors_from_tree(parse_json(read_file(list), list.string()), list.string());
+    std::move(theirs.begin(), theirs.end(), std::back_inserter(tensors_));
+    fs::remove(list, error);
+  }
+  index.tensors = merge(std::move(tensors_));
+  if (!header.tokenizer.empty()) {
+    index.has_tokenizer = true;
+    index.tokenizer_bytes = static_cast<int64_t>(header.tokenizer.size());
+    index.tokenizer_checksum = checksum_of(header.tokenizer);
+    write_file(part_ / kTokenizerFile, header.tokenizer);
+  }
+  write_file(part_ / kIndexFile, to_text(index));
+}
+
+void CheckpointWriter::commit(const CheckpointHeader& header) {
+  CHECK(!committed_, "{} is committed twice", folder_.string());
+  file_->commit();
+  if (group_.rank != 0)
+    write_file(part_ / piece_list_file(group_.rank), to_json(to_tree(tensors_)));
+  wait_for_all(group_);
+  if (group_.rank == 0) {
+    write_index(header);
+    sync_folder(part_);
+    put_folder(part_, folder_);
+  }
+  committed_ = true;
+  wait_for_all(group_);
+}
+
+void save(const Path& checkpoints_dir, int64_t step, const CheckpointHeader& header,
+          std::span<const StateTensor> tensors, const SaveGroup& group) {
+  CHECK(header.step == step, "step {} is saved with a header of step {}", step, header.step);
+  try {
+    CheckpointWriter writer(checkpoints_dir / std::to_string(step), group);
+    for (const StateTensor& t : tensors) writer.add(t);
+    writer.commit(header);
+  } catch (const Error& error) {
+    throw Error(
+        "step {} could not be saved: {}. What was saved before is untouched. Free some "
+        "space, or keep fewer checkpoints (checkpoint.keep).",
+        step, error.what());
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+#include "cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "base/config.h"
+
+namespace tessera {
+namespace {
+
+struct Line {
+  std::string left, help;
+};
+
+std::string columns(const std::vector<Line>& lines) {
+  size_t width = 0;
+  for (const Line& l : lines) width = std::max(width, l.left.size());
+  std::string out;
+  for (const Line& l : lines) out += fmt::format("  {:{}}  {}\n", l.left, width, l.help);
+  return out;
+}
+
+}  // namespace
+
+struct Arguments::Parser {
+  CLI::App app;
+  std::string verb, summary, example, usage;
+  std::vector<Line> positionals, options;
+  std::vector<std::string> names;
+
+  template <class T>
+  void add_option(T& value, const char* name, const char* of, const char* help, bool must) {
+    const bool has_default = !must && !CLI::detail::to_string(value).empty();
+    CLI::Option* o = app.add_option(name, value)->required(must);
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) o->allow_extra_args(false);
+    std::string text = help;
+    if constexpr (std::is_arithmetic_v<T>)
+      if (has_default) text += fmt::format(" (default {})", value);
+    if constexpr (std::is_same_v<T, std::string>)
+      if (has_default) text += fmt::format(" (default {})", value);
+    if (must) usage += fmt::format(" {} {}", name, of);
+    options.push_back({fmt::format("{} {}", name, of), text});
+    names.emplace_back(name);
+  }
+};
+
+Arguments::Arguments(std::string verb, std::string summary, std::string example)
+    : parser_(std::make_unique<Parser>()) {
+  parser_->verb = std::move(verb);
+  parser_->summary = std::move(summary);
+  parser_->example = std::move(example);
+  parser_->app.set_help_flag();
+  parser_->app.allow_extras();
+  parser_->names.emplace_back("--help");
+}
+
+Arguments::~Arguments() = default;
+
+void Arguments::required(std::string& value, const char* name, const char* help) {
+  parser_->app.add_option(name, value)->required();
+  parser_->usage += fmt::format(" {}", name);
+  parser_->positionals.push_back({name, help});
+}
+
+void Arguments::optional(std::string& value, const char* name, const char* help) {
+  parser_->app.add_option(name, value);
+  parser_->usage += fmt::format(" [{}]", name);
+  parser_->positionals.push_back({name, help});
+}
+
+void Arguments::many(std::vector<std::string>& values, const char* name, const char* help,
+                     int at_least) {
+  // The library's names hold no '=', "key=value" is for people.
+  CLI::Option* o = parser_->app.add_option(at_least > 0 ? name : "rest", values);
+  if (at_least > 0) o->required()->expected(at_least, CLI::detail::expected_max_vector_size);
+  parser_->usage += at_least > 0 ? fmt::format(" {} …", name) : fmt::format(" [{} …]", name);
+  parser_->positionals.push_back({name, help});
+}
+
+void Arguments::option(std::string& value, const char* name, const char* of, const char* help,
+                       bool must) {
+  parser_->add_option(value, name, of, help, must);
+}
+void Arguments::option(int64_t& value, const char* name, const char* of, const char* help,
+                       bool must) {
+  parser_->add_option(value, name, of, help, must);
+}
+void Arguments::option(double& value, const char* name, const char* of, const char* help,
+                       bool must) {
+  parser_->add_option(value, name, of, help, must);
+}
+void Arguments::option(std::vector<std::string>& values, const char* name, const char* of,
+                       const char* help, bool must) {
+  parser_->add_option(values, name, of, help, must);
+}
+
+void Arguments::flag(bool& value, const char* name, const char* help) {
+  parser_->app.add_flag(name, value);
+  parser_->options.push_back({name, help});
+  parser_->names.emplace_back(name);
+}
+
+void Arguments::json(bool& value) {
+  flag(value, "--json", "one JSON object on standard output, and nothing else there");
+}
+
+bool Arguments::parse(Args args) {
+  for (const std::string& a : args) {
+    if (a == "--") break;
+    if (a != "--help" && a != "-h") continue;
+    fmt::print("{}", help());
+    return false;
+  }
+  const auto fail = [&](const std::string& why) {
+    throw UsageError("{}: {}\nUsage: tessera {}{} [option …]   (tessera {} --help)", parser_->verb,
+                     why, parser_->verb, parser_->usage, parser_->verb);
+  };
+  try {
+    parser_->app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ParseError& e) {
+    fail(e.what());
+  }
+  if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {
+    const std::string guess = nearest(rest.front(), parser_->names);
+    fail(fmt::format("'{}' is not understood here.{}", rest.front(),
+                     guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess)));
+  }
+  return true;
+}
+
+bool Arguments::given(const char* name) const { return parser_->app.count(name) > 0; }
+
+std::string Arguments::help() const {
+  const Parser& p = *parser_;
+  std::string out =
+      fmt::format("{}\n\nUsage: tessera {}{} [option …]\n", p.summary, p.verb, p.usage);
+  if (!p.positionals.empty()) out += "\n" + columns(p.positionals);
+  std::vector<Line> options = p.options;
+  options.push_back({"--help", "this text"});
+  out += "\nOptions:\n" + columns(options);
+  return out + fmt::format("\nExample:\n  {}\n", p.example);
+}
+
+}  // namespace tessera

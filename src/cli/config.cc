@@ -1,0 +1,111 @@
+// tessera config explain KEY | print RUN
+#include "base/config.h"
+
+#include <algorithm>
+
+#include "cli/run_file.h"
+#include "cli/verbs.h"
+
+namespace tessera {
+namespace {
+
+std::string default_of(const Field& f) {
+  const Tree value = f.write();
+  const std::string* s = value.as_string();
+  return s != nullptr && !s->empty() ? *s : to_json(value);
+}
+
+// All keys, those of a section, or one; throws Error that names the nearest.
+std::vector<Field> selected(const std::vector<Field>& fields, const std::string& key) {
+  std::vector<Field> out;
+  for (const Field& f : fields)
+    if (key.empty() || f.path == key || f.path.starts_with(key + '.')) out.push_back(f);
+  if (out.empty()) find_field(fields, key, "");
+  return out;
+}
+
+Tree as_tree(const std::vector<Field>& fields) {
+  Tree list = Tree::list();
+  for (const Field& f : fields) {
+    Tree t;
+    t.set("key", Tree(f.path));
+    t.set("type", Tree(f.type));
+    t.set("default", f.write());
+    t.set("help", Tree(f.help));
+    list.push(std::move(t));
+  }
+  Tree root;
+  root.set("keys", std::move(list));
+  return root;
+}
+
+std::string in_cell(std::string s) {  // '|' would end a table's cell
+  for (size_t i = 0; (i = s.find('|', i)) != std::string::npos; i += 2) s.insert(i, 1, '\\');
+  return s;
+}
+
+void print_markdown(const std::vector<Field>& fields) {
+  std::string section = "-";
+  for (const Field& f : fields) {
+    const size_t dot = f.path.find('.');
+    const std::string now = dot == std::string::npos ? "" : f.path.substr(0, dot);
+    if (now != section)
+      fmt::print("\n## {}\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
+                 now.empty() ? f.path : now);
+    section = now;
+    fmt::print("| `{}` | {} | `{}` | {} |\n", f.path, in_cell(f.type), default_of(f),
+               in_cell(f.help));
+  }
+}
+
+int explain(Args args) {
+  std::string key;
+  bool json = false, markdown = false;
+  Arguments arguments("config explain", "Says what a key of a run file means.",
+                      "tessera config explain optimizer.learning_rate");
+  arguments.optional(key, "KEY", "a key or a section such as optimizer; without it, all keys");
+  arguments.flag(markdown, "--markdown", "as the tables of docs/configuration.md");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  RunConfig config;
+  const std::vector<Field> fields = selected(fields_of(config), key);
+  if (json) {
+    fmt::print("{}\n", to_json(as_tree(fields)));
+  } else if (markdown) {
+    print_markdown(fields);
+  } else {
+    for (const Field& f : fields)
+      fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, f.type, default_of(f));
+  }
+  return 0;
+}
+
+int print(Args args) {
+  std::string run;
+  std::vector<std::string> overrides;
+  bool json = false;
+  Arguments arguments("config print",
+                      "Prints a run file with everything resolved, after checking it.",
+                      "tessera config print run.yaml batch.micro=8");
+  arguments.required(run, "RUN", "a run file");
+  arguments.many(overrides, "key=value", "keys given again");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const Tree tree = to_tree(open_run(run, overrides));
+  fmt::print("{}", json ? to_json(tree) + "\n" : to_yaml(tree));
+  return 0;
+}
+
+constexpr const char* kGroup = "Run files";
+const Verb kVerbs[] = {
+    {"explain", kGroup, "what a key means, its type and default",
+     "tessera config explain optimizer.learning_rate", explain},
+    {"print", kGroup, "a run file with everything resolved", "tessera config print run.yaml",
+     print},
+};
+
+}  // namespace
+
+int verb_config(Args args) { return run_verb("config", kVerbs, args); }
+
+}  // namespace tessera

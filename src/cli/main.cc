@@ -1,0 +1,42 @@
+// Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
+// 0 ok, 1 the world is wrong, 2 the command line is.
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "cli/verbs.h"
+
+namespace {
+
+int run(tessera::Args args) {
+  if (!args.empty() && (args[0] == "--version" || args[0] == "version")) {
+    fmt::print("tessera {}\n", tessera::version());
+    return 0;
+  }
+  const int code = tessera::run_verb("", tessera::verbs(), args);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  int code = 1;
+  try {
+    return run(args);
+  } catch (const tessera::UsageError& e) {
+    fmt::print(stderr, "tessera: {}\n", e.what());
+    code = 2;
+  } catch (const tessera::Error& e) {
+    fmt::print(stderr, "tessera: {}\n", e.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr,
+               "tessera: out of memory. `tessera doctor` says how much this process may use.\n");
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "tessera: {}\n", e.what());
+  }
+  return code;
+}

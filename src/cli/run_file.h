@@ -1,0 +1,11 @@
+// What every verb that takes a RUN does first.
+#pragma once
+
+#include "train/run_config.h"
+
+namespace tessera {
+
+// The run file with the command line's key=value over it, checked. Knows the model presets.
+RunConfig open_run(const std::string& path, std::span<const std::string> overrides);
+
+}  // namespace tessera

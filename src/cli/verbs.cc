@@ -1,0 +1,100 @@
+#include "cli/verbs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/config.h"
+
+namespace tessera {
+
+// A verb whose file is not part of the build has no address and is not listed.
+[[gnu::weak]] int verb_tokenizer(Args args);
+[[gnu::weak]] int verb_data(Args args);
+[[gnu::weak]] int verb_train(Args args);
+[[gnu::weak]] int verb_compile(Args args);
+[[gnu::weak]] int verb_eval(Args args);
+[[gnu::weak]] int verb_generate(Args args);
+[[gnu::weak]] int verb_checkpoint(Args args);
+[[gnu::weak]] int verb_bench(Args args);
+[[gnu::weak]] int verb_doctor(Args args);
+
+namespace {
+
+constexpr const char* kText = "Text and data";
+constexpr const char* kTraining = "Training";
+constexpr const char* kModels = "Trained models";
+constexpr const char* kMachine = "This machine";
+
+const std::array kVerbs{
+    Verb{"tokenizer", kText, "train a byte-level BPE tokenizer, encode text with it, look at it",
+         "tessera tokenizer train --out t.json --vocabulary 8192 book.txt", verb_tokenizer},
+    Verb{"data", kText, "build token files from text, look at them, find where a sample came from",
+         "tessera data build --tokenizer t.json --out corpus/train book.txt", verb_data},
+    Verb{"train", kTraining, "train a model as a run file says; goes on where it was stopped",
+         "tessera train run.yaml batch.micro=8", verb_train},
+    Verb{"compile", kTraining, "show the program of a training step: blocks, calls, memory, cost",
+         "tessera compile run.yaml --print", verb_compile},
+    Verb{"config", kTraining, "explain the keys of a run file, print one with everything resolved",
+         "tessera config explain optimizer.learning_rate", verb_config},
+    Verb{"eval", kModels, "perplexity and bits per byte on a data set",
+         "tessera eval runs/pythia-70m corpus/validation", verb_eval},
+    Verb{"generate", kModels, "continue a text",
+         "tessera generate runs/pythia-70m --prompt 'The word' --max-tokens 100", verb_generate},
+    Verb{"checkpoint", kModels, "list, verify and compare checkpoints; Hugging Face in and out",
+         "tessera checkpoint export runs/pythia-70m --to folder", verb_checkpoint},
+    Verb{"doctor", kMachine, "what this machine has, what is slow or missing, what to do",
+         "tessera doctor", verb_doctor},
+    Verb{"bench", kMachine, "measure matrix rate and memory bandwidth into hardware.yaml",
+         "tessera bench --out hardware.yaml", verb_bench},
+};
+
+std::string list_of(const std::string& path, std::span<const Verb> among) {
+  std::string out, group;
+  size_t width = 0;
+  for (const Verb& v : among) width = std::max(width, std::string(v.name).size());
+  for (const Verb& v : among) {
+    if (group != v.group) out += fmt::format("\n{}:\n", v.group);
+    group = v.group;
+    out += fmt::format("  {:{}}  {}\n", v.name, width, v.summary);
+  }
+  const std::string verb = path.empty() ? "VERB" : path + " VERB";
+  out += fmt::format("\nExamples:\n");
+  for (const Verb& v : among.first(std::min<size_t>(among.size(), 3)))
+    out += fmt::format("  {}\n", v.example);
+  return out + fmt::format("\nMore about one: tessera {} --help\n", verb);
+}
+
+}  // namespace
+
+std::span<const Verb> verbs() {
+  static const std::vector<Verb> built = [] {
+    std::vector<Verb> out;
+    std::copy_if(kVerbs.begin(), kVerbs.end(), std::back_inserter(out),
+                 [](const Verb& v) { return v.run != nullptr; });
+    return out;
+  }();
+  return built;
+}
+
+const char* version() { return TESSERA_VERSION; }
+
+int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
+  const std::string before = path.empty() ? "" : path + ": ";
+  const std::string command = path.empty() ? "tessera" : "tessera " + path;
+  if (args.empty()) throw UsageError("{}a verb is missing.\n{}", before, list_of(path, among));
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    fmt::print("Usage: {} VERB …\n{}", command, list_of(path, among));
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Verb& v : among) {
+    if (args[0] == v.name) return v.run(args.subspan(1));
+    names.emplace_back(v.name);
+  }
+  const std::string guess = nearest(args[0], names);
+  throw UsageError("{}there is no verb '{}'. {}", before, args[0],
+                   guess.empty() ? fmt::format("All of them: {} --help", command)
+                                 : fmt::format("Did you mean '{} {}'?", command, guess));
+}
+
+}  // namespace tessera

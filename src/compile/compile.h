@@ -1,0 +1,43 @@
+// compile(Graph, Layout, Target) → Program: what one rank runs for one purpose.
+#pragma once
+
+#include "compile/layout.h"
+#include "compile/target.h"
+#include "ir/program.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+enum class Purpose : uint8_t {
+  kTrain,     // micro-batches, backward, update
+  kValidate,  // one micro-batch, loss only, over the state of kTrain
+  kLogits,    // one micro-batch, all logits in the value `logits`
+  kDecode,    // like kLogits for tokens that follow those in the cache
+};
+
+struct OptimizerPolicy {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1.0;
+};
+
+struct CompileRequest {
+  ModelConfig model;
+  Layout layout;
+  CompilerOptions options;
+  Precision precision = Precision::kFp32;
+  OptimizerPolicy optimizer;
+  Purpose purpose = Purpose::kTrain;
+  int64_t sequences = 1;      // of a micro-batch, on this rank
+  int64_t tokens = 1;         // of a sequence
+  int64_t microbatches = 1;   // of a step
+  // Whether the optimizer's state is in the arena although this program does not touch it, so that
+  // programs of one run agree on the offsets of all state.
+  bool optimizer_state = false;
+};
+
+// Throws Error for a layout or policy that cannot be compiled, with what is possible.
+Program compile(const CompileRequest& request, const Target& target);
+
+// FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
+double model_flops(const CompileRequest& request);
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+#include "base/error.h"
+#include "compile/passes.h"
+#include "compile/rewrite.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+bool is_loss(const Op& op) {
+  return (op.kind == OpKind::kCrossEntropy || op.kind == OpKind::kLinearCrossEntropy) &&
+         !op.attributes.integer("gradient");
+}
+
+ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
+  Value v = g[stream];
+  v.name = block.name + ".d_hidden'";
+  v.role = Role::kStreamGradient;
+  g.values.push_back(std::move(v));
+  return static_cast<ValueId>(g.values.size() - 1);
+}
+
+// The gradient of the block's input must be a value of its own, not an alias of the output's.
+ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
+  if (gradient != block.output_gradient) return gradient;
+  return b.emit_one(OpKind::kSum, "d_hidden", {{"terms", int64_t{1}}}, {gradient});
+}
+
+void differentiate(Graph& graph, Block& block) {
+  const ValueId sample = block.input != kNone ? block.input : block.output;
+  const uint8_t per = block.name == "layer" ? graph[sample].per : uint8_t{kPerMicrobatch};
+  Builder b(graph, block.backward, per, "");
+  b.role(Role::kScratch);
+  Gradients g(b);
+  if (block.output != kNone) {
+    block.output_gradient = stream_gradient(graph, block, block.output);
+    g.add(block.output, block.output_gradient);
+  }
+  for (size_t i = block.forward.size(); i-- > 0;) {
+    const Op op = block.forward[i];
+    if (rule_of(op.kind).gradient != nullptr) rule_of(op.kind).gradient(g, op);
+  }
+  if (block.input != kNone) {
+    const ValueId d = own_value(b, block, g.of(block.input));
+    block.input_gradient = d;
+    graph[d].role = Role::kStreamGradient;
+    graph[d].name = block.name + ".d_hidden";
+    graph[d].per = graph[block.input].per;
+  }
+  if (!block.loss) return;
+  std::vector<Op> joint;
+  for (const Op& op : block.forward)
+    if (!is_loss(op)) joint.push_back(op);
+  joint.insert(joint.end(), block.backward.begin(), block.backward.end());
+  block.backward = std::move(joint);
+}
+
+}  // namespace
+
+void differentiate(Graph& graph) {
+  for (Block& block : graph.blocks) differentiate(graph, block);
+}
+
+}  // namespace tessera

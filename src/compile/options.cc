@@ -1,0 +1,82 @@
+// Passes that turn a fused op into its parts, or a training graph into one that generates.
+#include "base/error.h"
+#include "compile/passes.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+// Rewrites each op of that kind in all forwards: `expand` appends what stands in its place.
+template <class Expand>
+void replace_ops(Graph& graph, OpKind kind, Expand expand) {
+  for (Block& block : graph.blocks) {
+    std::vector<Op> old;
+    old.swap(block.forward);
+    for (Op& op : old) {
+      if (op.kind == kind)
+        expand(block, op);
+      else
+        block.forward.push_back(std::move(op));
+    }
+  }
+}
+
+uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
+
+}  // namespace
+
+void materialise_attention(Graph& graph) {
+  replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const ValueId qkv = op.inputs[0];
+    const Attributes scale = {{"scale", op.attributes.number("scale")}};
+    const ValueId scores = b.emit_one(OpKind::kAttentionScores, op.origin, scale, {qkv});
+    ValueId p = b.emit_one(OpKind::kSoftmax, op.origin, {}, {scores});
+    if (op.attributes.number("dropout") > 0) {
+      const Attributes drop = {{"p", op.attributes.number("dropout")},
+                               {"key", op.attributes.integer("key")}};
+      p = b.emit_one(OpKind::kDropout, op.origin + ".dropout", drop,
+                     {p, op.inputs[1], op.inputs[2]});
+    }
+    b.emit(OpKind::kAttentionMix, op.origin, {}, {p, qkv}, {op.outputs[0]});
+  });
+}
+
+void unfuse_cross_entropy(Graph& graph) {
+  replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const ValueId logits = b.emit_one(OpKind::kMatmul, block.name + ".logits",
+                                      {{"contract", int64_t{1}}}, {op.inputs[0], op.inputs[1]});
+    b.emit(OpKind::kCrossEntropy, op.origin, {}, {logits, op.inputs[2]}, op.outputs);
+  });
+}
+
+void keep_logits(Graph& graph) {
+  replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
+    Builder b(graph, block.forward, kOne, "");
+    b.role(Role::kReport);
+    const ValueId logits =
+        b.emit_one(OpKind::kMatmul, "logits", {{"contract", int64_t{1}}, {"out", "f32"}},
+                   {op.inputs[0], op.inputs[1]});
+    CHECK(graph[logits].name == "logits", "the host reads the value `logits`");
+  });
+}
+
+void decode(Graph& graph, int64_t context) {
+  ValueId positions = kNone;
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    if (graph.values[i].name == "batch.positions") positions = static_cast<ValueId>(i);
+  CHECK(positions != kNone, "the graph has no positions");
+  replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const Shape qkv = graph[op.inputs[0]].shape;
+    const ValueId cache =
+        b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
+                {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
+    b.emit(OpKind::kCachedAttention, op.origin,
+           {{"scale", op.attributes.number("scale")}, {"context", context}},
+           {op.inputs[0], positions}, {op.outputs[0], cache});
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// The block passes: Graph → Graph, no rank and no schedule in sight. In the order they run.
+#pragma once
+
+#include <string>
+
+#include "compile/layout.h"
+#include "ir/program.h"
+
+namespace tessera {
+
+// What is kept of the forward for the backward.
+struct Recompute {
+  bool selective = false;  // norms and attention are computed again inside the backward
+  int64_t full_layers = 0;  // the first so many layers keep only their input
+};
+// From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
+Recompute parse_recompute(const std::string& text, int64_t layers);
+
+// attention → attention_scores, softmax, (dropout,) attention_mix. Before differentiate.
+void materialise_attention(Graph& graph);
+// linear_cross_entropy → matmul, cross_entropy on all logits at once. Before differentiate.
+void unfuse_cross_entropy(Graph& graph);
+// linear_cross_entropy → matmul into a value `logits` that the host reads.
+void keep_logits(Graph& graph);
+// attention → cached_attention over a cache of `context` tokens a layer.
+void decode(Graph& graph, int64_t context);
+
+// Types by policy: f32 leaves all as it is; bf16 makes weights and activations bf16 (statistics,
+// losses, weight gradients stay f32).
+void apply_precision(Graph& graph, Precision precision);
+
+// A Sharding for each value by each op's rule. On a mesh of one rank every value is replicated.
+void shard(Graph& graph);
+
+// sum(x; bias) → gelu  becomes  gelu(x, bias): one sweep, and the bias gradient comes with it.
+void fuse_bias_gelu(Graph& graph);
+
+// The backward of every block from each op's gradient rule. A block that ends in a loss gets one
+// list: its forward, then its backward, the loss and its gradient being one op.
+void differentiate(Graph& graph);
+
+// Clones of norms and attention in the backward, so that their outputs need not be saved.
+void recompute_selective(Graph& graph);
+
+// sum → norm  becomes  norm with terms, which also gives the sum.
+void fuse_residual_norm(Graph& graph);
+
+// Ops whose outputs nobody reads.
+void remove_dead_ops(Graph& graph);
+
+}  // namespace tessera

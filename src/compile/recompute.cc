@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "base/error.h"
+#include "compile/passes.h"
+#include "compile/rewrite.h"
+
+namespace tessera {
+namespace {
+
+bool cheap(OpKind k) {
+  return k == OpKind::kNorm || k == OpKind::kAttention || k == OpKind::kAttentionScores ||
+         k == OpKind::kSoftmax || k == OpKind::kAttentionMix;
+}
+
+void recompute_selective(Graph& graph, Block& block) {
+  std::map<ValueId, ValueId> again;  // forward value → its clone
+  std::vector<Op> clones;
+  for (const Op& op : block.forward) {
+    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
+      return readers(block.backward, v) > 0;
+    });
+    const bool leaves = std::find(op.outputs.begin(), op.outputs.end(), block.output) !=
+                        op.outputs.end();
+    if (!cheap(op.kind) || !needed || leaves) continue;
+    Op clone = op;
+    for (ValueId& v : clone.inputs)
+      if (again.contains(v)) v = again[v];
+    for (ValueId& v : clone.outputs) {
+      const ValueId copy = clone_value(graph, v, ".again");
+      graph[copy].role = Role::kScratch;
+      again[v] = copy;
+      v = copy;
+    }
+    clones.push_back(std::move(clone));
+  }
+  for (const auto& [from, to] : again) replace_reads(block.backward, from, to);
+  // Each clone stands right before its first reader, so that its outputs live shortly.
+  for (size_t c = clones.size(); c-- > 0;) {
+    const auto reads = [&](const Op& op) {
+      return std::any_of(clones[c].outputs.begin(), clones[c].outputs.end(), [&](ValueId v) {
+        return std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end();
+      });
+    };
+    const auto first = std::find_if(block.backward.begin(), block.backward.end(), reads);
+    CHECK(first != block.backward.end(), "{} is recomputed for nobody", clones[c].origin);
+    block.backward.insert(first, clones[c]);
+  }
+}
+
+}  // namespace
+
+Recompute parse_recompute(const std::string& text, int64_t layers) {
+  if (text == "none") return {};
+  if (text == "selective") return {.selective = true};
+  if (text == "full") return {.full_layers = layers};
+  int64_t n = 0;
+  const char* end = text.data() + text.size();
+  if (text.starts_with("full:")) {
+    const auto [stop, error] = std::from_chars(text.data() + 5, end, n);
+    if (error == std::errc() && stop == end && n >= 0 && n <= layers) return {.full_layers = n};
+  }
+  throw Error("layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
+              "N from 0 to {} layers.", text, layers);
+}
+
+void recompute_selective(Graph& graph) {
+  for (Block& block : graph.blocks)
+    if (!block.loss) recompute_selective(graph, block);
+}
+
+}  // namespace tessera

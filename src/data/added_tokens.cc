@@ -1,0 +1,108 @@
+#include "data/added_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+size_t byte_of(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
+
+}  // namespace
+
+void AddedTokenFinder::add(const AddedToken& token) {
+  CHECK(!token.content.empty(), "added token {} is empty", token.id);
+  size_t node = 0;
+  for (const char c : token.content) {
+    auto& children = nodes_[node].children;
+    const auto known = std::find_if(children.begin(), children.end(),
+                                    [c](const auto& child) { return child.first == c; });
+    if (known != children.end()) {
+      node = static_cast<size_t>(known->second);
+      continue;
+    }
+    children.emplace_back(c, static_cast<int32_t>(nodes_.size()));
+    node = nodes_.size();
+    nodes_.emplace_back();
+  }
+  if (nodes_[node].token >= 0) return;
+  nodes_[node].token = static_cast<int32_t>(tokens_.size());
+  tokens_.push_back(token);
+  const size_t first = byte_of(token.content, 0);
+  if (firsts_.find(token.content[0]) == std::string::npos) firsts_ += token.content[0];
+  if (token.content.size() == 1) {
+    first_[first] = true;
+  } else {
+    first_two_[first << 8 | byte_of(token.content, 1)] = true;
+  }
+}
+
+bool AddedTokenFinder::may_begin(std::string_view text, size_t at) const {
+  const size_t first = byte_of(text, at);
+  return first_[first] || (at + 1 < text.size() && first_two_[first << 8 | byte_of(text, at + 1)]);
+}
+
+// The next place at or after `at` where a token may begin.
+size_t AddedTokenFinder::skip(std::string_view text, size_t at) const {
+  while (at < text.size()) {
+    if (firsts_.size() == 1) {
+      const void* found = std::memchr(text.data() + at, firsts_[0], text.size() - at);
+      if (found == nullptr) return text.size();
+      at = static_cast<size_t>(static_cast<const char*>(found) - text.data());
+    }
+    if (may_begin(text, at)) return at;
+    ++at;
+  }
+  return at;
+}
+
+bool AddedTokenFinder::stands_alone(std::string_view text, size_t begin, size_t end) const {
+  const bool before =
+      begin > 0 && (table_[decode_utf8_backwards(text.substr(0, begin)).code] & kWord);
+  const bool after = end < text.size() && (table_[decode_utf8(text.substr(end)).code] & kWord);
+  return !before && !after;
+}
+
+AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t from,
+                                               size_t& search) const {
+  if (tokens_.empty()) return {};
+  while ((search = skip(text, search)) < text.size()) {
+    int32_t found = -1;
+    size_t end = search, node = 0;
+    for (size_t i = search; i < text.size(); ++i) {
+      const auto& children = nodes_[node].children;
+      const auto child = std::find_if(children.begin(), children.end(),
+                                      [&](const auto& c) { return c.first == text[i]; });
+      if (child == children.end()) break;
+      node = static_cast<size_t>(child->second);
+      if (nodes_[node].token < 0) continue;
+      found = nodes_[node].token;
+      end = i + 1;
+    }
+    if (found < 0) {
+      ++search;
+      continue;
+    }
+    const AddedToken& token = tokens_[static_cast<size_t>(found)];
+    size_t begin = search;
+    search = end;
+    if (token.single_word && !stands_alone(text, begin, end)) continue;
+    const auto is_space = [&](Utf8 u) { return (table_[u.code] & kClassMask) == kSpace; };
+    while (token.lstrip && begin > from) {
+      const Utf8 u = decode_utf8_backwards(text.substr(0, begin));
+      if (!is_space(u)) break;
+      begin -= static_cast<size_t>(u.bytes);
+    }
+    while (token.rstrip && end < text.size()) {
+      const Utf8 u = decode_utf8(text.substr(end));
+      if (!is_space(u)) break;
+      end += static_cast<size_t>(u.bytes);
+    }
+    return {token.id, begin, end};
+  }
+  return {};
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+#include <array>
+
+#include "data/tokenizer_json.h"
+
+namespace tessera {
+namespace {
+
+constexpr bool shows_itself(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+constexpr std::array<uint16_t, 256> kCharacterOf = [] {
+  std::array<uint16_t, 256> table{};
+  uint16_t next = 0x100;
+  for (int b = 0; b < 256; ++b) {
+    table[static_cast<size_t>(b)] = shows_itself(b) ? static_cast<uint16_t>(b) : next++;
+  }
+  return table;
+}();
+
+constexpr size_t kCharacters = 0x100 + 68;
+
+constexpr std::array<int16_t, kCharacters> kByteOf = [] {
+  std::array<int16_t, kCharacters> table{};
+  for (int16_t& byte : table) byte = -1;
+  for (size_t b = 0; b < 256; ++b) table[kCharacterOf[b]] = static_cast<int16_t>(b);
+  return table;
+}();
+
+}  // namespace
+
+char32_t byte_to_character(uint8_t byte) { return kCharacterOf[byte]; }
+
+std::string bytes_to_characters(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    const char32_t code = byte_to_character(static_cast<uint8_t>(c));
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+    } else {  // all of them are below U+0800
+      text += static_cast<char>(0xC0 | (code >> 6));
+      text += static_cast<char>(0x80 | (code & 0x3F));
+    }
+  }
+  return text;
+}
+
+std::string characters_to_bytes(std::string_view text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size();) {
+    const Utf8 u = decode_utf8(text.substr(i));
+    if (u.code >= kCharacters || kByteOf[u.code] < 0) return std::string(text);
+    bytes += static_cast<char>(kByteOf[u.code]);
+    i += static_cast<size_t>(u.bytes);
+  }
+  return bytes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,187 @@
+#include "data/bpe_tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
+                           const std::string& source)
+    : merges_(bpe.merges.size()),
+      nfc_(bpe.nfc),
+      add_prefix_space_(bpe.add_prefix_space),
+      use_regex_(bpe.use_regex),
+      ignore_merges_(bpe.ignore_merges),
+      fingerprint_(fingerprint) {
+  add_vocabulary(bpe);
+  add_added_tokens(bpe);
+  check_alphabet(source);
+}
+
+void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
+  int32_t last = -1;
+  for (const auto& [text, id] : bpe.vocabulary) last = std::max(last, id);
+  for (const AddedToken& token : bpe.added_tokens) last = std::max(last, token.id);
+  tokens_.resize(static_cast<size_t>(last) + 1);
+  byte_id_.fill(-1);
+  for (const auto& [text, id] : bpe.vocabulary) {
+    std::string& bytes = tokens_[static_cast<size_t>(id)];
+    bytes = characters_to_bytes(text);
+    const Utf8 first = text.empty() ? Utf8{} : decode_utf8(text);
+    if (bytes.size() != 1 || static_cast<size_t>(first.bytes) != text.size()) continue;
+    const auto byte = static_cast<uint8_t>(bytes[0]);
+    if (byte_to_character(byte) == first.code) byte_id_[byte] = id;
+  }
+  uint32_t rank = 0;
+  for (const auto& [left, right, id] : bpe.merges) merges_.add(left, right, {rank++, id});
+  if (!ignore_merges_) return;
+  for (const auto& [text, id] : bpe.vocabulary)
+    words_.emplace(tokens_[static_cast<size_t>(id)], id);
+}
+
+void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
+  for (const AddedToken& token : bpe.added_tokens) {
+    tokens_[static_cast<size_t>(token.id)] = token.content;
+  }
+  for (const bool special : {true, false}) {
+    for (AddedToken token : bpe.added_tokens) {
+      if (token.special != special) continue;
+      if (token.normalized && nfc_) {
+        std::string content;
+        append_nfc(token.content, unicode_, content);
+        token.content = content;
+      }
+      (token.normalized ? normalized_tokens_ : raw_tokens_).add(token);
+    }
+  }
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+    for (const AddedToken& token : bpe.added_tokens) {
+      if (token.content == name && !end_of_text_) end_of_text_ = token.id;
+    }
+  }
+}
+
+void BpeTokenizer::check_alphabet(const std::string& source) {
+  for (const char c : kReplacement) {
+    const auto byte = static_cast<uint8_t>(c);
+    if (byte_id_[byte] >= 0) continue;
+    throw Error(
+        "{}: model.vocab has no token for the byte 0x{:02x}, so there are texts that it cannot "
+        "spell. Train it with the whole alphabet of 256 bytes ('tessera tokenizer train' does; in "
+        "Hugging Face: initial_alphabet=ByteLevel.alphabet())",
+        source, byte);
+  }
+}
+
+std::string_view BpeTokenizer::token_bytes(int32_t id) const {
+  if (id < 0 || id >= vocabulary_size()) {
+    throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
+  }
+  return tokens_[static_cast<size_t>(id)];
+}
+
+void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
+                          EncodeReport* report) const {
+  EncodeReport ours;
+  ours.bytes = static_cast<int64_t>(text.size());
+  size_t invalid = find_invalid_utf8(text);
+  if (invalid < text.size()) ours.first_invalid = static_cast<int64_t>(invalid);
+  for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
+    ++ours.invalid_bytes;
+  }
+  cache.begin(fingerprint_);
+  Output out{ids, cache, ours};
+  size_t from = 0, search = 0;
+  for (;;) {
+    const AddedTokenFinder::Match match = raw_tokens_.next(text, from, search);
+    if (match.id < 0) break;
+    if (match.begin > from) encode_piece(text.substr(from, match.begin - from), out);
+    ids.push_back(match.id);
+    from = match.end;
+  }
+  if (from < text.size()) encode_piece(text.substr(from), out);
+  if (report != nullptr) report->add(ours);
+}
+
+void BpeTokenizer::encode_piece(std::string_view text, Output& out) const {
+  if (!nfc_ || !may_change_under_nfc(text, unicode_)) return encode_normalized(text, out);
+  std::string composed;
+  append_nfc(text, unicode_, composed);
+  encode_normalized(composed, out);
+}
+
+void BpeTokenizer::encode_normalized(std::string_view text, Output& out) const {
+  size_t from = 0, search = 0;
+  for (;;) {
+    const AddedTokenFinder::Match match = normalized_tokens_.next(text, from, search);
+    if (match.id < 0) break;
+    if (match.begin > from) encode_words(text.substr(from, match.begin - from), out);
+    out.ids.push_back(match.id);
+    from = match.end;
+  }
+  if (from < text.size()) encode_words(text.substr(from), out);
+}
+
+void BpeTokenizer::encode_words(std::string_view text, Output& out) const {
+  std::string prefixed;
+  if (add_prefix_space_ && text[0] != ' ') {
+    prefixed.reserve(text.size() + 1);
+    prefixed += ' ';
+    prefixed += text;
+    text = prefixed;
+  }
+  if (!use_regex_) return encode_word(text, out);
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = pretokenizer_.word_end(text, from);
+    encode_word(text.substr(from, end - from), out);
+    from = end;
+  }
+}
+
+void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
+  const uint64_t hash = hash_bytes(word);
+  const std::span<const int32_t> known = out.cache.find(word, hash);
+  if (known.empty()) return encode_new_word(word, hash, out);
+  if (known.size() == 1) return out.ids.push_back(known[0]);
+  out.ids.insert(out.ids.end(), known.begin(), known.end());
+}
+
+void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output& out) const {
+  if (ignore_merges_) {
+    if (const auto found = words_.find(word); found != words_.end()) {
+      return out.ids.push_back(found->second);
+    }
+  }
+  std::vector<int32_t>& ids = out.ids;
+  const size_t first = ids.size();
+  int64_t replaced = 0;
+  for (const char c : word) {
+    const int32_t id = byte_id_[static_cast<uint8_t>(c)];
+    if (id >= 0) {
+      ids.push_back(id);
+      continue;
+    }
+    ++replaced;
+    for (const char r : kReplacement) ids.push_back(byte_id_[static_cast<uint8_t>(r)]);
+  }
+  const size_t left = merges_.apply(std::span(ids).subspan(first));
+  ids.resize(first + left);
+  out.report.replaced_bytes += replaced;
+  // A word with replaced bytes is not remembered, so that they are counted each time.
+  if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
+  const Path file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+  const std::string text = read_file(file);
+  const BpeDescription bpe = read_tokenizer_json(text, file.string());
+  return std::make_unique<BpeTokenizer>(bpe, hash_bytes(text), file.string());
+}
+
+}  // namespace tessera

@@ -1,0 +1,190 @@
+#include "data/byte_stream.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+
+// What a decoder sees of its stream: the stored bytes, and how to complain about them.
+struct StoredBytes {
+  explicit StoredBytes(ByteStream& stream) : from(stream) {}
+
+  bool refill() const { return from.begin_ < from.end_ || from.refill(); }
+  char* input() const { return from.buffer_.data() + from.begin_; }
+  size_t available() const { return from.end_ - from.begin_; }
+  void take(size_t bytes) const { from.begin_ += bytes; }
+
+  // Where the decoder stands in the stored file.
+  int64_t place() const { return from.stored_ - static_cast<int64_t>(available()); }
+
+  [[noreturn]] void ended_early(const char* format) const {
+    throw Error(
+        "{}: the {} data ends too early, at byte {} of the file ({} bytes of text came before it). "
+        "It was probably cut off while being copied or written: copy it again",
+        from.name_, format, place(), from.produced_);
+  }
+  [[noreturn]] void damaged(const char* format, const char* reason) const {
+    throw Error(
+        "{}: the {} data is damaged near byte {} of the file ({}); {} bytes of text came before "
+        "it. "
+        "Copy or compress it again",
+        from.name_, format, place(), reason, from.produced_);
+  }
+
+  ByteStream& from;
+};
+
+// gzip, also several members one after the other (as pigz, bgzip and dictzip write it).
+struct GzipDecoder : StoredBytes {
+  explicit GzipDecoder(ByteStream& stream) : StoredBytes(stream) {
+    constexpr int kWindowBits = 15 + 16;  // the largest window; gzip's header and checksum
+    CHECK(inflateInit2(&state, kWindowBits) == Z_OK, "zlib would not start");
+  }
+  ~GzipDecoder() { inflateEnd(&state); }
+
+  size_t read(std::span<char> out) {
+    state.next_out = reinterpret_cast<Bytef*>(out.data());
+    state.avail_out = static_cast<uInt>(out.size());
+    while (state.avail_out == out.size()) {
+      if (!refill()) {
+        if (inside) ended_early("gzip");
+        break;
+      }
+      if (!inside && !start_member()) break;
+      state.next_in = reinterpret_cast<Bytef*>(input());
+      state.avail_in = static_cast<uInt>(available());
+      const size_t before = available();
+      const int rc = inflate(&state, Z_NO_FLUSH);
+      take(before - state.avail_in);
+      if (rc == Z_STREAM_END) {
+        inside = false;
+      } else if (rc != Z_OK && rc != Z_BUF_ERROR) {
+        damaged("gzip", state.msg ? state.msg : "unknown reason");
+      }
+    }
+    return out.size() - state.avail_out;
+  }
+
+  // Between members: zeros are padding up to the end, as gzip itself takes them.
+  bool start_member() {
+    while (*input() == '\0') {
+      take(1);
+      if (!refill()) return false;
+    }
+    inflateReset(&state);
+    inside = true;
+    return true;
+  }
+
+  z_stream state{};
+  bool inside = false;
+};
+
+struct ZstdDecoder : StoredBytes {
+  explicit ZstdDecoder(ByteStream& stream) : StoredBytes(stream), context(ZSTD_createDCtx()) {
+    CHECK(context != nullptr, "zstd would not start");
+  }
+  ~ZstdDecoder() { ZSTD_freeDCtx(context); }
+
+  size_t read(std::span<char> out) {
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    while (to.pos == 0) {
+      // A full output may have left bytes inside: ask for them before asking for input.
+      const bool more = refill();
+      if (!more && !inside) break;
+      ZSTD_inBuffer in{input(), available(), 0};
+      const size_t rc = ZSTD_decompressStream(context, &to, &in);
+      take(in.pos);
+      if (ZSTD_isError(rc)) damaged("zstd", ZSTD_getErrorName(rc));
+      inside = rc != 0;
+      if (!more && inside && to.pos == 0) ended_early("zstd");
+    }
+    return to.pos;
+  }
+
+  ZSTD_DCtx* context;
+  bool inside = false;
+};
+
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 18;
+
+bool ends_with(const std::string& s, const char* suffix) {
+  const size_t n = std::strlen(suffix);
+  return s.size() >= n && s.compare(s.size() - n, n, suffix) == 0;
+}
+
+}  // namespace
+
+ByteStream::ByteStream(const std::string& name)
+    : name_(name == "-" ? "standard input" : name), buffer_(kBufferBytes, '\0') {
+  if (name == "-") {
+    fd_ = dup(STDIN_FILENO);
+  } else {
+    fd_ = open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  if (fd_ < 0) throw Error("{}: cannot be read: {}", name_, std::strerror(errno));
+  struct stat status {};
+  if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) file_bytes_ = status.st_size;
+  try {
+    if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, wanted a file", name_);
+    while (end_ < 4 && refill()) {
+    }
+    const auto starts = [&](std::string_view magic) {
+      return std::string_view(buffer_).substr(0, end_).starts_with(magic);
+    };
+    if (starts("\x1f\x8b")) {
+      gzip_ = std::make_unique<GzipDecoder>(*this);
+    } else if (starts("\x28\xb5\x2f\xfd")) {
+      zstd_ = std::make_unique<ZstdDecoder>(*this);
+    } else if (ends_with(name_, ".gz") || ends_with(name_, ".zst")) {
+      throw Error(
+          "{}: holds no {} data (its first bytes are others). Wanted: a compressed file, or "
+          "a name without the ending",
+          name_, ends_with(name_, ".gz") ? "gzip" : "zstd");
+    }
+  } catch (...) {
+    close(fd_);
+    throw;
+  }
+}
+
+ByteStream::~ByteStream() { close(fd_); }
+
+bool ByteStream::refill() {
+  if (begin_ == end_) begin_ = end_ = 0;
+  ssize_t n;
+  do {
+    n = ::read(fd_, buffer_.data() + end_, buffer_.size() - end_);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) throw Error("{}: reading failed at byte {}: {}", name_, stored_, std::strerror(errno));
+  end_ += static_cast<size_t>(n);
+  stored_ += n;
+  return n > 0;
+}
+
+size_t ByteStream::copy(std::span<char> out) {
+  if (begin_ == end_ && !refill()) return 0;
+  const size_t n = std::min(out.size(), end_ - begin_);
+  std::memcpy(out.data(), buffer_.data() + begin_, n);
+  begin_ += n;
+  return n;
+}
+
+size_t ByteStream::read(std::span<char> out) {
+  const size_t n = gzip_ ? gzip_->read(out) : zstd_ ? zstd_->read(out) : copy(out);
+  produced_ += static_cast<int64_t>(n);
+  return n;
+}
+
+}  // namespace tessera

@@ -1,0 +1,221 @@
+#include "data/documents.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kReadBytes = size_t{1} << 18;
+
+std::string_view without_compression(std::string_view name) {
+  for (const std::string_view suffix : {".gz", ".zst"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
+bool named_json_lines(std::string_view name) {
+  name = without_compression(name);
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
+}
+
+bool named_text(std::string_view name) {
+  name = without_compression(name);
+  return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
+}
+
+void list_folder(const std::string& folder, SourceList& list) {
+  std::vector<std::string> found;
+  try {
+    for (auto it = fs::recursive_directory_iterator(folder); it != fs::end(it); ++it) {
+      const std::string name = it->path().filename().string();
+      if (name.starts_with('.')) {
+        if (it->is_directory()) it.disable_recursion_pending();
+      } else if (it->is_regular_file()) {
+        if (named_json_lines(name) || named_text(name)) {
+          found.push_back(it->path().string());
+        } else {
+          ++list.skipped;
+        }
+      }
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw Error("{}: the folder cannot be read: {}", folder, e.code().message());
+  }
+  if (found.empty()) {
+    throw Error(
+        "{}: no text in this folder. Wanted files whose names end in .txt, .text, .md, "
+        ".jsonl, .ndjson or .json, also with .gz or .zst behind; name others one by one",
+        folder);
+  }
+  std::sort(found.begin(), found.end());
+  list.files.insert(list.files.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
+SourceList list_sources(const std::vector<std::string>& inputs) {
+  SourceList list;
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (input != "-" && fs::is_directory(input, error)) {
+      list_folder(input, list);
+    } else if (input != "-" && !fs::exists(input, error)) {
+      throw Error("{}: there is no such file or folder", input);
+    } else {
+      list.files.push_back(input);
+    }
+  }
+  if (std::count(list.files.begin(), list.files.end(), "-") > 1) {
+    throw Error("standard input ('-') is named twice, but can be read only once");
+  }
+  return list;
+}
+
+DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
+    : sources_(std::move(sources)), options_(std::move(options)), json_(options_.key) {
+  for (const std::string& file : sources_.files) {
+    std::error_code error;
+    const auto size = file == "-" ? 0 : fs::file_size(file, error);
+    if (file == "-" || error) {
+      total_bytes_ = -1;
+      break;
+    }
+    total_bytes_ += static_cast<int64_t>(size);
+  }
+}
+
+int64_t DocumentStream::bytes_read() const {
+  return done_bytes_ + (stream_ ? stream_->stored_bytes() : 0);
+}
+int64_t DocumentStream::bytes_total() const { return total_bytes_; }
+
+bool DocumentStream::open_next() {
+  if (stream_) done_bytes_ += stream_->stored_bytes();
+  stream_.reset();
+  if (source_ + 1 >= static_cast<int64_t>(sources_.files.size())) return false;
+  ++source_;
+  const std::string& name = sources_.files[static_cast<size_t>(source_)];
+  stream_ = std::make_unique<ByteStream>(name);
+  json_lines_ = options_.format == TextFormat::kJsonLines ||
+                (options_.format == TextFormat::kAuto && named_json_lines(name));
+  begin_ = end_ = 0;
+  file_ended_ = false;
+  offset_ = line_ = 0;
+  return true;
+}
+
+bool DocumentStream::fill() {
+  if (file_ended_) return false;
+  if (begin_ > 0) {  // a line that is longer than the buffer lets the buffer grow instead
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  if (buffer_.size() < end_ + kReadBytes) buffer_.resize(std::max(2 * end_, end_ + kReadBytes));
+  const size_t n = stream_->read(std::span(buffer_).subspan(end_, kReadBytes));
+  end_ += n;
+  file_ended_ = n == 0;
+  return n > 0;
+}
+
+bool DocumentStream::next_line(std::string_view& line) {
+  size_t searched = 0;
+  for (;;) {
+    const char* from = buffer_.data() + begin_;
+    const size_t held = end_ - begin_;
+    const void* end =
+        held > searched ? std::memchr(from + searched, '\n', held - searched) : nullptr;
+    size_t taken = 0;
+    if (end != nullptr) {
+      line = {from, static_cast<size_t>(static_cast<const char*>(end) - from)};
+      taken = line.size() + 1;
+    } else if (file_ended_) {
+      if (held == 0) return false;
+      line = {from, held};
+      taken = held;
+    } else {
+      searched = held;
+      if (static_cast<int64_t>(held) > kLongestLine) {
+        throw Error(
+            "{}:{}:1: this line is longer than {} bytes. Wanted lines that each hold a "
+            "document; is this file text at all?",
+            stream_->name(), line_ + 1, kLongestLine);
+      }
+      fill();
+      continue;
+    }
+    begin_ += taken;
+    offset_ += static_cast<int64_t>(taken);
+    ++line_;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return true;
+  }
+}
+
+bool DocumentStream::next_whole(Document& out) {
+  if (file_ended_) return false;
+  out.text.clear();
+  out.offset = 0;
+  out.line = 1;
+  while (fill()) {
+    out.text.append(buffer_.data(), end_);
+    begin_ = end_ = 0;
+  }
+  return !out.text.empty();
+}
+
+bool DocumentStream::next_split_line(Document& out) {
+  std::string_view line;
+  do {
+    out.offset = offset_;
+    if (!next_line(line)) return false;
+  } while (line.empty());
+  out.text.assign(line);
+  out.line = line_;
+  return true;
+}
+
+bool DocumentStream::next_paragraph(Document& out) {
+  if (!next_split_line(out)) return false;
+  for (std::string_view line; next_line(line) && !line.empty();) {
+    out.text.append("\n").append(line);
+  }
+  return true;
+}
+
+bool DocumentStream::next_json(Document& out) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  std::string_view line;
+  do {
+    out.offset = offset_;
+    if (!next_line(line)) return false;
+    if (line_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+  } while (line.find_first_not_of(" \t\r") == line.npos);
+  out.line = line_;
+  json_text_.assign(line);
+  json_.parse(json_text_, fmt::format("{}:{}", stream_->name(), line_), out.text);
+  return true;
+}
+
+bool DocumentStream::next(Document& out) {
+  for (;;) {
+    if (stream_) {
+      const bool found = json_lines_                            ? next_json(out)
+                         : options_.split == Split::kLines      ? next_split_line(out)
+                         : options_.split == Split::kParagraphs ? next_paragraph(out)
+                                                                : next_whole(out);
+      out.source = source_;
+      if (found) return true;
+    }
+    if (!open_next()) return false;
+  }
+}
+
+}  // namespace tessera

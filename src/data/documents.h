@@ -1,0 +1,87 @@
+// Documents, one after the other, out of text files, JSON lines, compressed files, folders and
+// standard input.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/byte_stream.h"
+#include "data/json_line.h"
+
+namespace tessera {
+
+enum class Split : uint8_t { kNone, kLines, kParagraphs };
+enum class TextFormat : uint8_t { kAuto, kText, kJsonLines };
+constexpr const char* enum_names(Split) { return "none|lines|paragraphs"; }
+constexpr const char* enum_names(TextFormat) { return "auto|text|jsonl"; }
+
+struct DocumentOptions {
+  // What a plain text file is: one document; one a line that is not empty, without its end; one a
+  // paragraph, which is what stands between empty lines, without the end of its last line.
+  Split split = Split::kNone;
+  // auto: JSON lines if the name ends in .jsonl, .ndjson or .json (also with .gz or .zst behind),
+  // else text; standard input is text.
+  TextFormat format = TextFormat::kAuto;
+  std::string key = "text";  // of a JSON line's object
+};
+
+struct Document {
+  std::string text;
+  int64_t source = 0;  // which of DocumentStream::sources()
+  int64_t offset = 0;  // of its first byte in the decompressed file (JSON lines: of its line)
+  int64_t line = 0;    // the line it starts at, from 1
+};
+
+// The files that inputs stand for, in order: a file and "-" stand for themselves, a folder for all
+// files below it whose names end in .txt, .text, .md, .jsonl, .ndjson or .json, also with .gz or
+// .zst behind, in the order of their paths' bytes; hidden ones are left out. Throws Error for what
+// is not there and for a folder without such a file.
+struct SourceList {
+  std::vector<std::string> files;
+  int64_t skipped = 0;  // files in folders that have other names
+};
+SourceList list_sources(const std::vector<std::string>& inputs);
+
+// Memory: one document and one buffer, so with a split or with JSON lines it does not grow with the
+// file. A plain text file without a split is one document and is held as a whole.
+class DocumentStream {
+ public:
+  // A document longer than this is refused: it is a file without line ends more likely than text.
+  static constexpr int64_t kLongestLine = int64_t{1} << 30;
+
+  DocumentStream(SourceList sources, DocumentOptions options);
+
+  // The next document, or false at the end. Throws Error with file, line and column. `out` keeps
+  // its memory from call to call.
+  bool next(Document& out);
+
+  const std::vector<std::string>& sources() const { return sources_.files; }
+  int64_t bytes_read() const;   // of the files as they are stored, so far
+  int64_t bytes_total() const;  // −1 where unknown, as for standard input
+
+ private:
+  bool open_next();
+  bool fill();  // appends to buffer_; false at the end of the file
+  bool next_line(std::string_view& line);
+  bool next_whole(Document& out);
+  bool next_split_line(Document& out);
+  bool next_paragraph(Document& out);
+  bool next_json(Document& out);
+
+  SourceList sources_;
+  DocumentOptions options_;
+  JsonLineParser json_;
+  std::unique_ptr<ByteStream> stream_;
+  bool json_lines_ = false;  // of the file that is open
+  int64_t source_ = -1;      // which that is
+  int64_t done_bytes_ = 0, total_bytes_ = 0;
+  std::string buffer_, json_text_;
+  size_t begin_ = 0, end_ = 0;  // what of buffer_ is still to come
+  bool file_ended_ = false;
+  int64_t offset_ = 0, line_ = 0;  // of buffer_[begin_]; lines before it
+};
+
+}  // namespace tessera

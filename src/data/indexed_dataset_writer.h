@@ -1,0 +1,45 @@
+// Writes PREFIX.bin and PREFIX.idx, byte for byte as Megatron-Core writes them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "base/file.h"
+
+namespace tessera {
+
+// Memory does not grow with the number of documents: their lengths wait in a nameless file beside
+// the others. Nothing stands under the final names before commit(); without it, nothing is left.
+class IndexedDatasetWriter {
+ public:
+  IndexedDatasetWriter(const Path& prefix, DType dtype);  // u16 or i32
+  ~IndexedDatasetWriter();
+  IndexedDatasetWriter(const IndexedDatasetWriter&) = delete;
+  IndexedDatasetWriter& operator=(const IndexedDatasetWriter&) = delete;
+
+  // One document of one sequence; it may be empty. Throws Error if it has 2^31 tokens or more, as
+  // the format holds a length in 32 bits.
+  void add_document(std::span<const int32_t> ids);
+
+  int64_t documents() const { return documents_; }
+  int64_t tokens() const { return tokens_; }
+
+  // Puts the files in their places: first all bytes reach the disk, then .bin, .json and at last
+  // .idx are renamed. `about` is what PREFIX.json holds (dataset_about.h).
+  void commit(std::string_view about);
+
+ private:
+  class Lengths;
+  void write_index();
+
+  Path prefix_;
+  DType dtype_;
+  FileWriter data_, index_, about_;
+  std::unique_ptr<Lengths> lengths_;
+  int64_t documents_ = 0, tokens_ = 0;
+};
+
+}  // namespace tessera

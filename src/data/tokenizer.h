@@ -1,0 +1,61 @@
+// Text to token ids and back. A Tokenizer never changes after it is loaded: any number of threads
+// may encode with it, each with an EncodeCache of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "data/encode_cache.h"
+
+namespace tessera {
+
+// What encode met on its way; one report may collect over many texts.
+// A byte that is part of no valid UTF-8 sequence is encoded as itself, so nothing is lost. Only
+// where the vocabulary has no token for that byte (GPT-NeoX-20B's lacks the 13 bytes that UTF-8
+// never uses) U+FFFD stands for it, and it counts as replaced too.
+struct EncodeReport {
+  int64_t bytes = 0;           // of all texts
+  int64_t invalid_bytes = 0;   // that are no UTF-8
+  int64_t replaced_bytes = 0;  // of these, encoded as U+FFFD
+  int64_t first_invalid = -1;  // place of the first, counted over all texts; -1: none
+
+  void add(const EncodeReport& later);  // of texts that come after ours
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Appends the ids of `text` to `ids`. No token is added at the beginning or the end.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
+                      EncodeReport* report = nullptr) const = 0;
+
+  // The bytes that one token stands for; of a special token its name. Throws Error beyond the
+  // vocabulary; an id that has no token (a hole) gives nothing.
+  virtual std::string_view token_bytes(int32_t id) const = 0;
+
+  // One past the largest id, special tokens included.
+  virtual int32_t vocabulary_size() const = 0;
+
+  // What separates documents: <|endoftext|> or </s> among the added tokens.
+  virtual std::optional<int32_t> end_of_text() const = 0;
+
+  // The same for two tokenizers that encode alike because they come from the same bytes.
+  virtual uint64_t fingerprint() const = 0;
+
+  std::vector<int32_t> encode(std::string_view text) const;  // with a cache of its own: for tests
+  std::string decode(std::span<const int32_t> ids) const;    // may cut a character in two
+};
+
+// Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
+// train` writes), or the tokenizer.json in a folder. Throws Error with the place for a file that
+// is damaged or of another kind.
+std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
+
+}  // namespace tessera

@@ -1,0 +1,294 @@
+#include "data/tokenizer_json.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kWayOut =
+    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, …) is read; make one with "
+    "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
+
+// A text of the vocabulary to its id.
+using Ids = std::unordered_map<std::string_view, int32_t>;
+
+class Reader {
+ public:
+  Reader(const Tree& root, std::string source) : root_(root), source_(std::move(source)) {}
+  BpeDescription read();
+
+ private:
+  [[noreturn]] void fail(const Tree& at, const std::string& message) const {
+    throw Error("{}:{}:{}: {}", source_, at.line, at.column, message);
+  }
+  const Tree& need(const Tree& parent, std::string_view name) const;
+  std::string kind(const Tree& node, const char* what) const;
+  bool flag(const Tree& parent, std::string_view name, bool otherwise) const;
+  int32_t id(const Tree& node) const;
+  void refuse_unless_empty(const Tree& model, std::string_view name) const;
+
+  void read_normalizer(const Tree& node);
+  void read_pre_tokenizer(const Tree& node);
+  void read_model(const Tree& model);
+  void read_vocabulary(const Tree& vocabulary);
+  void read_merges(const Tree& merges);
+  std::pair<std::string, std::string> merge_parts(const Tree& merge) const;
+  void read_added_tokens(const Tree& list);
+
+  const Tree& root_;
+  std::string source_;
+  BpeDescription out_;
+  Ids ids_;
+};
+
+const Tree& Reader::need(const Tree& parent, std::string_view name) const {
+  const Tree* found = parent.find(name);
+  if (found == nullptr) fail(parent, fmt::format("'{}' is missing. {}", name, kWayOut));
+  return *found;
+}
+
+std::string Reader::kind(const Tree& node, const char* what) const {
+  const Tree* type = node.find("type");
+  if (type == nullptr || type->as_string() == nullptr) {
+    fail(node, fmt::format("the {} has no 'type'", what));
+  }
+  return *type->as_string();
+}
+
+bool Reader::flag(const Tree& parent, std::string_view name, bool otherwise) const {
+  const Tree* found = parent.find(name);
+  if (found == nullptr || found->is_null()) return otherwise;
+  if (const bool* value = std::get_if<bool>(&found->value)) return *value;
+  fail(*found, fmt::format("'{}' must be true or false", name));
+}
+
+int32_t Reader::id(const Tree& node) const {
+  const int64_t* value = std::get_if<int64_t>(&node.value);
+  if (value == nullptr || *value < 0 || *value > kLargestTokenId) {
+    fail(node, fmt::format("a token id must be a whole number from 0 to {}", kLargestTokenId));
+  }
+  return static_cast<int32_t>(*value);
+}
+
+void Reader::refuse_unless_empty(const Tree& model, std::string_view name) const {
+  const Tree* found = model.find(name);
+  if (found == nullptr || found->is_null()) return;
+  const std::string* text = found->as_string();
+  if (text == nullptr || !text->empty()) {
+    fail(*found, fmt::format("model.{} is not supported. {}", name, kWayOut));
+  }
+}
+
+void Reader::read_normalizer(const Tree& node) {
+  if (node.is_null()) return;
+  const std::string type = kind(node, "normalizer");
+  if (type == "NFC") {
+    out_.nfc = true;
+  } else if (type == "Sequence") {
+    const Tree& members = need(node, "normalizers");
+    if (members.as_list() == nullptr) fail(members, "'normalizers' must be a list");
+    for (const Tree& member : *members.as_list()) read_normalizer(member);
+  } else {
+    fail(node, fmt::format("normalizer '{}' is not supported, only NFC is. {}", type, kWayOut));
+  }
+}
+
+void Reader::read_pre_tokenizer(const Tree& node) {
+  const std::string type = node.is_null() ? "none" : kind(node, "pre_tokenizer");
+  if (type == "Sequence") {
+    const Tree& members = need(node, "pretokenizers");
+    if (members.as_list() != nullptr && members.as_list()->size() == 1) {
+      return read_pre_tokenizer(members.as_list()->front());
+    }
+  }
+  if (type != "ByteLevel") {
+    fail(node, fmt::format("pre_tokenizer '{}' is not supported, only ByteLevel by itself is. {}",
+                           type, kWayOut));
+  }
+  out_.add_prefix_space = flag(node, "add_prefix_space", true);
+  out_.use_regex = flag(node, "use_regex", true);
+}
+
+void Reader::read_vocabulary(const Tree& vocabulary) {
+  const Tree::Members* members = vocabulary.as_members();
+  if (members == nullptr) fail(vocabulary, "model.vocab must be an object of token: id");
+  out_.vocabulary.reserve(members->size());
+  ids_.reserve(members->size());
+  std::vector<bool> taken(static_cast<size_t>(kLargestTokenId) + 1);
+  for (const auto& [text, node] : *members) {
+    const int32_t token = id(node);
+    if (taken[static_cast<size_t>(token)]) {
+      fail(node, fmt::format("id {} of '{}' belongs to another token too", token, text));
+    }
+    taken[static_cast<size_t>(token)] = true;
+    if (!ids_.emplace(text, token).second) {
+      fail(node, fmt::format("token '{}' stands twice in model.vocab", text));
+    }
+    out_.vocabulary.emplace_back(text, token);
+  }
+  if (out_.vocabulary.empty()) fail(vocabulary, "model.vocab is empty");
+}
+
+// "a b" (older files) or ["a", "b"].
+std::pair<std::string, std::string> Reader::merge_parts(const Tree& merge) const {
+  if (const std::string* text = merge.as_string()) {
+    const size_t space = text->find(' ');
+    if (space != std::string::npos && text->find(' ', space + 1) == std::string::npos) {
+      return {text->substr(0, space), text->substr(space + 1)};
+    }
+  }
+  if (const Tree::List* pair = merge.as_list(); pair != nullptr && pair->size() == 2) {
+    const std::string *left = (*pair)[0].as_string(), *right = (*pair)[1].as_string();
+    if (left != nullptr && right != nullptr) return {*left, *right};
+  }
+  fail(merge, "a merge must be two tokens: \"a b\" or [\"a\", \"b\"]");
+}
+
+void Reader::read_merges(const Tree& merges) {
+  if (merges.as_list() == nullptr) fail(merges, "model.merges must be a list");
+  out_.merges.reserve(merges.as_list()->size());
+  for (const Tree& merge : *merges.as_list()) {
+    const auto [left, right] = merge_parts(merge);
+    const auto lookup = [&](const std::string& text) {
+      const auto found = ids_.find(text);
+      if (found == ids_.end()) {
+        fail(merge, fmt::format("merge {} of '{}' and '{}' needs the token '{}', which is not in "
+                                "model.vocab; the file is damaged or was put together by hand",
+                                out_.merges.size(), left, right, text));
+      }
+      return found->second;
+    };
+    out_.merges.push_back({lookup(left), lookup(right), lookup(left + right)});
+  }
+}
+
+void Reader::read_model(const Tree& model) {
+  // Files of before 2020 say no type; then merges tell.
+  const Tree* type = model.find("type");
+  const std::string name = type == nullptr ? "BPE" : kind(model, "model");
+  if (name != "BPE") fail(model, fmt::format("model '{}' is not supported. {}", name, kWayOut));
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
+    refuse_unless_empty(model, key);
+  }
+  if (flag(model, "byte_fallback", false)) {
+    fail(model, fmt::format("model.byte_fallback is not supported. {}", kWayOut));
+  }
+  out_.ignore_merges = flag(model, "ignore_merges", false);
+  read_vocabulary(need(model, "vocab"));
+  read_merges(need(model, "merges"));
+}
+
+// Hugging Face numbers an added token by the vocabulary if that has it, else after all others,
+// whatever the file says: a file that says something else would mean other ids there than here.
+void Reader::read_added_tokens(const Tree& list) {
+  if (list.is_null()) return;
+  if (list.as_list() == nullptr) fail(list, "'added_tokens' must be a list");
+  std::unordered_set<std::string> seen;
+  const auto size = static_cast<int32_t>(out_.vocabulary.size());
+  int32_t last = -1;
+  for (const Tree& node : *list.as_list()) {
+    const Tree& content = need(node, "content");
+    if (content.as_string() == nullptr) fail(content, "'content' must be a string");
+    if (content.as_string()->empty() || !seen.insert(*content.as_string()).second) continue;
+    AddedToken token;
+    token.id = id(need(node, "id"));
+    token.content = *content.as_string();
+    const auto known = ids_.find(token.content);
+    const int32_t wanted = known != ids_.end() ? known->second : std::max(last + 1, size);
+    if (token.id != wanted) {
+      fail(node, fmt::format(
+                     "added token '{}' has id {}, but {} it is {}, and that is what Hugging "
+                     "Face would use. Correct the id",
+                     token.content, token.id,
+                     known != ids_.end() ? "in model.vocab" : "by its place in the list", wanted));
+    }
+    last = std::max(last, token.id);
+    token.single_word = flag(node, "single_word", false);
+    token.lstrip = flag(node, "lstrip", false);
+    token.rstrip = flag(node, "rstrip", false);
+    token.normalized = flag(node, "normalized", true);
+    token.special = flag(node, "special", false);
+    out_.added_tokens.push_back(std::move(token));
+  }
+}
+
+BpeDescription Reader::read() {
+  if (root_.as_members() == nullptr) fail(root_, fmt::format("no JSON object. {}", kWayOut));
+  read_model(need(root_, "model"));
+  if (const Tree* node = root_.find("normalizer")) read_normalizer(*node);
+  read_pre_tokenizer(need(root_, "pre_tokenizer"));
+  if (const Tree* node = root_.find("added_tokens")) read_added_tokens(*node);
+  return std::move(out_);
+}
+
+Tree object(Tree::Members members) { return Tree(std::move(members)); }
+
+Tree byte_level(bool add_prefix_space, bool use_regex) {
+  return object({{"type", Tree(std::string("ByteLevel"))},
+                 {"add_prefix_space", Tree(add_prefix_space)},
+                 {"trim_offsets", Tree(true)},
+                 {"use_regex", Tree(use_regex)}});
+}
+
+Tree added_token(const AddedToken& t) {
+  return object({{"id", Tree(int64_t{t.id})},
+                 {"content", Tree(t.content)},
+                 {"single_word", Tree(t.single_word)},
+                 {"lstrip", Tree(t.lstrip)},
+                 {"rstrip", Tree(t.rstrip)},
+                 {"normalized", Tree(t.normalized)},
+                 {"special", Tree(t.special)}});
+}
+
+Tree model_tree(const BpeDescription& bpe) {
+  Tree::Members vocabulary;
+  std::unordered_map<int32_t, const std::string*> text;
+  for (const auto& [token, id] : bpe.vocabulary) {
+    vocabulary.emplace_back(token, Tree(int64_t{id}));
+    text[id] = &token;
+  }
+  Tree::List merges;
+  for (const auto& [left, right, result] : bpe.merges) {
+    merges.push_back(Tree(Tree::List{Tree(*text.at(left)), Tree(*text.at(right))}));
+  }
+  return object({{"type", Tree(std::string("BPE"))},
+                 {"dropout", Tree()},
+                 {"unk_token", Tree()},
+                 {"continuing_subword_prefix", Tree()},
+                 {"end_of_word_suffix", Tree()},
+                 {"fuse_unk", Tree(false)},
+                 {"byte_fallback", Tree(false)},
+                 {"ignore_merges", Tree(bpe.ignore_merges)},
+                 {"vocab", Tree(std::move(vocabulary))},
+                 {"merges", Tree(std::move(merges))}});
+}
+
+}  // namespace
+
+BpeDescription read_tokenizer_json(std::string_view text, const std::string& source) {
+  const Tree root = parse_json(text, source);
+  return Reader(root, source).read();
+}
+
+std::string write_tokenizer_json(const BpeDescription& bpe) {
+  Tree::List added;
+  for (const AddedToken& token : bpe.added_tokens) added.push_back(added_token(token));
+  const Tree normalizer = bpe.nfc ? object({{"type", Tree(std::string("NFC"))}}) : Tree();
+  const Tree root = object({{"version", Tree(std::string("1.0"))},
+                            {"truncation", Tree()},
+                            {"padding", Tree()},
+                            {"added_tokens", Tree(std::move(added))},
+                            {"normalizer", normalizer},
+                            {"pre_tokenizer", byte_level(bpe.add_prefix_space, bpe.use_regex)},
+                            {"post_processor", byte_level(false, true)},
+                            {"decoder", byte_level(true, true)},
+                            {"model", model_tree(bpe)}});
+  return to_json(root, 2) + "\n";
+}
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+#include "data/unicode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+uint8_t byte_at(std::string_view text, size_t i) { return static_cast<uint8_t>(text[i]); }
+
+bool continues(std::string_view text, size_t i) {
+  return i < text.size() && (byte_at(text, i) & 0xC0) == 0x80;
+}
+
+}  // namespace
+
+Utf8 decode_utf8(std::string_view text) {
+  const uint8_t a = byte_at(text, 0);
+  if (a < 0x80) return {a, 1};
+  if (a < 0xC2 || a > 0xF4 || !continues(text, 1)) return {};
+  const char32_t b = byte_at(text, 1) & 0x3F;
+  if (a < 0xE0) return {(a & 0x1Fu) << 6 | b, 2};
+  if (!continues(text, 2)) return {};
+  const char32_t c = byte_at(text, 2) & 0x3F;
+  if (a < 0xF0) {
+    const char32_t code = (a & 0x0Fu) << 12 | b << 6 | c;
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code < 0x800 || surrogate ? Utf8{} : Utf8{code, 3};
+  }
+  if (!continues(text, 3)) return {};
+  const char32_t d = byte_at(text, 3) & 0x3F;
+  const char32_t code = (a & 0x07u) << 18 | b << 12 | c << 6 | d;
+  return code < 0x10000 || code > 0x10FFFF ? Utf8{} : Utf8{code, 4};
+}
+
+Utf8 decode_utf8_backwards(std::string_view text) {
+  for (size_t bytes = 1; bytes <= std::min<size_t>(4, text.size()); ++bytes) {
+    const Utf8 u = decode_utf8(text.substr(text.size() - bytes));
+    if (u.code != Utf8::kInvalid && static_cast<size_t>(u.bytes) == bytes) return u;
+  }
+  return {};
+}
+
+size_t find_invalid_utf8(std::string_view text, size_t from) {
+  size_t i = from;
+  while (i < text.size()) {
+    uint64_t eight = 0;
+    if (i + 8 <= text.size()) {
+      std::memcpy(&eight, text.data() + i, 8);
+      if ((eight & 0x8080808080808080u) == 0) {
+        i += 8;
+        continue;
+      }
+    }
+    const Utf8 u = decode_utf8(text.substr(i));
+    if (u.code == Utf8::kInvalid) return i;
+    i += static_cast<size_t>(u.bytes);
+  }
+  return text.size();
+}
+
+UnicodeTable::UnicodeTable() : page_of_(0x1100) {
+  const std::span<const uint32_t> ranges = unicode_ranges();
+  std::vector<uint8_t> page(256);
+  size_t next = 0;
+  uint8_t flags = 0;
+  for (uint32_t p = 0; p < 0x1100; ++p) {
+    const bool plain = next == ranges.size() || ranges[next] >> 16 > p;
+    for (uint32_t i = 0; i < 256 && !plain; ++i) {
+      if (next < ranges.size() && ranges[next] >> 8 == (p << 8 | i)) {
+        flags = static_cast<uint8_t>(ranges[next++]);
+      }
+      page[i] = flags;
+    }
+    if (plain) std::fill(page.begin(), page.end(), flags);
+    // Most neighbours are alike (CJK, unassigned planes), so looking at the last page is enough.
+    const bool same = !pages_.empty() && std::equal(page.begin(), page.end(), pages_.end() - 256);
+    if (!same) pages_.insert(pages_.end(), page.begin(), page.end());
+    CHECK(pages_.size() <= size_t{256} * 256, "{} pages of Unicode flags", pages_.size() / 256);
+    page_of_[p] = static_cast<uint8_t>(pages_.size() / 256 - 1);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// Causal self-attention in tiles (online softmax: Milakov & Gimelshein 2018; backward from the
+// log-sum-exp: Dao 2023). No T x T buffer. Heads come in KV groups of G query heads that share
+// one key and one value (G = 1: multi-head attention). H = KV * G.
+//   s[i,j] = scale * q[i] . k[j]  for j <= i,   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
+// Storage f32 or bf16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do not
+// depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dropout.h"
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+// Dropout of probabilities: element ((first_head + h) * T + i) * (T rounded up to 4) + j of
+// sample b is dropped as in dropout.h.
+struct AttentionDropout {
+  Dropout dropout;
+  TensorView samples;      // [B] i64
+  int64_t first_head = 0;  // global number of local head 0
+};
+
+struct Attention {
+  TensorView qkv;  // [B, T, KV, G+2, D]
+  TensorView out;  // [B, T, H, D]  written
+  TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not wanted
+  float scale = 1;
+  AttentionDropout dropout;
+  int threads = 1;  // used, and what the workspace is for
+};
+int64_t attention_workspace_bytes(int64_t t, int64_t g, int64_t d, int threads);
+void attention(const Attention& a, void* workspace);
+
+struct AttentionGrad {
+  TensorView qkv;    // [B, T, KV, G+2, D]
+  TensorView out;    // [B, T, H, D]
+  TensorView lse;    // [B, H, T] f32
+  TensorView d_out;  // [B, T, H, D]
+  TensorView d_qkv;  // [B, T, KV, G+2, D]  written
+  float scale = 1;
+  AttentionDropout dropout;  // as in the forward
+  int threads = 1;
+};
+int64_t attention_grad_workspace_bytes(int64_t t, int64_t g, int64_t d, int threads);
+void attention_grad(const AttentionGrad& a, void* workspace);
+
+// Decoding: T tokens at positions start .. start+T-1 of each sequence. Writes their keys and
+// values into the cache, then attends to positions 0 .. own.
+struct CachedAttention {
+  TensorView qkv;    // [B, T, KV, G+2, D]
+  TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
+  int32_t start = 0;
+  TensorView out;  // [B, T, H, D]  written
+  float scale = 1;
+  int threads = 1;
+};
+int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads);
+void cached_attention(const CachedAttention& a, void* workspace);
+
+}  // namespace tessera::kernels

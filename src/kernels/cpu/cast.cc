@@ -1,0 +1,21 @@
+#include "kernels/cast.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/cast_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/cast_simd.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(CastRange);
+
+void cast(const TensorView& x, const TensorView& y) {
+  CHECK(x.elements() == y.elements(), "cast of {} to {}", to_string(x.shape), to_string(y.shape));
+  const Source from(x);
+  const Sink to(y);
+  const auto convert = &HWY_DYNAMIC_DISPATCH(CastRange);
+  parallel_ranges(x.elements(), kGrainElements,
+                  [&](int64_t begin, int64_t end) { convert(from, to, begin, end); });
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,200 @@
+#include "kernels/matmul.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "dnnl.hpp"
+#include "kernels/cpu/tiled_product.h"
+
+namespace tessera::kernels {
+namespace {
+
+using Memory = dnnl::memory;
+using Description = dnnl::memory::desc;
+
+Memory::data_type library_type(DType t) {
+  CHECK(t == DType::kF32 || t == DType::kBF16, "a matrix product of {}", name_of(t));
+  return t == DType::kF32 ? Memory::data_type::f32 : Memory::data_type::bf16;
+}
+
+// Fills in what the shape leaves to us.
+MatmulShape resolve(MatmulShape s) {
+  CHECK(s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0, "a product of m={} n={} k={}, {} times", s.m,
+        s.n, s.k, s.batch);
+  CHECK(s.a == s.b, "operands of {} and {}", name_of(s.a), name_of(s.b));
+  CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}", name_of(s.c));
+  CHECK(!s.packed_b || s.batch == 1, "a packed operand in a batch of {}", s.batch);
+  const int64_t rows_a = s.transpose_a ? s.k : s.m, row_a = s.transpose_a ? s.m : s.k;
+  const int64_t rows_b = s.transpose_b ? s.n : s.k, row_b = s.transpose_b ? s.k : s.n;
+  if (s.lda == 0) s.lda = row_a;
+  if (s.ldb == 0) s.ldb = row_b;
+  if (s.ldc == 0) s.ldc = s.n;
+  if (s.stride_a == 0) s.stride_a = rows_a * s.lda;
+  if (s.stride_b == 0) s.stride_b = rows_b * s.ldb;
+  if (s.stride_c == 0) s.stride_c = s.m * s.ldc;
+  CHECK(s.lda >= row_a && s.ldb >= row_b && s.ldc >= s.n, "rows overlap: lda={} ldb={} ldc={}",
+        s.lda, s.ldb, s.ldc);
+  return s;
+}
+
+bool is_dense(const MatmulShape& s) {
+  const int64_t row_a = s.transpose_a ? s.m : s.k, row_b = s.transpose_b ? s.k : s.n;
+  return s.lda == row_a && s.ldb == row_b && s.ldc == s.n &&
+         (s.batch == 1 ||
+          (s.stride_a == s.m * s.k && s.stride_b == s.k * s.n && s.stride_c == s.m * s.n));
+}
+
+// The library's team is OpenMP's default one; this sets its size for the calling thread only.
+class TeamSize {
+ public:
+  explicit TeamSize(int threads) : before_(omp_get_max_threads()) {
+    if (threads != before_) omp_set_num_threads(threads);
+  }
+  ~TeamSize() { omp_set_num_threads(before_); }
+  TeamSize(const TeamSize&) = delete;
+  TeamSize& operator=(const TeamSize&) = delete;
+
+ private:
+  int before_;
+};
+
+Description describe(const MatmulShape& s, int64_t rows, int64_t columns, DType type,
+                     int64_t leading, int64_t stride, bool transposed) {
+  const Memory::dims inner = transposed ? Memory::dims{1, leading} : Memory::dims{leading, 1};
+  if (s.batch == 1) return {{rows, columns}, library_type(type), inner};
+  return {{s.batch, rows, columns}, library_type(type), {stride, inner[0], inner[1]}};
+}
+
+// A product made by oneDNN. What it needs beyond its operands is the workspace's; the objects that
+// hold pointers are made once, so a call creates none.
+class LibraryProduct {
+ public:
+  LibraryProduct(const MatmulShape& s, int threads, bool pack_b)
+      : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+    const TeamSize team(threads);
+    const Description a = describe(s, s.m, s.k, s.a, s.lda, s.stride_a, s.transpose_a);
+    const Description b = describe(s, s.k, s.n, s.b, s.ldb, s.stride_b, s.transpose_b);
+    const Description c = describe(s, s.m, s.n, s.c, s.ldc, s.stride_c, false);
+    const Description any({s.k, s.n}, library_type(s.b), Memory::format_tag::any);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (s.alpha != 1.0f) attributes.set_output_scales(0, {s.alpha});
+    if (s.accumulate) {
+      dnnl::post_ops sum;
+      sum.append_sum(1.0f);
+      attributes.set_post_ops(sum);
+    }
+    const dnnl::matmul::primitive_desc description({a, pack_b ? any : b, c}, attributes, engine_);
+    implementation_ = description.impl_info_str();
+    product_ = dnnl::matmul(description);
+    workspace_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
+    packed_bytes_ = static_cast<int64_t>(description.weights_desc().get_size());
+    a_ = Memory(a, engine_, nullptr);
+    b_ = Memory(description.weights_desc(), engine_, nullptr);
+    c_ = Memory(c, engine_, nullptr);
+    scratch_ = Memory(description.scratchpad_desc(), engine_, nullptr);
+    arguments_ = {{DNNL_ARG_SRC, a_},
+                  {DNNL_ARG_WEIGHTS, b_},
+                  {DNNL_ARG_DST, c_},
+                  {DNNL_ARG_SCRATCHPAD, scratch_}};
+    if (!pack_b || description.weights_desc() == b) return;
+    plain_b_ = Memory(b, engine_, nullptr);
+    reorder_ = dnnl::reorder(
+        dnnl::reorder::primitive_desc(engine_, b, engine_, description.weights_desc()));
+  }
+
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+  int64_t packed_bytes() const { return reorder_ ? packed_bytes_ : 0; }
+  const std::string& implementation() const { return implementation_; }
+
+  void pack(const void* b, void* packed) {
+    const TeamSize team(threads_);
+    plain_b_.set_data_handle(const_cast<void*>(b));
+    b_.set_data_handle(packed);
+    reorder_.execute(stream_, {{DNNL_ARG_FROM, plain_b_}, {DNNL_ARG_TO, b_}});
+  }
+
+  void run(const void* a, const void* b, void* c, void* workspace) {
+    const TeamSize team(threads_);
+    a_.set_data_handle(const_cast<void*>(a));
+    b_.set_data_handle(const_cast<void*>(b));
+    c_.set_data_handle(c);
+    scratch_.set_data_handle(workspace);
+    product_.execute(stream_, arguments_);
+  }
+
+ private:
+  int threads_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  dnnl::matmul product_;
+  dnnl::reorder reorder_;
+  Memory a_, b_, plain_b_, c_, scratch_;
+  std::unordered_map<int, Memory> arguments_;
+  std::string implementation_;
+  int64_t workspace_bytes_ = 0, packed_bytes_ = 0;
+};
+
+// The library's blocked products need AVX-512 and dense operands; everywhere else it falls back to
+// kernels that allocate, or refuses. There our own product stands in.
+bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
+  return cpu.avx512 && is_dense(s) && (s.a == DType::kF32 || cpu.bf16_products());
+}
+
+}  // namespace
+
+struct Matmul::Plan {
+  MatmulShape shape;
+  std::optional<LibraryProduct> library;
+  std::optional<TiledProduct> tiled;
+};
+
+Matmul::Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
+    : plan_(std::make_unique<Plan>()) {
+  CHECK(threads > 0, "a product by {} threads", threads);
+  plan_->shape = resolve(shape);
+  const MatmulShape& s = plan_->shape;
+  if (library_is_good(s, cpu)) {
+    try {
+      plan_->library.emplace(s, threads, s.packed_b);
+      if (plan_->library->implementation().starts_with("brg")) return;
+    } catch (const dnnl::error&) {
+      // An older library, or one built without this type: ours stands in.
+    }
+    plan_->library.reset();
+  }
+  plan_->tiled.emplace(s, cpu, threads);
+}
+
+Matmul::~Matmul() = default;
+Matmul::Matmul(Matmul&&) noexcept = default;
+Matmul& Matmul::operator=(Matmul&&) noexcept = default;
+
+int64_t Matmul::workspace_bytes() const {
+  return plan_->library ? plan_->library->workspace_bytes() : plan_->tiled->workspace_bytes();
+}
+
+int64_t Matmul::packed_bytes() const {
+  if (!plan_->shape.packed_b) return 0;
+  return plan_->library ? plan_->library->packed_bytes() : plan_->tiled->packed_bytes();
+}
+
+void Matmul::pack(const void* b, void* packed) const {
+  CHECK(packed_bytes() > 0, "packing an operand of a product that takes it as it is");
+  if (plan_->library) return plan_->library->pack(b, packed);
+  plan_->tiled->pack(b, packed);
+}
+
+void Matmul::run(const void* a, const void* b, void* c, void* workspace) const {
+  if (plan_->library) return plan_->library->run(a, b, c, workspace);
+  plan_->tiled->run(a, b, c, workspace);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "kernels/matmul.h"
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Values that cannot slow a product down, as denormal or non-finite ones would.
+void fill(const Buffer& buffer, DType type) {
+  const int64_t n = buffer.bytes() / size_of(type);
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = 0.5f + static_cast<float>(i % 7) * 0.125f;
+    if (type == DType::kF32) reinterpret_cast<float*>(buffer.data())[i] = x;
+    if (type == DType::kBF16) reinterpret_cast<BF16*>(buffer.data())[i] = BF16(x);
+  }
+}
+
+}  // namespace
+
+double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
+  constexpr double kBudget_s = 0.2;
+  // Large enough for full speed, small enough for many tries in the time: 4.3 Gflop.
+  constexpr int64_t kM = 2048, kN = 2048, kK = 512;
+  const Clock::time_point start = Clock::now();
+  const Buffer a("matrix rate: A", kM * kK * size_of(type));
+  const Buffer b("matrix rate: B", kK * kN * size_of(type));
+  const Buffer c("matrix rate: C", kM * kN * size_of(DType::kF32));
+  fill(a, type);
+  fill(b, type);
+  c.touch();
+  double best_s = 1e30;
+  do {
+    for (const bool packed : {false, true}) {
+      const Matmul product({.m = kM, .n = kN, .k = kK, .a = type, .b = type, .packed_b = packed},
+                           cpu, threads);
+      if (packed && product.packed_bytes() == 0) continue;
+      const Buffer workspace("matrix rate: workspace", product.workspace_bytes());
+      const Buffer panels("matrix rate: packed B", product.packed_bytes());
+      if (packed) product.pack(b.data(), panels.data());
+      for (int i = 0; i < 3; ++i) {  // the first also touches the workspace
+        const Clock::time_point before = Clock::now();
+        product.run(a.data(), packed ? panels.data() : b.data(), c.data(), workspace.data());
+        best_s = std::min(best_s, seconds_since(before));
+        if (seconds_since(start) > kBudget_s) break;
+      }
+    }
+  } while (seconds_since(start) < kBudget_s);
+  return 2.0 * kM * kN * kK / best_s;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,31 @@
+// What the vector code of the norms works on.
+#pragma once
+
+#include "kernels/cpu/sum_rows.h"
+#include "kernels/norm.h"
+
+namespace tessera::kernels {
+
+struct NormRows {
+  struct Output {
+    Source gain, bias;
+    Sink y;
+  };
+  SumRows sum;          // its `out` is the norm's input; no terms: it is there already
+  Output outputs[kMaxNormOutputs];
+  int output_count = 0;
+  bool centred = true;  // layer norm
+  float epsilon = 0;
+  float* stats = nullptr;
+};
+
+struct NormGradRows {
+  Source x, gain, dy;
+  Sink dx;
+  const float* stats;   // [N, 2]
+  float* partials;      // [blocks, 2, d]: sums of dy * xh and of dy
+  int64_t rows, d;
+  bool centred, accumulate;
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,62 @@
+#include "kernels/rotary.h"
+
+#include <cmath>
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/rotary_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/rotary_simd.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(RotateRows);
+
+namespace {
+
+// Frequency and angle are rounded to float, as the Hugging Face models do: at position 2,000 the
+// rounded and the exact angle differ by 1e-4, and weights are trained with the rounded one.
+void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rotary& r,
+                 float* table) {
+  const int64_t half = r.dims / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
+    const float frequency = 1.0f / std::pow(static_cast<float>(r.base), exponent);
+    for (int64_t n = begin; n < end; ++n) {
+      const float angle = static_cast<float>(positions[n]) * frequency;
+      table[n * 2 * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+      const double sine = std::sin(static_cast<double>(angle));
+      table[n * 2 * half + half + i] = static_cast<float>(r.inverse ? -sine : sine);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r) {
+  return positions * r.dims * static_cast<int64_t>(sizeof(float));
+}
+
+void rotary(const TensorView& qkv, const TensorView& positions, const Rotary& r, void* workspace) {
+  CHECK(qkv.shape.rank() == 5 && positions.dtype == DType::kI32, "rotary of {} by {}",
+        to_string(qkv.shape), name_of(positions.dtype));
+  const int64_t tokens = qkv.shape[0] * qkv.shape[1];
+  CHECK(positions.elements() == tokens, "rotary: {} positions for {} tokens", positions.elements(),
+        tokens);
+  CHECK(r.dims > 0 && r.dims % 2 == 0 && r.dims <= qkv.shape[4],
+        "rotary turns {} of {} dimensions", r.dims, qkv.shape[4]);
+  const auto table = static_cast<float*>(workspace);
+  const RotaryRows a{.qkv = qkv,
+                     .table = table,
+                     .kv_heads = qkv.shape[2],
+                     .slots = qkv.shape[3],
+                     .d = qkv.shape[4],
+                     .half = r.dims / 2};
+  const auto rotate = &HWY_DYNAMIC_DISPATCH(RotateRows);
+  const int64_t columns = a.kv_heads * a.slots * r.dims;
+  parallel_rows(tokens, columns, [&](int64_t begin, int64_t end) {
+    fill_angles(positions.as<int32_t>(), begin, end, r, table);
+    rotate(a, begin, end);
+  });
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,99 @@
+// Vectors of floats for one instruction set. Included once per target by the *_simd.h files,
+// which hwy/foreach_target.h includes again for every target: hence no include guard.
+#include "hwy/highway.h"
+#include "kernels/cpu/operand.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F = hn::ScalableTag<float>;
+using V = hn::Vec<F>;
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+
+template <class D>
+HWY_INLINE hn::Vec<D> WidenBF16(D d, const uint16_t* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
+}
+
+// Rounds to nearest, ties to even; NaN becomes a quiet NaN of the same sign.
+template <class D>
+HWY_INLINE void NarrowBF16(D, hn::Vec<D> v, uint16_t* p) {
+  constexpr hn::Rebind<uint16_t, D> d16;
+  constexpr hn::RebindToUnsigned<D> d32;
+  constexpr hn::RebindToSigned<D> di;
+  const auto u = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(d32, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(d32, 0x7fffu))));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(d32, 0x40u));
+  const auto nan = hn::RebindMask(d32, hn::IsNaN(v));
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded))), d16, p);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> Load(D d, Source s, int64_t i) {
+  return s.bf16 ? WidenBF16(d, static_cast<const uint16_t*>(s.data) + i)
+                : hn::LoadU(d, static_cast<const float*>(s.data) + i);
+}
+template <class D>
+HWY_INLINE void Store(D d, hn::Vec<D> v, Sink t, int64_t i) {
+  if (t.bf16) {
+    NarrowBF16(d, v, static_cast<uint16_t*>(t.data) + i);
+  } else {
+    hn::StoreU(v, d, static_cast<float*>(t.data) + i);
+  }
+}
+
+// The first n lanes; the others read as zero and are not written.
+HWY_INLINE V LoadSome(Source s, int64_t i, int64_t n) {
+  const F d;
+  if (HWY_LIKELY(n >= kLanes)) return Load(d, s, i);
+  alignas(64) float buffer[kLanes] = {};
+  for (int64_t k = 0; k < n; ++k) {
+    buffer[k] = s.bf16 ? static_cast<float>(static_cast<const BF16*>(s.data)[i + k])
+                       : static_cast<const float*>(s.data)[i + k];
+  }
+  return hn::Load(d, buffer);
+}
+HWY_INLINE void StoreSome(V v, Sink t, int64_t i, int64_t n) {
+  const F d;
+  if (HWY_LIKELY(n >= kLanes)) return Store(d, v, t, i);
+  alignas(64) float buffer[kLanes];
+  hn::Store(v, d, buffer);
+  for (int64_t k = 0; k < n; ++k) {
+    if (t.bf16) {
+      static_cast<BF16*>(t.data)[i + k] = BF16(buffer[k]);
+    } else {
+      static_cast<float*>(t.data)[i + k] = buffer[k];
+    }
+  }
+}
+
+HWY_INLINE float SumLanes(V v) { return hn::GetLane(hn::SumOfLanes(F(), v)); }
+HWY_INLINE float MaxLanes(V v) { return hn::GetLane(hn::MaxOfLanes(F(), v)); }
+
+// e^x, relative error below 1.2e-7 (polynomial 9e-9, the rest rounding); 0 below -87.3, NaN for
+// NaN, and e^88 above 88. e^x = 2^n e^r with |r| <= ln(2)/2, ln 2 in two parts.
+template <class D>
+HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+  const hn::RebindToSigned<D> di;
+  const auto lowest = hn::Set(d, -87.3f);
+  const auto tiny = hn::Lt(x, lowest);
+  // The operand that may be NaN stands second: x86's min and max return that one.
+  x = hn::Min(hn::Set(d, 88.0f), hn::Max(lowest, x));
+  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto p = hn::MulAdd(r, hn::Set(d, 1.3927685e-3f), hn::Set(d, 8.3643803e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.16665450e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.66665703e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  return hn::IfThenZeroElse(tiny, hn::Mul(p, hn::BitCast(d, power)));
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,54 @@
+#include "kernels/squares.h"
+
+#include <algorithm>
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/squares_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/squares_simd.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(SumSquares);
+HWY_EXPORT(FindNonFinite);
+
+namespace {
+
+constexpr int64_t blocks_of(int64_t n) { return (n + kSquaresBlock - 1) / kSquaresBlock; }
+
+}  // namespace
+
+int64_t squares_workspace_bytes(int64_t n) {
+  return blocks_of(n) * static_cast<int64_t>(sizeof(double));
+}
+
+double sum_of_squares(const TensorView& x, void* workspace) {
+  const Source from(x);
+  const int64_t n = x.elements();
+  const auto sums = static_cast<double*>(workspace);
+  const auto block_sum = &HWY_DYNAMIC_DISPATCH(SumSquares);
+  parallel_ranges(blocks_of(n), kGrainElements / kSquaresBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      sums[b] = block_sum(from, b * kSquaresBlock, std::min(n, (b + 1) * kSquaresBlock));
+    }
+  });
+  double total = 0;
+  for (int64_t b = 0; b < blocks_of(n); ++b) total += sums[b];
+  return total;
+}
+
+int64_t first_non_finite(const TensorView& x) {
+  const Source from(x);
+  const int64_t n = x.elements();
+  const auto find = &HWY_DYNAMIC_DISPATCH(FindNonFinite);
+  int64_t first = n;
+  parallel_ranges(n, kGrainElements, [&](int64_t begin, int64_t end) {
+    const int64_t found = find(from, begin, end);
+    if (found == end) return;
+#pragma omp critical
+    first = std::min(first, found);
+  });
+  return first == n ? -1 : first;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,36 @@
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/add_row_simd.h"  // after simd.h
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+HWY_NOINLINE void AddRows(const SumRows& a, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) AddRow(a, row);
+}
+
+// partial[d] = sum of the rows [begin, end) of x.
+HWY_NOINLINE void SumColumns(Source x, int64_t d, int64_t begin, int64_t end, float* partial) {
+  for (int64_t c = 0; c < d; c += kLanes) StoreSome(hn::Zero(F()), {partial, false}, c, d - c);
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t c = 0; c < d; c += kLanes) {
+      const V sum = hn::Add(LoadSome({partial, false}, c, d - c), LoadSome(x, row * d + c, d - c));
+      StoreSome(sum, {partial, false}, c, d - c);
+    }
+  }
+}
+
+// to[c] += sum over blocks of partials[block * stride + c], for c in [begin, end).
+HWY_NOINLINE void AddPartials(const BlockSums& a, int64_t begin, int64_t end) {
+  for (int64_t c = begin; c < end; c += kLanes) {
+    const int64_t n = end - c;
+    V acc = hn::Zero(F());
+    for (int64_t block = 0; block < a.blocks; ++block) {
+      acc = hn::Add(acc, LoadSome({a.partials, false}, block * a.stride + c, n));
+    }
+    StoreSome(hn::Add(LoadSome({a.to, false}, c, n), acc), {a.to, false}, c, n);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

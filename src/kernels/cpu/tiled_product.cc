@@ -1,0 +1,118 @@
+#include "kernels/cpu/tiled_product.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/tiled_product_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/tiled_product_simd.h"
+
+namespace tessera::kernels {
+namespace {
+
+HWY_EXPORT(register_tile);
+HWY_EXPORT(run_part);
+HWY_EXPORT(pack_panels_of);
+
+constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Divides C into `threads` parts with the least copying: a part of [m, n] copies m·k + k·n
+// elements.
+std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
+  std::pair<int64_t, int64_t> best{1, 1};
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t rows = 1; rows <= parts; ++rows) {
+    const int64_t columns = parts / rows;
+    const auto part_m = static_cast<double>((m + rows - 1) / rows);
+    const auto part_n = static_cast<double>((n + columns - 1) / columns);
+    // The work of the largest part; a copied element costs about as much as 16 multiply-adds.
+    const double cost = part_m * part_n + 16 * (part_m + part_n);
+    if (cost < least) least = cost, best = {rows, columns};
+  }
+  return best;
+}
+
+}  // namespace
+
+TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
+    : shape_(shape), threads_(threads) {
+  const RegisterTile tile = HWY_DYNAMIC_DISPATCH(register_tile)();
+  rows_ = tile.rows;
+  columns_ = tile.columns;
+  // A panel of B stays in the first-level cache, a block of A in the second, a block of B in this
+  // thread's share of the third.
+  constexpr int64_t kPanelBytes = 24 << 10;
+  const int64_t row = static_cast<int64_t>(sizeof(float));
+  const int64_t deepest = kPanelBytes / (row * columns_);
+  const int64_t slices = (shape.k + deepest - 1) / deepest;
+  block_k_ = std::min(round_up((shape.k + slices - 1) / slices, 8), shape.k);
+  block_m_ = std::max<int64_t>(cpu.l2_bytes / 2 / (row * block_k_) / rows_, 1) * rows_;
+  const int64_t share = std::clamp<int64_t>(cpu.l3_bytes / (2 * threads), 1 << 20, 4 << 20);
+  block_n_ = std::max<int64_t>(share / (row * block_k_) / columns_, 1) * columns_;
+
+  const auto tiles_m = (shape.m + rows_ - 1) / rows_, tiles_n = (shape.n + columns_ - 1) / columns_;
+  const int64_t parts = std::max<int64_t>(1, threads / std::min<int64_t>(threads, shape.batch));
+  std::tie(grid_m_, grid_n_) = choose_grid(tiles_m, tiles_n, parts);
+  part_m_ = (tiles_m + grid_m_ - 1) / grid_m_ * rows_;
+  part_n_ = (tiles_n + grid_n_ - 1) / grid_n_ * columns_;
+  block_m_ = std::min(block_m_, part_m_);
+  block_n_ = std::min(block_n_, part_n_);
+}
+
+int64_t TiledProduct::workspace_bytes() const {
+  // f32 blocks of A and B, and of C where it is rounded only after the last slice of k.
+  int64_t floats = round_up(block_m_ * block_k_, 16) + round_up(block_n_ * block_k_, 16);
+  if (shape_.c == DType::kBF16) floats += round_up(part_m_ * block_n_, 16);
+  return floats * static_cast<int64_t>(sizeof(float)) * threads_;
+}
+
+int64_t TiledProduct::packed_bytes() const {
+  return round_up(shape_.n, columns_) * shape_.k * size_of(shape_.b);
+}
+
+void TiledProduct::pack(const void* b, void* packed) const {
+  const int64_t panels = (shape_.n + columns_ - 1) / columns_;
+  const int64_t row = shape_.transpose_b ? shape_.ldb : 1,
+                step = shape_.transpose_b ? 1 : shape_.ldb;
+#pragma omp parallel for schedule(static) num_threads(threads_)
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t first = panel * columns_;
+    HWY_DYNAMIC_DISPATCH(pack_panels_of)
+    (PanelSource{b, shape_.b, row, step}, first, std::min<int64_t>(columns_, shape_.n - first),
+     shape_.k, static_cast<std::byte*>(packed) + first * shape_.k * size_of(shape_.b));
+  }
+}
+
+void TiledProduct::run(const void* a, const void* b, void* c, void* workspace) const {
+  const int64_t tasks = shape_.batch * grid_m_ * grid_n_;
+  const int64_t share = workspace_bytes() / threads_;
+#pragma omp parallel for schedule(static) num_threads(threads_)
+  for (int64_t task = 0; task < tasks; ++task) {
+    const int64_t product = task / (grid_m_ * grid_n_);
+    const int64_t i = task / grid_n_ % grid_m_, j = task % grid_n_;
+    PartOfProduct part;
+    part.shape = &shape_;
+    part.a = static_cast<const std::byte*>(a) + product * shape_.stride_a * size_of(shape_.a);
+    part.b = static_cast<const std::byte*>(b) + product * shape_.stride_b * size_of(shape_.b);
+    part.c = static_cast<std::byte*>(c) + product * shape_.stride_c * size_of(shape_.c);
+    part.m_begin = std::min(i * part_m_, shape_.m);
+    part.m_end = std::min(part.m_begin + part_m_, shape_.m);
+    part.n_begin = std::min(j * part_n_, shape_.n);
+    part.n_end = std::min(part.n_begin + part_n_, shape_.n);
+    part.block_m = block_m_;
+    part.block_n = block_n_;
+    part.block_k = block_k_;
+    part.workspace =
+        reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + share * omp_get_thread_num());
+    HWY_DYNAMIC_DISPATCH(run_part)(part);
+  }
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,208 @@
+// The inner part of TiledProduct, compiled once for every instruction set: hence no include guard.
+#include <algorithm>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/tiled_product_parts.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
+constexpr int kColumns = 2 * kLanes;
+// Two vectors of B and one of A beside the sums: 12 of 16 registers, or 28 of 32.
+constexpr int kRows = kLanes >= 16 ? 14 : 6;
+
+RegisterTile register_tile() { return {kRows, kColumns}; }
+
+template <class T>
+float widened(T x) {
+  return static_cast<float>(x);
+}
+
+// Copies `count` lines of `depth` elements into one panel [depth, width]; missing lines become 0.
+// Element (line, p) stands at source[line * line_stride + p * step].
+template <int width, class From, class To>
+void fill_panel(const From* HWY_RESTRICT source, int64_t line_stride, int64_t step, int64_t count,
+                int64_t depth, To* HWY_RESTRICT panel) {
+  if (count < width) {
+    std::fill_n(panel, depth * width, To(0.0f));
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t line = 0; line < count; ++line) {
+        panel[p * width + line] = static_cast<To>(source[line * line_stride + p * step]);
+      }
+    }
+  } else if (line_stride == 1) {
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t line = 0; line < width; ++line) {
+        panel[p * width + line] = static_cast<To>(source[p * step + line]);
+      }
+    }
+  } else {
+    constexpr int64_t kStrip = 16;  // one cache line of every source line at a time
+    for (int64_t p0 = 0; p0 < depth; p0 += kStrip) {
+      const int64_t p1 = std::min(depth, p0 + kStrip);
+      for (int64_t line = 0; line < width; ++line) {
+        const From* from = source + line * line_stride;
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + line] = static_cast<To>(from[p * step]);
+      }
+    }
+  }
+}
+
+template <int width, class From, class To>
+void fill_panels(const From* source, int64_t line_stride, int64_t step, int64_t lines,
+                 int64_t depth, To* panels) {
+  for (int64_t first = 0; first < lines; first += width) {
+    fill_panel<width>(source + first * line_stride, line_stride, step,
+                      std::min<int64_t>(width, lines - first), depth, panels + first * depth);
+  }
+}
+
+// One panel of B in its own type: what pack() writes.
+void pack_panels_of(const PanelSource& source, int64_t first, int64_t lines, int64_t depth,
+                    void* panel) {
+  const int64_t offset = first * source.line_stride;
+  if (source.dtype == DType::kF32) {
+    fill_panels<kColumns>(static_cast<const float*>(source.data) + offset, source.line_stride,
+                          source.step, lines, depth, static_cast<float*>(panel));
+  } else {
+    fill_panels<kColumns>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
+                          source.step, lines, depth, static_cast<BF16*>(panel));
+  }
+}
+
+// Lines [first, first + lines) × elements [p, p + depth) of a source, as f32 panels.
+template <int width>
+void widen_panels(const PanelSource& source, int64_t first, int64_t lines, int64_t p, int64_t depth,
+                  float* panels) {
+  const int64_t offset = first * source.line_stride + p * source.step;
+  if (source.dtype == DType::kF32) {
+    fill_panels<width>(static_cast<const float*>(source.data) + offset, source.line_stride,
+                       source.step, lines, depth, panels);
+  } else {
+    fill_panels<width>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
+                       source.step, lines, depth, panels);
+  }
+}
+
+struct TileTarget {
+  float* c;  // [rows, columns], `stride` between rows
+  int64_t stride;
+  int64_t rows, columns;
+  float alpha;
+  bool add;
+};
+
+// c = alpha · A panel · B panel (+ c) for one register tile.
+HWY_NOINLINE void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                                int64_t depth, const TileTarget& target) {
+  const FloatTag d;
+  using V = hn::Vec<FloatTag>;
+  V sum[kRows][2];
+  for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(d);
+  for (int64_t p = 0; p < depth; ++p) {
+    const V b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V x = hn::Set(d, a[i]);
+      sum[i][0] = hn::MulAdd(x, b0, sum[i][0]);
+      sum[i][1] = hn::MulAdd(x, b1, sum[i][1]);
+    }
+    a += kRows;
+    b += kColumns;
+  }
+  const V alpha = hn::Set(d, target.alpha);
+  if (target.rows == kRows && target.columns == kColumns) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      float* c = target.c + i * target.stride;
+      const V c0 = target.add ? hn::LoadU(d, c) : hn::Zero(d);
+      const V c1 = target.add ? hn::LoadU(d, c + kLanes) : hn::Zero(d);
+      hn::StoreU(hn::MulAdd(alpha, sum[i][0], c0), d, c);
+      hn::StoreU(hn::MulAdd(alpha, sum[i][1], c1), d, c + kLanes);
+    }
+    return;
+  }
+  HWY_ALIGN float edge[kRows * kColumns];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    hn::Store(hn::Mul(alpha, sum[i][0]), d, edge + i * kColumns);
+    hn::Store(hn::Mul(alpha, sum[i][1]), d, edge + i * kColumns + kLanes);
+  }
+  for (int64_t i = 0; i < target.rows; ++i) {
+    for (int64_t j = 0; j < target.columns; ++j) {
+      float& c = target.c[i * target.stride + j];
+      c = edge[i * kColumns + j] + (target.add ? c : 0.0f);
+    }
+  }
+}
+
+// The block of B at (p, n) as f32 panels: in place where pack() left just that.
+const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, int64_t p,
+                         int64_t depth, float* room, int64_t* panel_stride) {
+  const MatmulShape& s = *part.shape;
+  *panel_stride = depth * kColumns;
+  if (!s.packed_b) {
+    const PanelSource source{part.b, s.b, s.transpose_b ? s.ldb : 1, s.transpose_b ? 1 : s.ldb};
+    widen_panels<kColumns>(source, n, columns, p, depth, room);
+    return room;
+  }
+  const int64_t offset = n * s.k + p * kColumns;
+  if (s.b == DType::kF32) {
+    *panel_stride = s.k * kColumns;
+    return static_cast<const float*>(part.b) + offset;
+  }
+  for (int64_t j = 0; j < columns; j += kColumns) {
+    const BF16* from = static_cast<const BF16*>(part.b) + offset + j * s.k;
+    float* to = room + j * depth;
+    for (int64_t x = 0; x < depth * kColumns; ++x) to[x] = widened(from[x]);
+  }
+  return room;
+}
+
+// One thread's part of C.
+void run_part(const PartOfProduct& part) {
+  const MatmulShape& s = *part.shape;
+  const auto aligned = [](int64_t floats) { return (floats + 15) / 16 * 16; };
+  float* const room_a = part.workspace;
+  float* const room_b = room_a + aligned(part.block_m * part.block_k);
+  float* const room_c = room_b + aligned(part.block_n * part.block_k);
+  const bool round_c = s.c == DType::kBF16;
+  const PanelSource source_a{part.a, s.a, s.transpose_a ? 1 : s.lda, s.transpose_a ? s.lda : 1};
+  for (int64_t n = part.n_begin; n < part.n_end; n += part.block_n) {
+    const int64_t columns = std::min(part.block_n, part.n_end - n);
+    // Where C is rounded, its f32 sums stand in the workspace until the last slice of k is in.
+    float* const c = round_c ? room_c : static_cast<float*>(part.c) + part.m_begin * s.ldc + n;
+    const int64_t c_stride = round_c ? part.block_n : s.ldc;
+    for (int64_t p = 0; p < s.k; p += part.block_k) {
+      const int64_t depth = std::min(part.block_k, s.k - p);
+      int64_t panel_stride = 0;
+      const float* const b = panels_of_b(part, n, columns, p, depth, room_b, &panel_stride);
+      const bool add = p > 0 || s.accumulate;
+      for (int64_t m = part.m_begin; m < part.m_end; m += part.block_m) {
+        const int64_t rows = std::min(part.block_m, part.m_end - m);
+        widen_panels<kRows>(source_a, m, rows, p, depth, room_a);
+        for (int64_t j = 0; j < columns; j += kColumns) {
+          for (int64_t i = 0; i < rows; i += kRows) {
+            multiply_tile(room_a + i * depth, b + j / kColumns * panel_stride, depth,
+                          {c + (m - part.m_begin + i) * c_stride + j, c_stride,
+                           std::min<int64_t>(kRows, rows - i),
+                           std::min<int64_t>(kColumns, columns - j), s.alpha, add});
+          }
+        }
+      }
+    }
+    if (!round_c) continue;
+    for (int64_t m = part.m_begin; m < part.m_end; ++m) {
+      BF16* to = static_cast<BF16*>(part.c) + m * s.ldc + n;
+      const float* from = room_c + (m - part.m_begin) * part.block_n;
+      for (int64_t j = 0; j < columns; ++j) to[j] = BF16(from[j]);
+    }
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,32 @@
+// Dropout whose mask is a function of meaning alone: (key, global sample, element of the sample).
+// Element e of sample s is kept if uniform(word e % 4 of Philox{key}.block(e / 4, s)) >= p, so a
+// run draws the same mask on every layout and number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+struct Dropout {
+  float probability = 0;  // p, of dropping; 0: no dropout
+  uint64_t key = 0;       // of (seed, step, op, layer)
+};
+
+// Where a local [B, T, F] lies in the global [.., rows, width] of each sample:
+// its element (t, f) is e = (first_row + t) * width + first_column + f.
+struct DropoutWindow {
+  int64_t first_row = 0;
+  int64_t first_column = 0;
+  int64_t width = 0;  // 0: F
+};
+
+// y = kept ? x / (1 - p) : 0. It is its own gradient (dx from dy). y may alias x.
+void dropout(const TensorView& x,        // [B, T, F] f32 or bf16
+             const TensorView& samples,  // [B] i64, global sample numbers
+             const Dropout& d,
+             const TensorView& y,  // [B, T, F]  written
+             const DropoutWindow& window = {});
+
+}  // namespace tessera::kernels

@@ -1,0 +1,31 @@
+// Gaussian error linear unit (Hendrycks & Gimpel 2016), after an optional bias: u = x + bias.
+//   erf    y = u * Phi(u),                Phi(u) = (1 + erf(u / sqrt 2)) / 2
+//   tanh   y = u / (1 + exp(-2 z)),       z = sqrt(2/pi) * (u + 0.044715 u^3)
+// f32 arithmetic, relative error below 5e-7 for |u| < 4, absolute below 2e-7 |u| everywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+enum class GeluKind : uint8_t { kErf, kTanh };
+
+void gelu(GeluKind kind,
+          const TensorView& x,     // [N, D] f32 or bf16
+          const TensorView& bias,  // [D], or no data: none
+          const TensorView& y);    // [N, D]  written; may alias x
+
+struct GeluGrad {
+  GeluKind kind = GeluKind::kErf;
+  TensorView x;      // [N, D], as given to the forward
+  TensorView bias;   // [D], or no data: none
+  TensorView dy;     // [N, D]
+  TensorView dx;     // [N, D]  written: dy * gelu'(x + bias); may alias dy or x
+  TensorView dbias;  // [D] f32  added to: sum_n dx, by fixed blocks of rows; no data: none
+};
+int64_t gelu_grad_workspace_bytes(int64_t n, int64_t d);  // needed only with dbias
+void gelu_grad(const GeluGrad& a, void* workspace);
+
+}  // namespace tessera::kernels

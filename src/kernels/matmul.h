@@ -1,0 +1,68 @@
+// General matrix products: C = alpha * op(A) * op(B), or C += alpha * op(A) * op(B).
+//
+//   op(A) is [m, k], op(B) is [k, n], C is [m, n]; op(X) = X^T where transpose_x is set, so A lies
+//   in memory as [m, k] (or [k, m] transposed), B as [k, n] (or [n, k] transposed), each row-major
+//   with the given distance between rows. A distance larger than a row addresses a slice of a
+//   packed tensor, for instance q inside qkv.
+//
+// The products of a linear layer y = x W^T, x [N, K], W [M, K], y [N, M]:
+//   forward          m=N n=M k=K  transpose_b            A = x   B = W   C = y
+//   input gradient   m=N n=K k=M                         A = dy  B = W   C = dx
+//   weight gradient  m=M n=K k=N  transpose_a            A = dy  B = x   C = dW (accumulate, f32)
+//
+// Sums are f32 whatever the types. A and B have one type, f32 or bf16; C is f32 or bf16 (rounded
+// once, from the f32 sum). Where the processor multiplies no bf16 the operands are widened into the
+// workspace and multiplied in f32: the rounding points stay the same.
+//
+// A Matmul is prepared once, for one shape, and may then be run by any thread, also by several at a
+// time with different workspaces; run() allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/dtype.h"
+#include "tensor/cpu_features.h"
+
+namespace tessera::kernels {
+
+struct MatmulShape {
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;  // C += …; needs C in f32
+  DType a = DType::kF32, b = DType::kF32, c = DType::kF32;
+  int64_t batch = 1;                  // that many products, `stride_…` elements apart
+  int64_t lda = 0, ldb = 0, ldc = 0;  // elements between rows; 0: dense
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between products; 0: dense
+  bool packed_b = false;                             // run() takes B as pack() wrote it
+  float alpha = 1.0f;
+};
+
+class Matmul {
+ public:
+  // `threads` is how many run() uses. Throws Error if the library cannot make this product.
+  Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads);
+  ~Matmul();
+  Matmul(Matmul&&) noexcept;
+  Matmul& operator=(Matmul&&) noexcept;
+
+  int64_t workspace_bytes() const;  // what run() needs, aligned to 64 bytes
+
+  // Packing B pays where it is used often, as weights are: run() then reads B in the library's own
+  // order. 0 where it does not pay, or with a batch: leave packed_b unset there.
+  int64_t packed_bytes() const;
+  void pack(const void* b, void* packed) const;
+
+  void run(const void* a, const void* b, void* c, void* workspace) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+// The rate that products of this type reach, in operations (two a multiply-add) a second: the best
+// of a few shapes around 2048^3, measured now (0.3 s at most). This is the "matrix rate" that a
+// run's speed is shown as a share of. The caller keeps the answer.
+double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads);
+
+}  // namespace tessera::kernels

@@ -1,0 +1,61 @@
+// Normalisation over the last axis, alone or fused with the residual sum before it.
+//   layer norm (Ba et al. 2016):          y = (x - mean) * rstd * gain + bias
+//   RMS norm (Zhang & Sennrich 2019):     y = x * rstd * gain (+ bias)
+//   rstd = 1 / sqrt(var + epsilon), var = mean_d (x - mean)^2, with mean = 0 for RMS norm.
+// x, terms and y are f32 or bf16, each as it likes; statistics are always f32.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+enum class NormKind : uint8_t { kLayer, kRms };
+
+// One result of a norm. Several results share the statistics of one x (parallel residual).
+struct NormOutput {
+  TensorView gain;  // [D]
+  TensorView bias;  // [D], or no data: none
+  TensorView y;     // [N, D]  written
+};
+
+struct Norm {
+  NormKind kind = NormKind::kLayer;
+  float epsilon = 1e-5f;
+  std::span<const NormOutput> outputs;  // up to kMaxNormOutputs
+  TensorView stats;                     // [N, 2] f32  written: mean, rstd; no data: not wanted
+};
+constexpr int kMaxNormOutputs = 4;
+
+void norm(const TensorView& x,  // [N, D]
+          const Norm& n);
+
+// out = sum of the terms + sum of the biases, then the norm of out, in one sweep. The norm sees
+// `out` as it is stored (after rounding to its dtype). out may alias a term.
+void sum_norm(std::span<const TensorView> terms,   // 1 to 4 of [N, D]
+              std::span<const TensorView> biases,  // 0 to 4 of [D]
+              const TensorView& out,               // [N, D]  written
+              const Norm& n);
+
+// The gradient of one NormOutput:
+//   xh = (x - mean) * rstd,   g = dy * gain
+//   dx = rstd * (g - mean_d(g) - xh * mean_d(g * xh))       (RMS norm: without mean_d(g))
+//   dgain += sum_n dy * xh,   dbias += sum_n dy             in f32, by fixed blocks of rows, so
+// the bits do not depend on the number of threads. Workspace: norm_grad_workspace_bytes(N, D).
+struct NormGrad {
+  NormKind kind = NormKind::kLayer;
+  TensorView x;      // [N, D]
+  TensorView stats;  // [N, 2] f32
+  TensorView gain;   // [D]
+  TensorView dy;     // [N, D]
+  TensorView dx;     // [N, D]  written, or added to; may alias dy when written
+  bool accumulate_dx = false;
+  TensorView dgain;  // [D] f32  added to
+  TensorView dbias;  // [D] f32  added to; no data: none
+};
+int64_t norm_grad_workspace_bytes(int64_t n, int64_t d);
+void norm_grad(const NormGrad& a, void* workspace);
+
+}  // namespace tessera::kernels

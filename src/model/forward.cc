@@ -1,0 +1,159 @@
+#include "model/forward.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "ir/state.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
+
+double standard_deviation(Initialiser kind, const ModelConfig& m) {
+  const auto hidden = static_cast<double>(m.hidden), layers = static_cast<double>(m.layers);
+  switch (kind) {
+    case Initialiser::kNormal: return m.init_std;
+    case Initialiser::kScaledNormal: return m.init_std / std::sqrt(2 * layers);
+    case Initialiser::kSmall: return std::sqrt(2 / (5 * hidden));       // Nguyen & Salazar 2019
+    case Initialiser::kWang: return 2 / (layers * std::sqrt(hidden));   // GPT-J, GPT-NeoX
+  }
+  CHECK(false, "initialiser {}", static_cast<int>(kind));
+}
+
+}  // namespace
+
+BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+                         const std::string& name, int64_t layers)
+    : graph_(graph), batch_(batch), model_(model),
+      builder_(graph, block_.forward, name == "layer" ? kEach : static_cast<uint8_t>(kPerMicrobatch), name) {
+  block_.name = name;
+  block_.layers = layers;
+}
+
+double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
+double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
+
+ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std) {
+  const uint8_t per = block_.name == "layer" ? kPerLayer : kOne;
+  const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
+  graph_[v].initial = {std, 0};
+  graph_[v].decays = true;
+  return v;
+}
+
+ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant) {
+  const ValueId v = matrix(name, std::move(shape), 0);
+  graph_[v].initial = {0, constant};
+  graph_[v].decays = false;
+  return v;
+}
+
+ValueId BlockWriter::stream() {
+  const Shape shape{graph_.sequences, graph_.tokens, model_.hidden};
+  block_.input = builder_.value("hidden", DType::kF32, shape, Role::kStream, kEach);
+  return block_.input;
+}
+
+void BlockWriter::finish(ValueId hidden) {
+  block_.output = hidden;
+  graph_[hidden].role = Role::kStream;
+  graph_[hidden].per = kEach;
+  graph_.blocks.push_back(std::move(block_));
+}
+
+void BlockWriter::finish_with_loss() {
+  block_.loss = true;
+  graph_.blocks.push_back(std::move(block_));
+}
+
+ValueId BlockWriter::norm(const std::string& name, ValueId x) {
+  const Shape f{model_.hidden};
+  const ValueId gain = vector(name + ".gain", f, 1), bias = vector(name + ".bias", f, 0);
+  return builder_.emit_one(OpKind::kNorm, name, {{"epsilon", model_.norm_epsilon}}, {x, gain, bias});
+}
+
+ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight,
+                             int64_t contract) {
+  return builder_.emit_one(OpKind::kMatmul, name, {{"contract", contract}}, {x, weight});
+}
+
+ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out, double std) {
+  std::vector<int64_t> dims = out.dims();
+  dims.push_back(graph_[x].shape[-1]);
+  const ValueId w = matrix(name + ".weight", Shape(dims), std), b = vector(name + ".bias", out, 0);
+  return sum(name, {product(name, x, w)}, {b});
+}
+
+ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId table) {
+  return builder_.emit_one(OpKind::kEmbedding, name, {}, {ids, table});
+}
+
+ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
+                         std::vector<ValueId> biases) {
+  const auto count = static_cast<int64_t>(terms.size());
+  terms.insert(terms.end(), biases.begin(), biases.end());
+  return builder_.emit_one(OpKind::kSum, name, {{"terms", count}}, terms);
+}
+
+ValueId BlockWriter::rotary(ValueId qkv) {
+  const auto dims = static_cast<int64_t>(static_cast<double>(model_.head_size()) *
+                                         model_.rotary_share);
+  return builder_.emit_one(OpKind::kRotary, "attn.rotary",
+                           {{"dims", dims}, {"base", model_.rotary_base}},
+                           {qkv, batch_.positions});
+}
+
+ValueId BlockWriter::attention(ValueId qkv) {
+  Attributes a = {{"scale", 1 / std::sqrt(static_cast<double>(model_.head_size()))}};
+  std::vector<ValueId> in = {qkv};
+  if (model_.attention_dropout > 0) {
+    a.set("dropout", model_.attention_dropout);
+    a.set("key", static_cast<int64_t>(hash_name(block_.name + ".attn.dropout")));
+    in.insert(in.end(), {batch_.samples, batch_.step});
+  }
+  return builder_.emit_one(OpKind::kAttention, "attn", a, in);
+}
+
+ValueId BlockWriter::gelu(const std::string& name, ValueId x) {
+  const std::string form = model_.gelu == Gelu::kErf ? "erf" : "tanh";
+  return builder_.emit_one(OpKind::kGelu, name, {{"form", form}}, {x});
+}
+
+ValueId BlockWriter::dropout(const std::string& name, ValueId x) {
+  if (model_.dropout == 0) return x;
+  const auto key = static_cast<int64_t>(hash_name(block_.name + "." + name));
+  return builder_.emit_one(OpKind::kDropout, name, {{"p", model_.dropout}, {"key", key}},
+                           {x, batch_.samples, batch_.step});
+}
+
+void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
+  builder_.emit(OpKind::kLinearCrossEntropy, "loss", {}, {x, weight, batch_.labels},
+                {batch_.report});
+}
+
+Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens) {
+  CHECK(sequences > 0 && tokens > 0 && tokens <= model.context, "{} x {} tokens of context {}",
+        sequences, tokens, model.context);
+  Graph g;
+  g.sequences = sequences;
+  g.tokens = tokens;
+  std::vector<Op> none;
+  Builder inputs(g, none, kOne, "");
+  const Shape bt{sequences, tokens};
+  BatchValues b;
+  b.tokens = inputs.value("batch.tokens", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
+  b.labels = inputs.value("batch.labels", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
+  b.positions = inputs.value("batch.positions", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
+  b.samples = inputs.value("batch.samples", DType::kI64, {sequences}, Role::kBatch, kPerMicrobatch);
+  b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
+  b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
+  switch (model.family) {
+    case Family::kGpt2: gpt2(g, b, model); break;
+    case Family::kNeox: neox(g, b, model); break;
+  }
+  return g;
+}
+
+}  // namespace tessera

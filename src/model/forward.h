@@ -1,0 +1,66 @@
+// Writes the forward of one block. A model family is a function that uses these few verbs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/program.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+// Values that every block may read. B sequences of T tokens.
+struct BatchValues {
+  ValueId tokens = kNone, labels = kNone, positions = kNone;  // [B, T] i32
+  ValueId samples = kNone;                                     // [B] i64, global sample numbers
+  ValueId step = kNone, report = kNone;                        // see ir/state.h
+};
+
+class BlockWriter {
+ public:
+  BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
+              const std::string& name, int64_t layers);
+
+  // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
+  ValueId matrix(const std::string& name, Shape shape, double std);
+  ValueId vector(const std::string& name, Shape shape, double constant);
+
+  ValueId stream();              // the hidden states that come in, [B, T, F]
+  void finish(ValueId hidden);   // what goes out
+  void finish_with_loss();       // the block ends in a loss
+
+  ValueId norm(const std::string& name, ValueId x);
+  // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
+  ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
+  // A product with weight and bias of its own: name.weight, name.bias.
+  ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
+  ValueId embedding(const std::string& name, ValueId ids, ValueId table);
+  ValueId sum(const std::string& name, std::vector<ValueId> terms,
+              std::vector<ValueId> biases = {});
+  ValueId rotary(ValueId qkv);
+  ValueId attention(ValueId qkv);
+  ValueId gelu(const std::string& name, ValueId x);
+  ValueId dropout(const std::string& name, ValueId x);  // x itself where the model has none
+  void linear_cross_entropy(ValueId x, ValueId weight);
+
+  const ModelConfig& model() const { return model_; }
+  double std_in() const;   // of matrices and embeddings
+  double std_out() const;  // of matrices that write into the residual stream
+
+ private:
+  Graph& graph_;
+  const BatchValues& batch_;
+  const ModelConfig& model_;
+  Block block_;
+  Builder builder_;
+};
+
+// The whole forward of a model for micro-batches of B sequences of T tokens, in f32.
+Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens);
+
+// One function a family, each in its own file.
+void gpt2(Graph& graph, const BatchValues& batch, const ModelConfig& model);
+void neox(Graph& graph, const BatchValues& batch, const ModelConfig& model);
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// config.json of Hugging Face's transformers (versions 4 and 5) and ModelConfig, both ways.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/dtype.h"
+#include "base/tree.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+// Reads model_type "gpt_neox" or "gpt2". A key that is absent has the default of transformers. The
+// vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are read from rotary_pct
+// and rotary_emb_base, or from rope_parameters. hidden_act: gelu is erf; gelu_new, gelu_fast and
+// gelu_pytorch_tanh are tanh. Throws Error that names `source`, the key and the way out where the
+// model has what Tessera does not (another family, scaled rotary embeddings, quantised weights, …).
+ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
+
+// The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and
+// ends texts, if the tokenizer has one; `dtype`: of the weights beside it.
+Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype);
+
+// generation_config.json: the same tokens.
+Tree hf_generation_config(std::optional<int64_t> end_of_text);
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// Known models by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace tessera {
+
+// Fills `config` with the sizes of the named model; false if there is none of that name.
+bool apply_preset(const std::string& name, ModelConfig& config);
+std::vector<std::string> preset_names();
+
+// Fills what 0 means "derived": kv_heads, feed_forward.
+void derive_sizes(ModelConfig& config);
+
+// All trained elements, embeddings included (padded vocabulary).
+int64_t parameter_count(const ModelConfig& config);
+
+}  // namespace tessera

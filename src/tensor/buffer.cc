@@ -1,0 +1,64 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "tensor/tensor.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kPage = 4096;           // the smallest page of every system we run on
+constexpr int64_t kHugePage = 2ll << 20;  // of x86-64
+
+}  // namespace
+
+Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
+  CHECK(bytes >= 0, "buffer '{}' of {} bytes", name_, bytes);
+  if (bytes == 0) return;
+  void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    throw Error(
+        "the system refused {:.1f} MiB for {}: {}. Free memory, or raise the limit of this "
+        "process (ulimit -v, or the job's memory request)",
+        static_cast<double>(bytes) / (1 << 20), name_, std::strerror(errno));
+  }
+  data_ = static_cast<std::byte*>(p);
+  // Huge pages save most of the page faults and TLB misses of an arena; for less than a few of them
+  // rounding up would cost memory and win nothing. Refusal does no harm.
+  if (bytes >= 4 * kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) munmap(data_, static_cast<size_t>(bytes_));
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : name_(std::move(other.name_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void Buffer::touch() const {
+  // Whole huge pages to a thread, so that two threads never fault the same one.
+  const int64_t blocks = (bytes_ + kHugePage - 1) / kHugePage;
+#pragma omp parallel for schedule(static)
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t end = std::min(bytes_, (block + 1) * kHugePage);
+    for (int64_t at = block * kHugePage; at < end; at += kPage) {
+      volatile std::byte* p = data_ + at;
+      *p = *p;  // a write, which keeps what is there
+    }
+  }
+}
+
+}  // namespace tessera

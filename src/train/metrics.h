@@ -1,0 +1,64 @@
+// metrics.jsonl: what a run measured, one JSON object a line, in the order of the steps.
+//
+//   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
+//    "tokens_per_s":…,"model_flops_share":…}                     one line a step
+//   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
+//
+// Doubles are written in the shortest form that reads back as the same double; NaN and infinities
+// become null. Each line is one write(2) at the end of the file, so that a killed process leaves
+// at most one torn line, the last, and cut_back() drops it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace tessera {
+
+struct StepMetrics {
+  int64_t step = 0;          // from 1
+  int64_t tokens = 0;        // loss tokens since the start of the run, this step's included
+  double loss = 0;           // mean over the loss tokens of the global batch, natural logarithm
+  double grad_norm = 0;      // before clipping
+  double learning_rate = 0;  // that this step's update used
+  double step_s = 0;         // wall time of the step
+  double tokens_per_s = 0;
+  double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
+};
+
+struct ValidationMetrics {
+  int64_t step = 0;
+  std::string name;            // of the validation set
+  double validation_loss = 0;  // mean over its tokens
+  double bits_per_byte = 0;    // of its text in UTF-8
+};
+
+std::string to_json_line(const StepMetrics& m);  // without the line's end
+std::string to_json_line(const ValidationMetrics& m);
+
+// Leaves only whole lines of steps ≤ `step` (0: none): rewrites beside and renames, and does
+// nothing where nothing has to go or there is no file. Returns how many lines went. Throws Error,
+// with file and line, where a whole line is no object with a "step".
+int64_t cut_back(const Path& path, int64_t step);
+
+class MetricsFile {
+ public:
+  explicit MetricsFile(Path path);  // appends; makes the file where there is none
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // Throws Error where the line cannot be written whole (a full disk).
+  void append(const StepMetrics& m) { append_line(to_json_line(m)); }
+  void append(const ValidationMetrics& m) { append_line(to_json_line(m)); }
+  void append_line(std::string line);
+  void sync();  // to the disk: call it before a checkpoint of these steps becomes visible
+
+ private:
+  Path path_;
+  int fd_ = -1;
+};
+
+}  // namespace tessera

@@ -1,0 +1,143 @@
+#include "train/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+constexpr double kTerminalPeriod_s = 0.2;
+constexpr double kFilePeriod_s = 30;
+constexpr int kBarCells = 10;
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+// Three significant digits, never as a power of ten.
+std::string three_digits(double x) {
+  return x >= 99.95 ? fmt::format("{:.0f}", x)
+                    : (x >= 9.995 ? fmt::format("{:.1f}", x) : fmt::format("{:.2f}", x));
+}
+
+}  // namespace
+
+std::string format_count(int64_t n) {
+  const std::string digits = fmt::format("{}", n);
+  const size_t sign = n < 0 ? 1 : 0;
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) out.push_back(',');
+    out.push_back(digits[i]);
+  }
+  return out;
+}
+
+std::string format_rate(double per_s) {
+  if (!std::isfinite(per_s)) return "–";
+  if (per_s < 999.5) return fmt::format("{:.0f}", per_s);
+  if (per_s < 999.5e3) return three_digits(per_s / 1e3) + " k";
+  if (per_s < 999.5e6) return three_digits(per_s / 1e6) + " M";
+  return three_digits(per_s / 1e9) + " G";
+}
+
+std::string format_duration(double s) {
+  const auto t = static_cast<int64_t>(std::llround(std::max(s, 0.0)));
+  constexpr int64_t kMinute = 60, kHour = 3600, kDay = 86400;
+  if (t < kMinute) return fmt::format("{} s", t);
+  if (t < 10 * kMinute) return fmt::format("{} min {} s", t / kMinute, t % kMinute);
+  if (t < kHour) return fmt::format("{} min", t / kMinute);
+  if (t < kDay) return fmt::format("{} h {} min", t / kHour, t % kHour / kMinute);
+  return fmt::format("{} d {} h", t / kDay, t % kDay / kHour);
+}
+
+std::string format_learning_rate(double rate) {
+  if (rate == 0) return "0";
+  std::string s = fmt::format("{:.1e}", rate);  // 9.6e-04
+  const size_t e = s.find('e');
+  if (e == std::string::npos) return s;
+  const size_t digits = e + 2;
+  while (s.size() > digits + 1 && s[digits] == '0') s.erase(digits, 1);
+  if (s[e + 1] == '+') s.erase(e + 1, 1);
+  return s;
+}
+
+std::string format_bar(double share, int cells) {
+  static constexpr std::array<std::string_view, 8> kEighths = {"",  "▏", "▎", "▍",
+                                                               "▌", "▋", "▊", "▉"};
+  const int eighths = static_cast<int>(std::floor(std::clamp(share, 0.0, 1.0) * cells * 8));
+  std::string bar = "▕";
+  for (int i = 0; i < eighths / 8; ++i) bar += "█";
+  bar += kEighths[static_cast<size_t>(eighths % 8)];
+  const int drawn = (eighths + 7) / 8;
+  return bar + std::string(static_cast<size_t>(cells - drawn), ' ') + "▏";
+}
+
+std::string format_progress(const ProgressState& p, int bar_cells) {
+  std::string line = fmt::format("step {}/{}", format_count(p.step), format_count(p.steps));
+  if (bar_cells > 0) {
+    const double share =
+        p.steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.steps) : 0;
+    line += fmt::format(" {}", format_bar(share, bar_cells));
+  }
+  line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} tok/s", p.loss, p.grad_norm,
+                      format_learning_rate(p.learning_rate), format_rate(p.tokens_per_s));
+  if (p.flops_per_s > 0) line += fmt::format("  {} TFLOP/s", three_digits(p.flops_per_s / 1e12));
+  if (p.matrix_rate_share > 0) {
+    line += fmt::format("  {:.0f} % of matrix rate", 100 * p.matrix_rate_share);
+  }
+  if (p.memory_bytes > 0) {
+    line += fmt::format("  {} GiB", three_digits(static_cast<double>(p.memory_bytes) / 0x1p30));
+  }
+  if (p.left_s >= 0) line += fmt::format(" │ left {}", format_duration(p.left_s));
+  return line;
+}
+
+std::string cut_to_columns(const std::string& line, int columns) {
+  size_t at = 0;
+  for (int column = 0; at < line.size(); ++at) {
+    const bool continues = (static_cast<uint8_t>(line[at]) & 0xc0u) == 0x80u;
+    if (!continues && column++ == columns) break;
+  }
+  return line.substr(0, at);
+}
+
+int64_t resident_bytes() {
+  std::FILE* f = std::fopen("/proc/self/statm", "re");
+  if (!f) return 0;
+  long long size = 0, resident = 0;
+  const int found = std::fscanf(f, "%lld %lld", &size, &resident);
+  std::fclose(f);
+  return found == 2 ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+void Progress::show(const ProgressState& p, double now_s) {
+  if (!first_ && now_s < next_s_ && p.step < p.steps) return;
+  first_ = false;
+  next_s_ = now_s + (output_.terminal ? kTerminalPeriod_s : kFilePeriod_s);
+  if (!output_.terminal) {
+    fmt::print(output_.file, "{}\n", format_progress(p, 0));
+  } else {
+    shown_ = format_progress(p, kBarCells);
+    // A line that wraps cannot be rewritten.
+    if (output_.columns > 1) shown_ = cut_to_columns(shown_, output_.columns - 1);
+    fmt::print(output_.file, "{}{}", kEraseLine, shown_);
+  }
+  std::fflush(output_.file);
+}
+
+void Progress::print(std::string_view line) {
+  if (output_.terminal && !shown_.empty()) fmt::print(output_.file, "{}", kEraseLine);
+  fmt::print(output_.file, "{}\n", line);
+  if (output_.terminal) fmt::print(output_.file, "{}", shown_);
+  std::fflush(output_.file);
+}
+
+void Progress::finish() {
+  if (output_.terminal && !shown_.empty()) fmt::print(output_.file, "\n");
+  shown_.clear();
+  std::fflush(output_.file);
+}
+
+}  // namespace tessera

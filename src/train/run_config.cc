@@ -1,0 +1,154 @@
+#include "train/run_config.h"
+
+#include <fmt/ranges.h>
+
+namespace tessera {
+namespace {
+
+struct SourceFields {  // one element of data.train or data.validation, as a group of keys
+  std::string name, prefix;
+  double weight = 1;
+};
+
+struct TrainFields : SourceFields {
+  static void fields(auto& self, auto&& visit) {
+    visit("prefix", self.prefix, "PREFIX.bin and PREFIX.idx");
+    visit("weight", self.weight, "share of the samples");
+  }
+};
+
+struct ValidationFields : SourceFields {
+  static void fields(auto& self, auto&& visit) {
+    visit("name", self.name, "in metrics");
+    visit("prefix", self.prefix, "PREFIX.bin and PREFIX.idx");
+  }
+};
+
+Place place_within(const Place& list, int line_found, int column_found) {
+  const size_t column = list.at.rfind(':');
+  const size_t line = column == std::string::npos ? column : list.at.rfind(':', column - 1);
+  if (line_found == 0 || line == std::string::npos) return list;
+  return {fmt::format("{}:{}:{}", list.at.substr(0, line), line_found, column_found), list.path};
+}
+
+// A list, or one element in its place.
+template <class F, class Take>
+void read_sources(const Tree& tree, const Place& place, std::string_view wanted, Take take) {
+  const Tree::List* list = tree.as_list();
+  const std::span<const Tree> elements = list != nullptr ? std::span(*list) : std::span(&tree, 1);
+  for (const Tree& e : elements) {
+    const Place here = place_within(place, e.line, e.column);
+    F f;
+    if (const std::string* s = e.as_string()) {
+      f.prefix = *s;
+    } else if (const Tree::Members* members = e.as_members()) {
+      std::vector<Field> known = fields_of(f);
+      for (const auto& [key, member] : *members) {
+        const Place at_key = place_within(place, member.key_line, member.key_column);
+        const Field& field = find_field(known, key, at_key.at + ": " + place.path);
+        const Place at_value = place_within(place, member.line, member.column);
+        field.read(member, {at_value.at, place.path + '.' + key});
+      }
+    } else {
+      wrong_value(e, wanted, here);
+    }
+    if (f.prefix.empty()) throw Error("{}: {}: a data set has no prefix", here.at, place.path);
+    take(f, here);
+  }
+}
+
+void apply_preset(RunConfig& config, const ModelPresets& presets) {
+  const std::string& name = config.model.preset;
+  if (name.empty()) return;
+  const std::string given = name;
+  if (presets.apply && presets.apply(given, config.model)) {
+    config.model.preset = given;
+    return;
+  }
+  std::string guess = nearest(given, presets.names);
+  throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], given,
+              guess.empty() ? fmt::format("Known: {}", fmt::join(presets.names, ", "))
+                            : fmt::format("Did you mean '{}'?", guess));
+}
+
+void fill_in(RunConfig& c, const Path& file) {
+  if (c.run.name.empty()) c.run.name = file.stem().string();
+  if (c.run.directory.empty()) c.run.directory = "runs/" + c.run.name;
+  if (c.data.sequence_length == 0) c.data.sequence_length = c.model.context;
+  if (c.model.kv_heads == 0) c.model.kv_heads = c.model.heads;
+  if (c.model.feed_forward == 0) c.model.feed_forward = 4 * c.model.hidden;
+}
+
+}  // namespace
+
+void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place) {
+  value.clear();
+  read_sources<TrainFields>(tree, place, "a PREFIX or {prefix: PREFIX, weight: NUMBER}",
+                            [&](TrainFields& f, const Place&) {
+                              value.push_back({f.prefix, f.weight});
+                            });
+}
+
+void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place) {
+  value.clear();
+  read_sources<ValidationFields>(
+      tree, place, "a PREFIX or {name: NAME, prefix: PREFIX}",
+      [&](ValidationFields& f, const Place& here) {
+        if (f.name.empty()) f.name = Path(f.prefix).filename().string();
+        for (const ValidationSource& other : value)
+          if (other.name == f.name)
+            throw Error("{}: {}: two sets have the name '{}'. Give one as {{name: …, prefix: {}}}.",
+                        here.at, place.path, f.name, f.prefix);
+        value.push_back({f.name, f.prefix});
+      });
+}
+
+Tree write_value(const std::vector<DataSource>& x) {
+  Tree t = Tree::list();
+  for (const DataSource& s : x) {
+    Tree element;
+    element.set("prefix", Tree(s.prefix));
+    element.set("weight", Tree(s.weight));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
+Tree write_value(const std::vector<ValidationSource>& x) {
+  Tree t = Tree::list();
+  for (const ValidationSource& s : x) {
+    Tree element;
+    element.set("name", Tree(s.name));
+    element.set("prefix", Tree(s.prefix));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
+RunConfig read_run(const Tree& tree, const std::string& source,
+                   std::span<const std::string> overrides, const ModelPresets& presets) {
+  const auto read = [&](RunConfig& config) {
+    const std::vector<Field> fields = fields_of(config);
+    read_fields(fields, tree, source, config.places);
+    for (const std::string& o : overrides) read_override(fields, parse_override(o), config.places);
+  };
+  RunConfig first;  // read once to learn the preset, and again over it
+  first.source = source;
+  read(first);
+  RunConfig config;
+  config.source = source;
+  config.places = first.places;
+  config.model.preset = first.model.preset;
+  apply_preset(config, presets);
+  read(config);
+  fill_in(config, Path(source));
+  return config;
+}
+
+RunConfig load_run(const Path& path, std::span<const std::string> overrides,
+                   const ModelPresets& presets) {
+  const std::string source = path.string();
+  return read_run(parse_yaml(read_file(path), source), source, overrides, presets);
+}
+
+}  // namespace tessera

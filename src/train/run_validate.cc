@@ -1,0 +1,244 @@
+// What a run file may say: every rule in one place, each with the message that mends it.
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "train/run_config.h"
+
+namespace tessera {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    low.push_back(d);
+    if (d != n / d) high.insert(high.begin(), n / d);
+  }
+  low.insert(low.end(), high.begin(), high.end());
+  return low;
+}
+
+class Validation {
+ public:
+  explicit Validation(const RunConfig& config) : c_(config) {}
+
+  void all() const {
+    run();
+    model_sizes();
+    model_numbers();
+    data();
+    batch();
+    optimizer();
+    schedule();
+    layout();
+    checkpoint();
+    metrics();
+  }
+
+ private:
+  // Fails at the key `path`; where it was not given itself, at the preset or at the file.
+  template <class... A>
+  [[noreturn]] void fail(const std::string& path, fmt::format_string<A...> format, A&&... a) const {
+    auto at = c_.places.find(path);
+    if (at == c_.places.end() && path.starts_with("model.")) at = c_.places.find("model.preset");
+    throw Error("{}: {} {}", at == c_.places.end() ? c_.source : at->second, path,
+                fmt::format(format, std::forward<A>(a)...));
+  }
+  void at_least(const std::string& path, int64_t value, int64_t least) const {
+    if (value < least) fail(path, "= {}, wanted {} or more", value, least);
+  }
+  void above_zero(const std::string& path, double value) const {
+    if (!(value > 0)) fail(path, "= {}, wanted more than 0", value);
+  }
+  void share(const std::string& path, double value, bool one_too) const {
+    if (!(value >= 0 && (value < 1 || (one_too && value == 1))))
+      fail(path, "= {}, wanted 0 to 1{}", value, one_too ? "" : ", 1 excluded");
+  }
+
+  void run() const {
+    const RunSection& r = c_.run;
+    if (r.name.empty() || r.name.find('/') != std::string::npos)
+      fail("run.name", "= '{}', wanted a name without '/'", r.name);
+    at_least("run.seed", r.seed, 0);
+    at_least("run.threads", r.threads, 0);
+    at_least("run.stop_after_steps", r.stop_after_steps, 0);
+    if (r.device == Device::kCuda)
+      fail("run.device", "= cuda, but this build runs on the CPU only. Use auto or cpu.");
+  }
+
+  void model_sizes() const {
+    const ModelConfig& m = c_.model;
+    const auto given = [&](const char* path, int64_t value) {
+      if (value == 0) fail(path, "is not given. Give it, or model.preset (such as pythia-70m).");
+      at_least(path, value, 1);
+    };
+    given("model.layers", m.layers);
+    given("model.hidden", m.hidden);
+    given("model.heads", m.heads);
+    at_least("model.feed_forward", m.feed_forward, 1);
+    at_least("model.vocabulary", m.vocabulary, 0);
+    at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
+    at_least("model.context", m.context, 1);
+    if (m.hidden % m.heads != 0)
+      fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
+           fmt::join(divisors(m.hidden), ", "));
+    if (m.kv_heads != m.heads)
+      fail("model.kv_heads", "= {}, but gpt2 and neox have as many as heads = {}. Leave it out.",
+           m.kv_heads, m.heads);
+  }
+
+  void model_numbers() const {
+    const ModelConfig& m = c_.model;
+    share("model.rotary_share", m.rotary_share, true);
+    const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
+    if (m.family == Family::kNeox && (turned % 2 != 0 || turned == 0))
+      fail("model.rotary_share",
+           "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
+           m.rotary_share, turned, m.head_size());
+    above_zero("model.rotary_base", m.rotary_base);
+    above_zero("model.norm_epsilon", m.norm_epsilon);
+    above_zero("model.init_std", m.init_std);
+    share("model.dropout", m.dropout, false);
+    share("model.attention_dropout", m.attention_dropout, false);
+  }
+
+  void data() const {
+    const DataSection& d = c_.data;
+    if (d.train.empty())
+      fail("data.train", "is not given. Build a data set with `tessera data build` and name it.");
+    for (const DataSource& s : d.train)
+      if (!(s.weight > 0))
+        fail("data.train", "has {} with weight {}, wanted more than 0", s.prefix, s.weight);
+    at_least("data.sequence_length", d.sequence_length, 1);
+    if (d.sequence_length > c_.model.context)
+      fail("data.sequence_length",
+           "= {} is longer than model.context = {}. Raise the context or "
+           "shorten the sequences.",
+           d.sequence_length, c_.model.context);
+    if (!d.split.empty()) split(d.split);
+  }
+
+  void split(const std::string& text) const {
+    const auto wrong = [&]() {
+      fail("data.split", "= '{}', wanted shares of train, validation and test such as 969,30,1",
+           text);
+    };
+    int parts = 0;
+    double sum = 0;
+    for (const char *p = text.data(), *end = p + text.size();; ++parts) {
+      double x = -1;
+      const auto [rest, status] = std::from_chars(p, end, x);
+      if (status != std::errc() || !(x >= 0) || parts == 3) wrong();
+      sum += x;
+      if (rest == end) break;
+      if (*rest != ',') wrong();
+      p = rest + 1;
+    }
+    if (!(sum > 0)) wrong();
+  }
+
+  void batch() const {
+    const BatchSection& b = c_.batch;
+    at_least("batch.global", b.global, 1);
+    at_least("batch.micro", b.micro, 1);
+    const int64_t ranks = std::max<int64_t>(c_.layout.data, 1);
+    if (b.global % ranks != 0)
+      fail("batch.global", "= {} is no multiple of layout.data = {}", b.global, ranks);
+    if (b.global / ranks % b.micro != 0)
+      fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
+           b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
+           fmt::join(divisors(b.global / ranks), ", "));
+  }
+
+  void optimizer() const {
+    const OptimizerSection& o = c_.optimizer;
+    above_zero("optimizer.learning_rate", o.learning_rate);
+    share("optimizer.beta1", o.beta1, false);
+    share("optimizer.beta2", o.beta2, false);
+    above_zero("optimizer.epsilon", o.epsilon);
+    if (o.weight_decay < 0)
+      fail("optimizer.weight_decay", "= {}, wanted 0 or more", o.weight_decay);
+    if (o.clip_norm < 0)
+      fail("optimizer.clip_norm", "= {}, wanted 0 (no clipping) or more", o.clip_norm);
+  }
+
+  void schedule() const {
+    const ScheduleSection& s = c_.schedule;
+    at_least("schedule.steps", s.steps, 1);
+    at_least("schedule.warmup_steps", s.warmup_steps, 0);
+    at_least("schedule.decay_steps", s.decay_steps, 0);
+    share("schedule.floor", s.floor, true);
+    if (s.warmup_steps > s.steps)
+      fail("schedule.warmup_steps", "= {} is more than schedule.steps = {}", s.warmup_steps,
+           s.steps);
+    if (s.kind == ScheduleKind::kWsd && s.warmup_steps + s.decay_steps > s.steps)
+      fail("schedule.decay_steps", "= {} and warmup_steps = {} are more than schedule.steps = {}",
+           s.decay_steps, s.warmup_steps, s.steps);
+  }
+
+  void layout() const {
+    const Layout& l = c_.layout;
+    const std::pair<const char*, int64_t> axes[] = {
+        {"layout.data", l.data},         {"layout.tensor", l.tensor},
+        {"layout.pipeline", l.pipeline}, {"layout.context", l.context},
+        {"layout.expert", l.expert},     {"layout.interleave", l.interleave}};
+    for (const auto& [path, value] : axes) {
+      at_least(path, value, 1);
+      if (value > 1) fail(path, "= {}, but this build runs one rank: only 1 is possible.", value);
+    }
+    if (l.zero < 0 || l.zero > 3)
+      fail("layout.zero", "= {} is no ZeRO stage. Possible: 0, 1, 2, 3.", l.zero);
+    recompute(l.recompute);
+    if (c_.precision == Precision::kFp16)
+      fail("precision",
+           "= fp16 needs a loss scale, which this build lacks. Possible: fp32, bf16, "
+           "auto.");
+    if (c_.precision == Precision::kBf16Sr)
+      fail("precision",
+           "= bf16_sr needs stochastic rounding, which this build lacks. Possible: "
+           "fp32, bf16, auto.");
+  }
+
+  void recompute(const std::string& text) const {
+    if (text == "none" || text == "selective" || text == "full") return;
+    int64_t n = -1;
+    const char* end = text.data() + text.size();
+    if (text.starts_with("full:") && std::from_chars(text.data() + 5, end, n).ptr == end &&
+        n >= 0 && n <= c_.model.layers)
+      return;
+    fail("layout.recompute",
+         "= '{}', wanted none, selective, full or full:N with N up to {} (the "
+         "first N layers)",
+         text, c_.model.layers);
+  }
+
+  void checkpoint() const {
+    const CheckpointSection& k = c_.checkpoint;
+    at_least("checkpoint.every_steps", k.every_steps, 0);
+    at_least("checkpoint.keep", k.keep, 0);
+    at_least("checkpoint.keep_every_steps", k.keep_every_steps, 0);
+    for (const int64_t step : k.at_steps)
+      if (step < 1 || step > c_.schedule.steps)
+        fail("checkpoint.at_steps", "has {}, wanted 1 to schedule.steps = {}", step,
+             c_.schedule.steps);
+    if (k.load == Load::kAll && k.from.empty())
+      fail("checkpoint.load", "= all, but checkpoint.from names no checkpoint");
+  }
+
+  void metrics() const {
+    const MetricsSection& m = c_.metrics;
+    at_least("metrics.every_steps", m.every_steps, 1);
+    at_least("metrics.validate_every_steps", m.validate_every_steps, 0);
+    at_least("metrics.validate_sequences", m.validate_sequences, 0);
+    at_least("metrics.trace_step", m.trace_step, 0);
+  }
+
+  const RunConfig& c_;
+};
+
+}  // namespace
+
+void validate(const RunConfig& config) { Validation(config).all(); }
+
+}  // namespace tessera

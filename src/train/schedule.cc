@@ -1,0 +1,71 @@
+#include "train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "train/run_config.h"
+
+namespace tessera {
+namespace {
+
+// The share of the peak, from 1 to 0, after `n` updates, W < n ≤ E.
+double decay_share(const Schedule& s, int64_t n) {
+  const auto share = [](int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  const double r = share(n - s.warmup_steps, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
+  switch (s.kind) {
+    case ScheduleKind::kCosine:
+      return 0.5 * (1 + std::cos(std::numbers::pi * r));
+    case ScheduleKind::kLinear:
+      return 1 - r;
+    case ScheduleKind::kWsd: {
+      const int64_t wanted = s.wsd_steps > 0 ? s.wsd_steps : std::max<int64_t>(s.end_step / 10, 1);
+      const int64_t d = std::min(wanted, std::max<int64_t>(s.end_step - s.warmup_steps, 1));
+      const int64_t start = s.end_step - d;
+      return n <= start ? 1 : 1 - share(n - start, d);
+    }
+    case ScheduleKind::kConstant:
+    case ScheduleKind::kInverseSqrt:
+      break;
+  }
+  return 1;
+}
+
+}  // namespace
+
+Schedule make_schedule(const ScheduleSection& section, double peak) {
+  const bool wsd = section.kind == ScheduleKind::kWsd;
+  const int64_t to_floor = wsd ? 0 : section.decay_steps;  // warm-up excluded
+  return {.kind = section.kind,
+          .floor_rule = section.floor_rule,
+          .peak = peak,
+          .floor = peak * section.floor,
+          .warmup_steps = section.warmup_steps,
+          .end_step = to_floor > 0 ? section.warmup_steps + to_floor
+                                   : std::max(section.steps, section.warmup_steps),
+          .wsd_steps = wsd ? section.decay_steps : 0};
+}
+
+double learning_rate(const Schedule& s, int64_t step) {
+  CHECK(step >= 1, "steps count from 1, got {}", step);
+  CHECK(s.warmup_steps >= 0 && s.warmup_steps <= s.end_step, "warm-up of {} steps, end at {}",
+        s.warmup_steps, s.end_step);
+  const int64_t n = step - 1;
+  if (s.warmup_steps > 0 && n <= s.warmup_steps) {
+    return s.peak * static_cast<double>(n) / static_cast<double>(s.warmup_steps);
+  }
+  if (s.kind == ScheduleKind::kConstant) return s.peak;
+  if (n > s.end_step) return s.floor;
+  if (s.kind == ScheduleKind::kInverseSqrt) {
+    const auto w = static_cast<double>(std::max<int64_t>(s.warmup_steps, 1));
+    return std::max(s.floor, s.peak * std::sqrt(w / static_cast<double>(std::max<int64_t>(n, 1))));
+  }
+  const double c = decay_share(s, n);
+  return s.floor_rule == FloorRule::kBlend ? s.floor + (s.peak - s.floor) * c
+                                           : std::max(s.floor, s.peak * c);
+}
+
+}  // namespace tessera

@@ -1,0 +1,49 @@
+// The learning rate as a pure function of the step.
+//
+// Steps count from 1; n = step − 1 is the number of updates made before this one, W = warm-up,
+// E = the step count at which the decay ends, p = peak, f = floor (a learning rate, not a share).
+//
+//   n ≤ W, W > 0    p · n / W                                      (the first update has rate 0)
+//   n > E           f                                              (constant: p)
+//   cosine          c = ½ (1 + cos π r),  r = (n − W) / (E − W)
+//   linear          c = 1 − r
+//   wsd             c = 1 until n = E − D, then 1 − (n − E + D) / D  (D = length of the last decay)
+//   constant        p
+//   inverse_sqrt    max(f, p √(max(W, 1) / max(n, 1)))
+//
+// and the floor enters as   blend: f + (p − f) c      clamp: max(f, p c).
+//
+// That is Megatron-LM's rule (optimizer_param_scheduler.py), step for step. gpt-neox differs in
+// two points: its floor is a clamp, and its decay divides by E instead of E − W. NeMo's warm-up is
+// p (n + 1) / (W + 1). WSD: Hu et al. 2024; inverse square root: Vaswani et al. 2017.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera {
+
+enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
+enum class FloorRule : uint8_t { kBlend, kClamp };
+
+constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_sqrt|constant|wsd"; }
+constexpr const char* enum_names(FloorRule) { return "blend|clamp"; }
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kCosine;
+  FloorRule floor_rule = FloorRule::kBlend;
+  double peak = 0;           // learning rate after the warm-up
+  double floor = 0;          // learning rate at the end
+  int64_t warmup_steps = 0;  // W
+  int64_t end_step = 0;      // E, at least W
+  int64_t wsd_steps = 0;     // D, at most E − W; 0: a tenth of E, at least 1
+};
+
+struct ScheduleSection;  // train/run_config.h
+
+// What a run file says, for a peak of `optimizer.learning_rate`.
+Schedule make_schedule(const ScheduleSection& section, double peak);
+
+// REQUIRES: step ≥ 1, 0 ≤ W ≤ E.
+double learning_rate(const Schedule& schedule, int64_t step);
+
+}  // namespace tessera

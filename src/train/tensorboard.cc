@@ -1,0 +1,129 @@
+#include "train/tensorboard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <event.pb.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+namespace pb = tensorboard;
+
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+constexpr std::array<uint32_t, 256> crc_table() {
+  constexpr uint32_t kCastagnoliReversed = 0x82f63b78u;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ ((c & 1u) ? kCastagnoliReversed : 0u);
+    table[i] = c;
+  }
+  return table;
+}
+
+template <class T>
+void append_little_endian(std::string& out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+pb::Event event_at(int64_t step, double wall_time_s) {
+  pb::Event e;
+  e.set_step(step);
+  e.set_wall_time(wall_time_s);
+  return e;
+}
+
+// A second that sorts behind those of the files that are there, whatever the clock says.
+int64_t next_second(const Path& folder, double wall_time_s) {
+  auto second = static_cast<int64_t>(wall_time_s);
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    int64_t other = 0;
+    if (name.starts_with(kPrefix) &&
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), other).ec ==
+            std::errc()) {
+      second = std::max(second, other + 1);
+    }
+  }
+  return second;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = crc_table();
+  uint32_t c = ~0u;
+  for (const char b : bytes) c = kTable[(c ^ static_cast<uint8_t>(b)) & 0xffu] ^ (c >> 8);
+  return ~c;
+}
+
+uint32_t masked_crc32c(std::string_view bytes) {
+  constexpr uint32_t kMaskDelta = 0xa282ead8u;  // TFRecord's constant
+  const uint32_t c = crc32c(bytes);
+  return ((c >> 15) | (c << 17)) + kMaskDelta;
+}
+
+std::string tfrecord(std::string_view payload) {
+  std::string out;
+  append_little_endian(out, static_cast<uint64_t>(payload.size()));
+  append_little_endian(out, masked_crc32c(out));
+  out.append(payload);
+  append_little_endian(out, masked_crc32c(payload));
+  return out;
+}
+
+TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error("{}: cannot be made: {}", folder.string(), failed.message());
+  path_ = folder / fmt::format("{}{:010}.tessera", kPrefix, next_second(folder, wall_time_s));
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw Error("{}: cannot be opened for writing: {}", path_.string(), strerror(errno));
+  pb::Event version = event_at(0, wall_time_s);
+  version.set_file_version("brain.Event:2");
+  append(tfrecord(version.SerializeAsString()));
+  pb::Event start = event_at(first_step, wall_time_s);
+  start.mutable_session_log()->set_status(pb::SessionLog::START);
+  append(tfrecord(start.SerializeAsString()));
+}
+
+TensorBoardFile::~TensorBoardFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scalar> scalars) {
+  pb::Event e = event_at(step, wall_time_s);
+  for (const auto& [tag, value] : scalars) {
+    auto* v = e.mutable_summary()->add_value();
+    v->set_tag(std::string(tag));
+    v->set_simple_value(static_cast<float>(value));
+  }
+  append(tfrecord(e.SerializeAsString()));
+}
+
+void TensorBoardFile::append(const std::string& record) {
+  const char* next = record.data();
+  size_t left = record.size();
+  while (left > 0) {
+    const ssize_t n = ::write(fd_, next, left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      throw Error("{}: an event could not be written: {}. Make room and start the run again.",
+                  path_.string(), strerror(errno));
+    }
+    next += n;
+    left -= static_cast<size_t>(n);
+  }
+}
+
+}  // namespace tessera

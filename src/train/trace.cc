@@ -1,0 +1,68 @@
+#include "train/trace.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+// The records that name the process and its rows.
+Tree name_record(const char* what, int64_t row, const std::string& name) {
+  Tree arguments = Tree::object();
+  arguments.set("name", Tree(name));
+  Tree record = Tree::object();
+  record.set("name", Tree(std::string(what)));
+  record.set("ph", Tree(std::string("M")));
+  record.set("pid", Tree(int64_t{0}));
+  record.set("tid", Tree(row));
+  record.set("args", std::move(arguments));
+  return record;
+}
+
+Tree bar(const TraceEvent& e, double origin_s, int64_t row) {
+  Tree arguments = Tree::object();
+  arguments.set("origin", Tree(e.origin));
+  arguments.set("bytes", Tree(e.bytes));
+  arguments.set("flops", Tree(e.flops));
+  if (e.duration_s > 0) {
+    arguments.set("gb_per_s", Tree(static_cast<double>(e.bytes) / e.duration_s / 1e9));
+    arguments.set("gflop_per_s", Tree(e.flops / e.duration_s / 1e9));
+  }
+  if (e.share_of_limit > 0) arguments.set("share_of_limit", Tree(e.share_of_limit));
+  Tree record = Tree::object();
+  record.set("name", Tree(e.op));
+  record.set("cat", Tree(e.queue));
+  record.set("ph", Tree(std::string("X")));
+  record.set("ts", Tree((e.start_s - origin_s) * 1e6));
+  record.set("dur", Tree(e.duration_s * 1e6));
+  record.set("pid", Tree(int64_t{0}));
+  record.set("tid", Tree(row));
+  record.set("args", std::move(arguments));
+  return record;
+}
+
+}  // namespace
+
+std::string chrome_trace(std::span<const TraceEvent> events, const std::string& title) {
+  std::vector<std::string> queues;  // in the order of first use
+  double origin_s = events.empty() ? 0 : events.front().start_s;
+  Tree records = Tree::list();
+  records.push(name_record("process_name", 0, title));
+  for (const TraceEvent& e : events) origin_s = std::min(origin_s, e.start_s);
+  for (const TraceEvent& e : events) {
+    auto at = std::find(queues.begin(), queues.end(), e.queue);
+    if (at == queues.end()) {
+      at = queues.insert(queues.end(), e.queue);
+      records.push(name_record("thread_name", static_cast<int64_t>(queues.size()) - 1, e.queue));
+    }
+    records.push(bar(e, origin_s, at - queues.begin()));
+  }
+  Tree document = Tree::object();
+  document.set("displayTimeUnit", Tree(std::string("ms")));
+  document.set("traceEvents", std::move(records));
+  return to_json(document);
+}
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+#include "base/tree.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+std::string error_of(auto&& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+int64_t whole(const Tree* t) { return std::get<int64_t>(t->value); }
+
+TEST(Json, ReadsEveryKindWithItsPlace) {
+  const Tree t = parse_json(
+      "{\"a\": [1, -2.5, true],\n  \"b\": {\"c\": null, \"d\": \"x\\n\"},\n\"e\":7}", "t.json");
+  EXPECT_EQ(whole(&t.find("a")->as_list()->at(0)), 1);
+  EXPECT_EQ(std::get<double>(t.find("a")->as_list()->at(1).value), -2.5);
+  EXPECT_TRUE(std::get<bool>(t.find("a")->as_list()->at(2).value));
+  const Tree* b = t.find("b");
+  EXPECT_EQ(b->key_line, 2);
+  EXPECT_EQ(b->key_column, 3);
+  EXPECT_EQ(b->column, 8);
+  EXPECT_TRUE(b->find("c")->is_null());
+  EXPECT_EQ(*b->find("d")->as_string(), "x\n");
+  EXPECT_EQ(t.find("e")->line, 3);
+  EXPECT_EQ(t.find("e")->column, 5);
+  EXPECT_EQ(t.find("a")->as_list()->at(1).column, 11);
+}
+
+TEST(Json, IntegersBeyondInt64BecomeDoubles) {
+  const Tree t =
+      parse_json("[9223372036854775807, 9223372036854775808, -9223372036854775809]", "t");
+  EXPECT_EQ(whole(&t.as_list()->at(0)), INT64_MAX);
+  EXPECT_EQ(std::get<double>(t.as_list()->at(1).value), 0x1p63);
+  EXPECT_EQ(std::get<double>(t.as_list()->at(2).value), -0x1p63);
+}
+
+TEST(Json, BrokenInputsNameThePlace) {
+  const auto fails = [](const std::string& text) {
+    return error_of([&] { parse_json(text, "t.json"); });
+  };
+  EXPECT_NE(fails("{\"a\":1,\n \"a\":2}").find("t.json:2:2: the key 'a' stands twice"),
+            std::string::npos);
+  EXPECT_NE(fails("{\"a\":\n  x}").find("t.json:2:3: this is not JSON"), std::string::npos);
+  EXPECT_NE(fails("{\"a\":1").find("t.json:1:7: this is not JSON"), std::string::npos);
+  EXPECT_NE(fails(std::string(300, '[')).find("t.json:1:257: nested"), std::string::npos);
+  for (const char* text : {"", "nul", "[1,]", "[1] 2", "\"\xff\"", "\"abc", "{1:2}", "[1e999]",
+                           "01", "\"\\ud800\"", "[\"a\x01\"]", "{\"a\"}", "\xef\xbb\xbf", " "})
+    EXPECT_NE(fails(text), "no error") << text;
+}
+
+TEST(Json, WritesWhatItReads) {
+  const std::string text =
+      R"({"a":[1,2.5,1e-08,3.0,true,null],"b":{"c":"\"\\\n\u0001é"},"d":[],"e":{}})";
+  EXPECT_EQ(to_json(parse_json(text, "t")), text);
+  EXPECT_EQ(to_json(Tree(std::nan(""))), "null");
+  EXPECT_EQ(to_json(Tree(std::string("a\xff\xc3"))), "\"a\\ufffd\\ufffd\"");
+  EXPECT_EQ(to_json(parse_json("{\"a\":[1]}", "t"), 2), "{\n  \"a\": [\n    1\n  ]\n}");
+  for (const double x : {0.1, 1e300, -4.9e-324, 1.0 / 3})
+    EXPECT_EQ(std::get<double>(parse_json(to_json(Tree(x)), "t").value), x);
+}
+
+TEST(Yaml, ScalarsKeepTheirKind) {
+  const Tree t = parse_yaml(
+      "a: 12\nb: 1e-3\nc: 1.0e-3\nd: '12'\ne: true\nf:\ng: ~\nh: 1_000\ni: yes\nj: 0x10\n"
+      "k: 99999999999999999999\nl: 1,000\nm: -7\nn: \"null\"\no: .5\np: 1e999\n",
+      "t.yaml");
+  EXPECT_EQ(whole(t.find("a")), 12);
+  EXPECT_EQ(std::get<double>(t.find("b")->value), 1e-3);
+  EXPECT_EQ(std::get<double>(t.find("c")->value), 1e-3);
+  EXPECT_EQ(*t.find("d")->as_string(), "12");
+  EXPECT_TRUE(std::get<bool>(t.find("e")->value));
+  EXPECT_TRUE(t.find("f")->is_null());
+  EXPECT_TRUE(t.find("g")->is_null());
+  for (const char* key : {"h", "i", "j", "l", "n", "p"})
+    EXPECT_NE(t.find(key)->as_string(), nullptr) << key;
+  EXPECT_EQ(std::get<double>(t.find("k")->value), 1e20);
+  EXPECT_EQ(whole(t.find("m")), -7);
+  EXPECT_EQ(std::get<double>(t.find("o")->value), 0.5);
+}
+
+TEST(Yaml, KnowsPlaces) {
+  const Tree t = parse_yaml("run: { name: x, seed: 7 }\ndata:\n  train: [a, {prefix: b}]\n", "t");
+  EXPECT_EQ(t.find("run")->find("seed")->key_column, 17);
+  EXPECT_EQ(t.find("run")->find("seed")->column, 23);
+  EXPECT_EQ(t.find("data")->find("train")->key_line, 3);
+  const Tree& second = t.find("data")->find("train")->as_list()->at(1);
+  EXPECT_EQ(second.column, 14);
+  EXPECT_EQ(second.key_line, 0);
+  EXPECT_EQ(second.find("prefix")->column, 23);
+}
+
+TEST(Yaml, BrokenInputsNameThePlace) {
+  const auto fails = [](const std::string& text) {
+    return error_of([&] { parse_yaml(text, "t.yaml"); });
+  };
+  EXPECT_NE(fails("a: 1\nb: 2\na: 3\n").find("t.yaml:3:1: the key 'a' stands twice"),
+            std::string::npos);
+  EXPECT_NE(fails("a: [1, 2\nb: 3\n").find("t.yaml:"), std::string::npos);
+  EXPECT_NE(fails("a: &x 1\nb: *x\n").find("t.yaml:2:4: aliases"), std::string::npos);
+  EXPECT_NE(fails("a: 1\n---\nb: 1\n").find("second document"), std::string::npos);
+  EXPECT_NE(fails("? [a, b]\n: 1\n").find("t.yaml:1:3: a key must be a plain name"),
+            std::string::npos);
+  EXPECT_NE(fails("a: !!int 3\n").find("t.yaml:1:4: the tag"), std::string::npos);
+  for (const std::string& text :
+       {std::string("a: 'x"), std::string("a:\n\t- 1"), std::string("- a\nb: 1"),
+        std::string(400, '['), std::string("{a: 1"), std::string("a: b: c"), std::string("a: @x")})
+    EXPECT_NE(fails(text), "no error") << text;
+}
+
+TEST(Yaml, WritesWhatItReads) {
+  const std::string text =
+      "a: 1\nb: 0.001\nc: \"1\"\nd: [x, \"y z\", 3]\ne:\n  f: true\n  g: null\nh:\n  - prefix: p\n"
+      "    weight: 0.5\n  - [1]\ni: []\nj: \"\"\nk: 1f1b\n";
+  EXPECT_EQ(to_yaml(parse_yaml(text, "t")), text);
+  for (const char* s : {"true", "null", "1e5", "-", "a: b", "#x", "~", "é", "a\nb", " a", "1.5"}) {
+    Tree t;
+    t.set("k", Tree(std::string(s)));
+    const Tree back = parse_yaml(to_yaml(t), "t");
+    ASSERT_NE(back.find("k")->as_string(), nullptr) << s;
+    EXPECT_EQ(*back.find("k")->as_string(), s);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

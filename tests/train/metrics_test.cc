@@ -1,0 +1,166 @@
+#include "train/metrics.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <csignal>
+#include <limits>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+class Metrics : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              fmt::format("tessera_metrics_{}_{}", ::getpid(),
+                          ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ / "metrics.jsonl";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write_steps(int64_t from, int64_t to) {
+    MetricsFile file(path_);
+    for (int64_t s = from; s <= to; ++s) {
+      file.append(StepMetrics{.step = s, .tokens = 10 * s, .loss = 1.0 / static_cast<double>(s)});
+      if (s % 2 == 0) file.append(ValidationMetrics{.step = s, .name = "wiki"});
+    }
+  }
+
+  Path folder_, path_;
+};
+
+double number(const Tree& t, std::string_view key) {
+  const Tree* member = t.find(key);
+  return member ? std::get<double>(member->value) : NAN;
+}
+
+TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
+  const StepMetrics m{.step = 3,
+                      .tokens = 6144,
+                      .loss = 10.831234567890123,
+                      .grad_norm = 0.1 + 0.2,
+                      .learning_rate = 9.7e-5,
+                      .step_s = 1.0 / 3,
+                      .tokens_per_s = 1e22,
+                      .model_flops_share = std::numeric_limits<double>::denorm_min()};
+  const Tree t = parse_json(to_json_line(m), "line");
+  EXPECT_EQ(std::get<int64_t>(t.find("step")->value), 3);
+  EXPECT_EQ(std::get<int64_t>(t.find("tokens")->value), 6144);
+  EXPECT_EQ(number(t, "loss"), m.loss);
+  EXPECT_EQ(number(t, "grad_norm"), m.grad_norm);
+  EXPECT_EQ(number(t, "learning_rate"), m.learning_rate);
+  EXPECT_EQ(number(t, "step_s"), m.step_s);
+  EXPECT_EQ(number(t, "tokens_per_s"), m.tokens_per_s);
+  EXPECT_EQ(number(t, "model_flops_share"), m.model_flops_share);
+}
+
+TEST_F(Metrics, ANumberThatJsonCannotHoldIsNull) {
+  const Tree t = parse_json(to_json_line(StepMetrics{.step = 1, .loss = NAN}), "line");
+  EXPECT_TRUE(t.find("loss")->is_null());
+}
+
+TEST_F(Metrics, ValidationLinesCarryTheirKeys) {
+  const Tree t = parse_json(
+      to_json_line(ValidationMetrics{
+          .step = 8, .name = "wiki \"2\"", .validation_loss = 3.25, .bits_per_byte = 1.75}),
+      "line");
+  EXPECT_EQ(*t.find("name")->as_string(), "wiki \"2\"");
+  EXPECT_EQ(number(t, "validation_loss"), 3.25);
+  EXPECT_EQ(number(t, "bits_per_byte"), 1.75);
+}
+
+TEST_F(Metrics, CutBackLeavesOneLineAStep) {
+  write_steps(1, 7);
+  EXPECT_EQ(cut_back(path_, 4), 4);  // steps 5, 6, 7 and the validation of 6
+  write_steps(5, 7);
+  const std::string again = read_file(path_);
+  std::filesystem::remove(path_);
+  write_steps(1, 7);
+  EXPECT_EQ(again, read_file(path_));
+}
+
+TEST_F(Metrics, CutBackDropsATornLastLine) {
+  write_steps(1, 3);
+  const std::string whole = read_file(path_);
+  write_file(path_, whole + R"({"step":4,"tok)");
+  EXPECT_EQ(cut_back(path_, 100), 1);
+  EXPECT_EQ(read_file(path_), whole);
+}
+
+TEST_F(Metrics, EveryCutOfTheFileIsMended) {
+  write_steps(1, 3);
+  const std::string whole = read_file(path_);
+  for (size_t bytes = 0; bytes <= whole.size(); ++bytes) {
+    write_file(path_, whole.substr(0, bytes));
+    cut_back(path_, 100);
+    const std::string left = read_file(path_);
+    EXPECT_TRUE(whole.starts_with(left));
+    EXPECT_TRUE(left.empty() || left.back() == '\n');
+    EXPECT_LT(bytes - left.size(), 200u);
+  }
+}
+
+TEST_F(Metrics, CutBackWithoutAFileOrWithNothingToCutWritesNothing) {
+  EXPECT_EQ(cut_back(path_, 3), 0);
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  write_steps(1, 3);
+  struct stat before {
+  }, after{};
+  ASSERT_EQ(::stat(path_.c_str(), &before), 0);
+  EXPECT_EQ(cut_back(path_, 3), 0);
+  ASSERT_EQ(::stat(path_.c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+}
+
+TEST_F(Metrics, ABrokenLineInTheMiddleIsNamedAndTheFileLeftAlone) {
+  const std::string text = "{\"step\":1}\n{\"loss\":2}\n{\"step\":3}\n";
+  write_file(path_, text);
+  try {
+    cut_back(path_, 1);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("metrics.jsonl:2"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("'step'"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(read_file(path_), text);
+  write_file(path_, "{\"step\":1}\nnonsense\n");
+  EXPECT_THROW(cut_back(path_, 1), Error);
+}
+
+TEST_F(Metrics, AFullDiskIsAnError) {
+  EXPECT_EXIT(
+      {
+        std::signal(SIGXFSZ, SIG_IGN);
+        rlimit limit;
+        limit.rlim_cur = limit.rlim_max = 100;
+        ::setrlimit(RLIMIT_FSIZE, &limit);
+        try {
+          write_steps(1, 5);
+        } catch (const Error&) {
+          ::_exit(7);
+        }
+        ::_exit(0);
+      },
+      ::testing::ExitedWithCode(7), "");
+  write_file(path_, read_file(path_));
+  EXPECT_EQ(cut_back(path_, 100), 1);
+}
+
+TEST_F(Metrics, AFolderThatIsNotThereIsAnError) {
+  try {
+    MetricsFile file(folder_ / "missing" / "metrics.jsonl");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("missing"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,163 @@
+#include "train/run_config.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+const ModelPresets kPresets{{"tiny", "pythia-70m"}, [](const std::string& name, ModelConfig& m) {
+                              if (name != "tiny") return false;
+                              m.layers = 2;
+                              m.hidden = 32;
+                              m.heads = 4;
+                              m.context = 64;
+                              m.dropout = 0.1;
+                              return true;
+                            }};
+
+const std::string kRun =
+    "run: { name: x, seed: 7 }\n"
+    "model: { layers: 4, hidden: 128, heads: 8, vocabulary: 50304, context: 128 }\n"
+    "data: { tokenizer: t.json, train: [a], validation: [b/c], sequence_length: 128 }\n"
+    "batch: { global: 16, micro: 2 }\n";
+
+RunConfig read(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  return read_run(parse_yaml(yaml, "run.yaml"), "run.yaml", overrides, kPresets);
+}
+
+std::string error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  try {
+    validate(read(yaml, overrides));
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
+  const RunConfig c = read(
+      "run:        { name: p, directory: runs/p, seed: 1234, device: auto }\n"
+      "model:      { preset: tiny }\n"
+      "data:       { tokenizer: t.json, train: [prefix], validation: [prefix], sequence_length: 64 "
+      "}\n"
+      "batch:      { global: 256, micro: 4 }\n"
+      "optimizer:  { kind: adamw, learning_rate: 1.0e-3, beta1: 0.9, beta2: 0.95, epsilon: "
+      "1.0e-8,\n"
+      "              weight_decay: 0.1, clip_norm: 1.0 }\n"
+      "schedule:   { kind: cosine, steps: 1000, warmup_steps: 10, floor: 0.1 }\n"
+      "precision:  bf16\n"
+      "layout:     { data: 1, tensor: 1, pipeline: 1, context: 1, expert: 1, sequence_parallel: "
+      "true,\n"
+      "              interleave: 1, pipeline_schedule: 1f1b, zero: 1, recompute: none }\n"
+      "checkpoint: { every_steps: 100, keep: 3, resume: auto }\n"
+      "metrics:    { every_steps: 1, validate_every_steps: 100, tensorboard: true }\n");
+  validate(c);
+  EXPECT_EQ(c.optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(c.precision, Precision::kBf16);
+  EXPECT_EQ(c.model.layers, 2);
+  EXPECT_EQ(c.schedule.warmup_steps, 10);
+}
+
+TEST(RunConfig, GivenKeysWinOverThePreset) {
+  const RunConfig c =
+      read("model: { layers: 3, preset: tiny }\ndata: { train: a }\n", {"model.dropout=0"});
+  EXPECT_EQ(c.model.layers, 3);
+  EXPECT_EQ(c.model.hidden, 32);
+  EXPECT_EQ(c.model.dropout, 0);
+  EXPECT_EQ(c.model.preset, "tiny");
+  EXPECT_EQ(c.model.feed_forward, 128);
+  EXPECT_EQ(c.data.sequence_length, 64);
+  EXPECT_EQ(c.run.name, "run");
+  EXPECT_EQ(c.run.directory, "runs/run");
+  EXPECT_EQ(read("", {"model.preset=tiny"}).model.layers, 2);
+  EXPECT_EQ(
+      error_of("model:\n  preset: pythia-70\n"),
+      "run.yaml:2:11: model.preset: there is no preset 'pythia-70'. Did you mean 'pythia-70m'?");
+}
+
+TEST(RunConfig, DataSetsComeWithWeightsAndNames) {
+  const RunConfig c = read(
+      "data: { train: [a, {prefix: b, weight: 0.5}], validation: [{name: wiki, prefix: c/d}, c/e] "
+      "}");
+  EXPECT_EQ(c.data.train, (std::vector<DataSource>{{"a", 1}, {"b", 0.5}}));
+  EXPECT_EQ(c.data.validation, (std::vector<ValidationSource>{{"wiki", "c/d"}, {"e", "c/e"}}));
+  const RunConfig again = read(to_yaml(to_tree(c)));
+  EXPECT_TRUE(differences(to_tree(c), to_tree(again)).empty());
+  EXPECT_EQ(read("", {"data.train=p"}).data.train.size(), 1u);
+  EXPECT_EQ(error_of("data:\n  train: [{prefix: b, wight: 0.5}]\n"),
+            "run.yaml:2:23: data.train: unknown key 'wight'. Did you mean 'weight'?");
+  EXPECT_EQ(error_of("data:\n  train: [{prefix: b, weight: many}]\n"),
+            "run.yaml:2:31: data.train.weight: found the text 'many', wanted a number, such as 0.1 "
+            "or 1e-3");
+  EXPECT_EQ(error_of("data: { train: [3] }"),
+            "run.yaml:1:17: data.train: found the number 3, wanted a PREFIX or {prefix: PREFIX, "
+            "weight: NUMBER}");
+  EXPECT_EQ(error_of("data: { validation: [a/v, b/v] }"),
+            "run.yaml:1:27: data.validation: two sets have the name 'v'. Give one as {name: …, "
+            "prefix: b/v}.");
+}
+
+TEST(RunConfig, AGoodRunIsValid) { EXPECT_EQ(error_of(kRun), "no error"); }
+
+TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
+  EXPECT_EQ(
+      error_of("model: { layers: 4, hidden: 12, heads: 5 }"),
+      "run.yaml:1:40: model.heads = 5 does not divide hidden = 12. Possible here: 1, 2, 3, 4, "
+      "6, 12.");
+  EXPECT_EQ(error_of(kRun, {"batch.micro=3"}),
+            "command line: batch.micro = 3 does not divide batch.global = 16. Possible here: 1, 2, "
+            "4, 8, 16.");
+  EXPECT_EQ(
+      error_of(kRun, {"model.context=64"}),
+      "run.yaml:3:76: data.sequence_length = 128 is longer than model.context = 64. Raise the "
+      "context or shorten the sequences.");
+  EXPECT_EQ(error_of(kRun, {"schedule.steps=5", "schedule.warmup_steps=6"}),
+            "command line: schedule.warmup_steps = 6 is more than schedule.steps = 5");
+  EXPECT_EQ(error_of(kRun, {"layout.tensor=2"}),
+            "command line: layout.tensor = 2, but this build runs one rank: only 1 is possible.");
+  EXPECT_EQ(error_of("run: { name: x }"),
+            "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
+}
+
+TEST(RunConfig, EveryRuleHasAMessage) {
+  for (const char* bad : {"run.seed=-1",
+                          "run.name=a/b",
+                          "run.device=cuda",
+                          "model.hidden=-4",
+                          "model.kv_heads=2",
+                          "model.rotary_share=0.1",
+                          "model.rotary_share=2",
+                          "model.dropout=1",
+                          "model.norm_epsilon=0",
+                          "model.vocabulary_multiple=0",
+                          "data.train=[]",
+                          "data.train={prefix: p, weight: 0}",
+                          "data.split=1,2,x",
+                          "data.split=1,2,3,4",
+                          "data.split=0,0",
+                          "batch.global=0",
+                          "batch.micro=0",
+                          "optimizer.learning_rate=0",
+                          "optimizer.beta1=1",
+                          "optimizer.clip_norm=-1",
+                          "schedule.steps=0",
+                          "schedule.floor=1.5",
+                          "precision=fp16",
+                          "precision=bf16_sr",
+                          "layout.zero=4",
+                          "layout.recompute=half",
+                          "layout.recompute=full:5",
+                          "checkpoint.keep=-1",
+                          "checkpoint.at_steps=[0]",
+                          "checkpoint.load=all",
+                          "metrics.every_steps=0"}) {
+    const std::string path = std::string(bad).substr(0, std::string(bad).find('='));
+    EXPECT_TRUE(error_of(kRun, {bad}).starts_with("command line: " + path + " "))
+        << error_of(kRun, {bad});
+  }
+  EXPECT_EQ(error_of(kRun, {"layout.recompute=full:4", "data.split=969,30,1", "run.threads=1"}),
+            "no error");
+}
+
+}  // namespace
+}  // namespace tessera
