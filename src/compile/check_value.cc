@@ -14,8 +14,10 @@ namespace {
 struct Content {
   int64_t writer = kNone;      // the last position that wrote it in this step
   int64_t overwriter = kNone;  // who wrote other things into its bytes since
-  int64_t reader = kNone;      // the last that read it since the last fresh write
+  int64_t reader = kNone;      // the last that only read it, since it was started
+  int64_t taker = kNone;       // the last that read or updated it, since it was started
   bool read = true;            // since it was last written
+  bool summed = false;         // added to in this step
   int64_t version = 0;         // how often it was written, all steps
   int64_t step = kNone;        // of the last touch
 };
@@ -86,6 +88,7 @@ class Values {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
     for (const FrameId f : c.frames) enter_step(x, f);
+    check_labels(x);
     check_apart(x);
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Access access = s.frames[i].access;
@@ -93,7 +96,9 @@ class Values {
       if (c.fresh[i] && access != Access::kAdd)
         say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
                            frame(c.frames[i])));
+      if (access == Access::kUpdate) update(x, c.frames[i]);
       if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
+      if (access == Access::kRead) contents_[static_cast<size_t>(c.frames[i])].reader = x;
       if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
       if (access == Access::kWrite) write_first(x, c.frames[i]);
     }
@@ -112,9 +117,22 @@ class Values {
     const int64_t step = x / length();
     if (c.step == step) return;
     if (!p_.frame(f).state) c.overwriter = kNone;
-    c.writer = c.reader = kNone;
+    c.writer = c.reader = c.taker = kNone;
     c.read = true;
+    c.summed = false;
     c.step = step;
+  }
+
+  // State is there from the start, so only its labels say that it is the wrong one.
+  void check_labels(int64_t x) {
+    const Call& c = call(x);
+    for (const FrameId f : c.frames) {
+      const Frame& other = p_.frame(f);
+      const bool layer = other.layer == kNone || other.layer == c.layer;
+      const bool microbatch = other.microbatch == kNone || other.microbatch == c.microbatch;
+      if (other.state && !(layer && microbatch))
+        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(f)));
+    }
   }
 
   // The frames and the scratch of one call have no bytes in common.
@@ -151,11 +169,19 @@ class Values {
       say(x, fmt::format("{} means to read {} after {} writes and finds {}", name(x), frame(f),
                          meant, c.version));
     c.read = true;
-    c.reader = x;
+    c.taker = x;
+  }
+
+  // Who reads a sum means the whole of it: nothing changes it afterwards.
+  void update(int64_t x, FrameId f) {
+    const Content& c = contents_[static_cast<size_t>(f)];
+    if (c.summed && c.reader != kNone)
+      say(x, fmt::format("{} updates {} after {} read it", name(x), frame(f), name(c.reader)));
   }
 
   void add(int64_t x, FrameId f, bool fresh) {
     Content& c = contents_[static_cast<size_t>(f)];
+    c.summed = true;
     if (fresh && c.writer != kNone)
       say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), frame(f),
                          name(c.writer)));
@@ -164,8 +190,8 @@ class Values {
     if (c.writer == kNone)
       say(x, fmt::format("{} adds to {} what the step before left there: it should be fresh",
                          name(x), frame(f)));
-    else if (c.reader != kNone)
-      say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.reader)));
+    else if (c.taker != kNone)
+      say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.taker)));
   }
 
   void write_first(int64_t x, FrameId f) {
@@ -176,7 +202,7 @@ class Values {
     else if (c.writer != kNone && !p_.frame(f).state)
       say(x,
           fmt::format("{} writes {} a second time, after {}", name(x), frame(f), name(c.writer)));
-    c.reader = kNone;
+    c.reader = c.taker = kNone;
   }
 
   void write(int64_t x, FrameId f) {
@@ -230,7 +256,7 @@ class Values {
       };
       compare(c.adds, m.adds, "is added to");
       if (m.adds > 0) compare(c.reads, m.reads, "is read");
-      if (p_.frames[f].state) compare(c.updates, m.updates, "is updated");
+      if (m.adds > 0 || p_.frames[f].state) compare(c.updates, m.updates, "is updated");
     }
   }
 
