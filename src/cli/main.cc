@@ -9,12 +9,14 @@
 
 namespace {
 
+int version() {
+  fmt::print("tessera {}\n", tessera::version());
+  return 0;
+}
+
 int run(tessera::Args args) {
-  if (!args.empty() && (args[0] == "--version" || args[0] == "version")) {
-    fmt::print("tessera {}\n", tessera::version());
-    return 0;
-  }
-  const int code = tessera::run_verb("", tessera::verbs(), args);
+  const bool asks_version = !args.empty() && (args[0] == "--version" || args[0] == "version");
+  const int code = asks_version ? version() : tessera::run_verb("", tessera::verbs(), args);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
   return code;

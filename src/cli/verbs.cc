@@ -16,7 +16,6 @@ namespace tessera {
 [[gnu::weak]] int verb_generate(Args args);
 [[gnu::weak]] int verb_checkpoint(Args args);
 [[gnu::weak]] int verb_bench(Args args);
-[[gnu::weak]] int verb_doctor(Args args);
 
 namespace {
 

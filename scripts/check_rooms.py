@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The build file is the architecture: reads the tessera_room(…) lines and fails on
+
+  - an #include of a room that the line does not allow, and on rooms that include in a circle
+  - a third-party header in two rooms, or a heavy one in two files
+  - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
+  - #if: absence is a file
+
+usage: scripts/check_rooms.py [ROOT]
+"""
+import collections
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+
+MAX_FILE, MAX_HEADER, MAX_FUNCTION, MAX_KERNEL = 500, 200, 60, 120
+SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+# Libraries by the way their headers are written. Those of a heavy one stand in one .cc.
+LIBRARIES = {
+    "nlohmann/": "nlohmann-json", "yaml-cpp/": "yaml-cpp", "spdlog/": "spdlog", "CLI/": "CLI11",
+    "simdjson": "simdjson", "google/protobuf/": "protobuf", "oneapi/dnnl": "oneDNN", "dnnl": "oneDNN",
+    "hwy/": "Highway", "utf8proc": "utf8proc", "zstd": "zstd", "zlib": "zlib", "xxhash": "xxHash",
+    "mpi": "MPI", "nccl": "NCCL", "Eigen/": "Eigen", "sentencepiece": "SentencePiece",
+    "cblas": "OpenBLAS", "cublas": "cuBLAS", "cudnn": "cuDNN",
+}
+HEAVY = {"nlohmann-json", "yaml-cpp", "spdlog", "CLI11", "simdjson", "oneDNN"}
+
+
+def declared_rooms(src):
+    """{room: rooms it may include}, from the CMake files."""
+    rooms = {}
+    for path in sorted(src.glob("*/CMakeLists.txt")):
+        text = re.sub(r"#.*", "", path.read_text())
+        for call in re.findall(r"tessera_room\s*\(([^)]*)\)", text):
+            words = call.split()
+            name, allowed, taking = words[0], set(), False
+            for word in words[1:]:
+                if word.isupper():
+                    taking = word == "MAY_INCLUDE"
+                elif taking:
+                    allowed.add(word)
+            if name != path.parent.name:
+                wrong(f"{path}: room '{name}' lives in the folder '{path.parent.name}'")
+            rooms[name] = allowed
+    return rooms
+
+
+ERRORS = []
+
+
+def wrong(message):
+    ERRORS.append(message)
+
+
+def circles(graph):
+    """Rooms that reach themselves."""
+    def reach(start):
+        seen, stack = set(), [start]
+        while stack:
+            for following in graph.get(stack.pop(), ()):
+                if following not in seen:
+                    seen.add(following)
+                    stack.append(following)
+        return seen
+    return sorted(room for room in graph if room in reach(room))
+
+
+def library_of(header):
+    for prefix, name in LIBRARIES.items():
+        if header.startswith(prefix):
+            return name
+    return None
+
+
+def check_includes(root, src, rooms, files):
+    used = collections.defaultdict(set)
+    by_library = collections.defaultdict(lambda: collections.defaultdict(set))
+    for path in files:
+        room, where = path.relative_to(src).parts[0], path.relative_to(root)
+        if room not in rooms:
+            wrong(f"{where}: the folder '{room}' has no tessera_room line")
+            rooms[room] = set()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if re.match(r"\s*#\s*if", line) and "HWY" not in line:
+                wrong(f"{where}:{number}: #if. Absence is a file the build leaves out")
+            found = re.match(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', line)
+            if not found:
+                continue
+            ours, theirs = found.groups()
+            library = library_of(ours or theirs)
+            if library:
+                by_library[library][room].add(str(where))
+            target = (ours or "").split("/")[0]
+            if not ours or target == room or not (src / target).is_dir():
+                continue
+            used[room].add(target)
+            if target not in rooms[room]:
+                wrong(f"{where}:{number}: {room} may not include {ours}. Its rooms: "
+                            f"{', '.join(sorted(rooms[room])) or 'none'}")
+    for library, where in sorted(by_library.items()):
+        if len(where) > 1:
+            wrong(f"{library} is included by {len(where)} rooms: {', '.join(sorted(where))}")
+        sources = sorted(f for files_of_room in where.values() for f in files_of_room)
+        if library in HEAVY and len(sources) > 1:
+            wrong(f"{library} is heavy and is included by {len(sources)} files: "
+                        f"{', '.join(sources)}")
+    for name, graph in (("declared", rooms), ("included", used)):
+        if circles(graph):
+            wrong(f"rooms in a circle ({name}): {', '.join(circles(graph))}")
+
+
+def function_lengths(src):
+    """(path, line, name, lines) of every function, by ctags."""
+    if not shutil.which("ctags"):
+        return []
+    out = subprocess.run(["ctags", "--fields=+ne", "-R", "-o", "-", "--c++-kinds=f", str(src)],
+                         capture_output=True, text=True).stdout
+    found = []
+    for line in out.splitlines():
+        match = re.match(r"(\S+)\t(\S+)\t.*?line:(\d+).*?end:(\d+)", line)
+        if match:
+            name, path, begin, end = match.groups()
+            found.append((pathlib.Path(path), int(begin), name, int(end) - int(begin) + 1))
+    return found
+
+
+def check_sizes(root, src, files):
+    lengths = {path: len(path.read_text(errors="replace").splitlines()) for path in files}
+    for path, lines in sorted(lengths.items()):
+        limit = MAX_HEADER if path.suffix in {".h", ".cuh"} else MAX_FILE
+        if lines > limit:
+            wrong(f"{path.relative_to(root)}: {lines} lines, at most {limit}")
+    functions = function_lengths(src)
+    for path, line, name, lines in functions:
+        limit = MAX_KERNEL if path.relative_to(src).parts[0] == "kernels" else MAX_FUNCTION
+        if lines > limit:
+            wrong(f"{path.relative_to(root)}:{line}: {name} has {lines} lines, at most {limit}")
+    summary = (f"{len(files)} files, {sum(lengths.values())} lines, "
+               f"median {statistics.median(lengths.values()):.0f}, longest {max(lengths.values())}")
+    if functions:
+        sizes = [f[3] for f in functions]
+        summary += (f"; {len(sizes)} functions, median {statistics.median(sizes):.0f}, "
+                    f"longest {max(sizes)}")
+    return summary
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
+    src = root / "src"
+    files = sorted(p for p in src.rglob("*") if p.suffix in SUFFIXES)
+    if not files:
+        sys.exit(f"{src}: no source found")
+    rooms = declared_rooms(src)
+    check_includes(root, src, rooms, files)
+    summary = check_sizes(root, src, files)
+    for message in ERRORS:
+        print(message)
+    print(f"{len(rooms)} rooms, {summary}: " + (f"{len(ERRORS)} wrong" if ERRORS else "all right"))
+    sys.exit(1 if ERRORS else 0)
+
+
+if __name__ == "__main__":
+    main()

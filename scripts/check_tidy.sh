@@ -1,0 +1,43 @@
+#!/bin/bash
+# clang-tidy (list of checks: .clang-tidy) over the sources that changed since the main branch, or
+# over those that are given. Stops after LIMIT_S seconds (default 300) and says what it left out.
+# Needs a configured and built ./build.
+# usage: scripts/check_tidy.sh [FILE …]
+set -eu
+cd "$(dirname "$0")/.."
+[ -f build/compile_commands.json ] || { echo "no build/compile_commands.json: build first" >&2; exit 1; }
+
+base=HEAD
+for branch in origin/main main HEAD~1; do
+  if git rev-parse -q --verify "$branch^{commit}" >/dev/null; then
+    base=$(git merge-base "$branch" HEAD || true)
+    [ -n "$base" ] && [ "$base" != "$(git rev-parse HEAD)" ] && break
+  fi
+  base=HEAD
+done
+
+if [ $# -gt 0 ]; then files=("$@"); else
+  mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cc' 'tests/*.cc')
+fi
+in_build=()
+for file in "${files[@]}"; do
+  if grep -q "\"file\": \"$PWD/$file\"" build/compile_commands.json; then in_build+=("$file"); fi
+done
+[ ${#in_build[@]} -gt 0 ] || { echo "clang-tidy: nothing changed"; exit 0; }
+
+end=$(( SECONDS + ${LIMIT_S:-300} ))
+check() {
+  [ "$SECONDS" -lt "$1" ] || { echo "left out for time: $2"; return 0; }
+  # The build's flags are GCC's; clang does not know one of them.
+  clang-tidy -p build --quiet --warnings-as-errors='*' \
+    --extra-arg=-Wno-unknown-warning-option "$2" 2>/dev/null
+}
+failed=0
+jobs=$(nproc)
+for ((i = 0; i < ${#in_build[@]}; i += jobs)); do
+  pids=()
+  for file in "${in_build[@]:i:jobs}"; do check $end "$file" & pids+=($!); done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+done
+[ $failed = 0 ] && echo "clang-tidy: ${#in_build[@]} files, all right"
+exit $failed

@@ -1,0 +1,19 @@
+#!/bin/bash
+# Installs what the tests need, builds, and runs them.
+# usage: scripts/test.sh [fast|slow|all]   (default: all; fast takes under a minute)
+set -eu
+cd "$(dirname "$0")/.."
+
+which=${1:-all}
+case $which in
+  fast|slow) labels=(-L "^$which\$") ;;
+  all) labels=() ;;
+  *) echo "usage: scripts/test.sh [fast|slow|all]" >&2; exit 2 ;;
+esac
+
+scripts/install_packages.sh build test
+# The folder may have been set up without tests by quickstart.sh.
+cmake --preset release -DTESSERA_TESTS=ON >/dev/null
+scripts/build.sh
+OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} \
+  ctest --test-dir build -j2 --output-on-failure --timeout 600 --no-tests=error "${labels[@]}"

@@ -1,0 +1,219 @@
+// tessera doctor: what this machine has, what is slow or missing, what to do.
+#include <gnu/libc-version.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "base/file.h"
+#include "base/tree.h"
+#include "cli/verbs.h"
+#include "tensor/cpu_features.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kGiB = 0x1p30;
+
+// One line of the report; advice is empty where all is well.
+struct Finding {
+  std::string topic, text, advice;
+};
+
+std::string first_line(const Path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+int64_t meminfo(const std::string& key) {  // in bytes; 0 if the system does not say
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key + ":")) continue;
+    return std::strtoll(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+Finding instructions(const CpuFeatures& f) {
+  std::string has = f.avx2 ? "AVX2" : "no AVX2";
+  if (f.avx512) has += ", AVX-512";
+  if (f.avx512_bf16) has += ", AVX-512 bf16";
+  if (f.amx_bf16) has += ", AMX bf16";
+  if (!f.avx2)
+    return {"instructions", has,
+            "without AVX2 everything runs many times slower; take another CPU"};
+  if (!f.bf16_products())
+    return {"instructions", has,
+            "no bf16 products: bf16 saves memory here but no time; precision: fp32 is as fast"};
+  return {"instructions", has, ""};
+}
+
+Finding threads(const CpuFeatures& f) {
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  std::string text = fmt::format("{} of {} cores for this process", f.cores, online);
+  const char* omp = std::getenv("OMP_NUM_THREADS");
+  if (omp != nullptr) text += fmt::format(", OMP_NUM_THREADS={}", omp);
+  if (omp != nullptr && std::strtol(omp, nullptr, 10) < f.cores)
+    return {"threads", text, "OMP_NUM_THREADS leaves cores idle; unset it, or set run.threads"};
+  if (omp != nullptr && std::strtol(omp, nullptr, 10) > f.cores)
+    return {"threads", text, "OMP_NUM_THREADS is more than there are cores; unset it"};
+  return {"threads", text, ""};
+}
+
+Finding load(const CpuFeatures& f) {
+  double now = 0;
+  std::istringstream(first_line("/proc/loadavg")) >> now;
+  const std::string text = fmt::format("{:.1f} processes busy over the last minute", now);
+  if (now > 0.5 * f.cores)
+    return {"load", text, "others use this machine too: times will be longer and uneven"};
+  return {"load", text, ""};
+}
+
+Finding clock() {
+  const std::string governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+  if (governor == "powersave")
+    return {"clock", "governor powersave",
+            "cores may stay slow; as root: cpupower frequency-set -g performance"};
+  return {"clock", governor.empty() ? "not ours to set" : "governor " + governor, ""};
+}
+
+Finding memory(const CpuFeatures& f) {
+  const int64_t installed = meminfo("MemTotal"), free = meminfo("MemAvailable");
+  const int64_t usable = std::min(f.memory_bytes, free);
+  std::string text =
+      fmt::format("{:.1f} GiB installed, {:.1f} free", static_cast<double>(installed) / kGiB,
+                  static_cast<double>(free) / kGiB);
+  const bool limited = f.memory_bytes + (int64_t{1} << 26) < installed;
+  if (limited)
+    text += fmt::format(", limited to {:.1f} for this process",
+                        static_cast<double>(f.memory_bytes) / kGiB);
+  if (usable < int64_t{2} << 30)
+    return {"memory", text, "less than 2 GiB: only small models fit; `tessera compile RUN` says"};
+  return {"memory", text, ""};
+}
+
+Finding huge_pages() {
+  const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t from = line.find('['), to = line.find(']');
+  if (from == std::string::npos || to == std::string::npos)
+    return {"huge pages", "the system does not say", ""};
+  const std::string mode = line.substr(from + 1, to - from - 1);
+  if (mode == "never")
+    return {"huge pages", mode,
+            "a few per cent slower; as root: echo madvise > "
+            "/sys/kernel/mm/transparent_hugepage/enabled"};
+  return {"huge pages", mode, ""};
+}
+
+Finding disk() {
+  struct statvfs s {};
+  if (statvfs(".", &s) != 0) return {"disk", "the system does not say", ""};
+  const double free = static_cast<double>(s.f_bavail) * static_cast<double>(s.f_frsize) / kGiB;
+  const std::string text = fmt::format("{:.1f} GiB free here", free);
+  if (free < 2) return {"disk", text, "checkpoints need 12 bytes a parameter each; make room"};
+  return {"disk", text, ""};
+}
+
+Finding gpu() {
+  if (std::filesystem::exists("/dev/nvidia0"))
+    return {"GPU", "an NVIDIA device", "this build does not use it: it runs on the CPU"};
+  return {"GPU", "none; this build runs on the CPU", ""};
+}
+
+// The files of the shared libraries that this process runs with: their names hold the versions.
+std::string libraries() {
+  std::ifstream in("/proc/self/maps");
+  std::set<std::string> names;
+  for (std::string line; std::getline(in, line);) {
+    const size_t slash = line.find('/');
+    if (slash == std::string::npos) continue;
+    const std::string name = Path(line.substr(slash)).filename().string();
+    for (const char* known : {"libdnnl", "libhwy", "libgomp", "libfmt", "libyaml-cpp", "libspdlog",
+                              "libsimdjson", "libutf8proc", "libzstd", "libprotobuf", "libmpi.so"})
+      if (name.starts_with(known)) names.insert(name);
+  }
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+std::vector<Finding> examine(const CpuFeatures& f) {
+  utsname system{};
+  uname(&system);
+  return {
+      {"program", fmt::format("tessera {}, built by {}", version(), TESSERA_COMPILER), ""},
+      {"system",
+       fmt::format("{} {}, libc {}", system.sysname, system.release, gnu_get_libc_version()), ""},
+      {"CPU", f.model, ""},
+      instructions(f),
+      threads(f),
+      load(f),
+      clock(),
+      {"caches", fmt::format("L2 {} KiB a core, L3 {} MiB", f.l2_bytes >> 10, f.l3_bytes >> 20),
+       ""},
+      memory(f),
+      huge_pages(),
+      disk(),
+      gpu(),
+      {"libraries", libraries(), ""}};
+}
+
+Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
+  Tree cpu;
+  cpu.set("model", Tree(f.model));
+  cpu.set("avx2", Tree(f.avx2));
+  cpu.set("avx512", Tree(f.avx512));
+  cpu.set("avx512_bf16", Tree(f.avx512_bf16));
+  cpu.set("amx_bf16", Tree(f.amx_bf16));
+  cpu.set("cores", Tree(int64_t{f.cores}));
+  cpu.set("l2_bytes", Tree(f.l2_bytes));
+  cpu.set("l3_bytes", Tree(f.l3_bytes));
+  cpu.set("memory_bytes", Tree(f.memory_bytes));
+  Tree list = Tree::list();
+  for (const Finding& finding : findings) {
+    Tree t;
+    t.set("topic", Tree(finding.topic));
+    t.set("found", Tree(finding.text));
+    t.set("advice", finding.advice.empty() ? Tree() : Tree(finding.advice));
+    list.push(std::move(t));
+  }
+  Tree root;
+  root.set("version", Tree(std::string(version())));
+  root.set("cpu", std::move(cpu));
+  root.set("findings", std::move(list));
+  return root;
+}
+
+}  // namespace
+
+int verb_doctor(Args args) {
+  bool json = false;
+  Arguments arguments("doctor", "Says what this machine has, what is slow or missing, what to do.",
+                      "tessera doctor");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const CpuFeatures features = read_cpu_features();
+  const std::vector<Finding> findings = examine(features);
+  if (json) {
+    fmt::print("{}\n", to_json(as_tree(features, findings)));
+    return 0;
+  }
+  size_t advised = 0;
+  for (const Finding& f : findings) {
+    fmt::print("{} {:13} {}\n", f.advice.empty() ? ' ' : '!', f.topic, f.text);
+    if (f.advice.empty()) continue;
+    fmt::print("{:16}→ {}\n", "", f.advice);
+    ++advised;
+  }
+  fmt::print("\n{}\n", advised == 0 ? "Nothing to mend."
+                                    : fmt::format("{} to look at, marked with '!'.", advised));
+  return 0;
+}
+
+}  // namespace tessera
