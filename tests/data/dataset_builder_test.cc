@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <regex>
 
 #include "data/indexed_dataset.h"
 #include "tests/data/dataset_fixture.h"
@@ -61,7 +62,7 @@ TEST_F(DatasetBuilderTest, FilesDoNotDependOnThreads) {
 TEST_F(DatasetBuilderTest, PrefixJsonSaysWhereItCameFrom) {
   const std::string a = put("a.txt", "abc\xFF z"), b = put("b.jsonl", "{\"text\":\"\xFF\"}\n");
   build({a, b});
-  const auto about = read_about(path("out/d"));
+  const auto about = read_about(IndexedDataset(path("out/d")));
   ASSERT_TRUE(about.has_value());
   EXPECT_EQ(about->tokenizer, "bytes.json");
   EXPECT_EQ(about->tokenizer_fingerprint, 42u);
@@ -86,10 +87,14 @@ TEST_F(DatasetBuilderTest, DamagedAboutFilesAreNamed) {
            {"{\"format\": \"tessera dataset 1\", \"tokenizer\": 7}",
             "wanted 'tokenizer' with a text"}}) {
     put("out/d.json", text);
-    const std::string message = error_of([&] { read_about(path("out/d")); });
+    const std::string message = error_of([&] { read_about(IndexedDataset(path("out/d"))); });
     EXPECT_TRUE(contains(message, wanted)) << message;
   }
-  EXPECT_FALSE(read_about(path("none")).has_value());
+  put("out/d.json", std::regex_replace(good, std::regex("\"tokens\": 4"), "\"tokens\": 5"));
+  EXPECT_TRUE(contains(error_of([&] { read_about(IndexedDataset(path("out/d"))); }),
+                       "describes 1 documents and 5 tokens"));
+  std::filesystem::remove(path("out/d.json"));
+  EXPECT_FALSE(read_about(IndexedDataset(path("out/d"))).has_value());
 }
 
 TEST_F(DatasetBuilderTest, AMistakeLeavesTheOldDatasetAlone) {
