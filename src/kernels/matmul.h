@@ -10,12 +10,12 @@
 //   input gradient   m=N n=K k=M                         A = dy  B = W   C = dx
 //   weight gradient  m=M n=K k=N  transpose_a            A = dy  B = x   C = dW (accumulate, f32)
 //
-// Sums are f32 whatever the types. A and B have one type, f32 or bf16; C is f32 or bf16 (rounded
-// once, from the f32 sum). Where the processor multiplies no bf16 the operands are widened into the
-// workspace and multiplied in f32: the rounding points stay the same.
+// Sums are f32 whatever the types. A and B are f32 or bf16 (two different types: right, but slow);
+// C is f32 or bf16, rounded once, from the f32 sum. Where the processor multiplies no bf16 the
+// operands are widened into the workspace and multiplied in f32: the rounding points stay the same.
 //
-// A Matmul is prepared once, for one shape, and may then be run by any thread, also by several at a
-// time with different workspaces; run() allocates nothing.
+// A Matmul is prepared once, for one shape; run() allocates no memory for tensors. One run at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,9 @@ class Matmul {
   void pack(const void* b, void* packed) const;
 
   void run(const void* a, const void* b, void* c, void* workspace) const;
+  // Where the shape accumulates: as run(), but C is written, whatever it held. For the first of the
+  // micro-batches, so that nobody has to zero a gradient.
+  void run_fresh(const void* a, const void* b, void* c, void* workspace) const;
 
  private:
   struct Plan;

@@ -19,6 +19,8 @@ namespace {
 using Memory = dnnl::memory;
 using Description = dnnl::memory::desc;
 
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 Memory::data_type library_type(DType t) {
   CHECK(t == DType::kF32 || t == DType::kBF16, "a matrix product of {}", name_of(t));
   return t == DType::kF32 ? Memory::data_type::f32 : Memory::data_type::bf16;
@@ -28,7 +30,6 @@ Memory::data_type library_type(DType t) {
 MatmulShape resolve(MatmulShape s) {
   CHECK(s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0, "a product of m={} n={} k={}, {} times", s.m,
         s.n, s.k, s.batch);
-  CHECK(s.a == s.b, "operands of {} and {}", name_of(s.a), name_of(s.b));
   CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}", name_of(s.c));
   CHECK(!s.packed_b || s.batch == 1, "a packed operand in a batch of {}", s.batch);
   const int64_t rows_a = s.transpose_a ? s.k : s.m, row_a = s.transpose_a ? s.m : s.k;
@@ -72,12 +73,18 @@ Description describe(const MatmulShape& s, int64_t rows, int64_t columns, DType 
   return {{s.batch, rows, columns}, library_type(type), {stride, inner[0], inner[1]}};
 }
 
+// Who brings B into the library's own order: nobody, the caller by pack(), or every run.
+enum class Packing { kNone, kAhead, kInRun };
+
 // A product made by oneDNN. What it needs beyond its operands is the workspace's; the objects that
 // hold pointers are made once, so a call creates none.
 class LibraryProduct {
  public:
-  LibraryProduct(const MatmulShape& s, int threads, bool pack_b)
-      : threads_(threads), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
+  LibraryProduct(const MatmulShape& s, int threads, Packing packing)
+      : packing_(packing),
+        threads_(threads),
+        engine_(dnnl::engine::kind::cpu, 0),
+        stream_(engine_) {
     const TeamSize team(threads);
     const Description a = describe(s, s.m, s.k, s.a, s.lda, s.stride_a, s.transpose_a);
     const Description b = describe(s, s.k, s.n, s.b, s.ldb, s.stride_b, s.transpose_b);
@@ -91,10 +98,11 @@ class LibraryProduct {
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::primitive_desc description({a, pack_b ? any : b, c}, attributes, engine_);
+    const dnnl::matmul::primitive_desc description({a, packing == Packing::kNone ? b : any, c},
+                                                   attributes, engine_);
     implementation_ = description.impl_info_str();
     product_ = dnnl::matmul(description);
-    workspace_bytes_ = static_cast<int64_t>(description.scratchpad_desc().get_size());
+    scratch_bytes_ = aligned(static_cast<int64_t>(description.scratchpad_desc().get_size()));
     packed_bytes_ = static_cast<int64_t>(description.weights_desc().get_size());
     a_ = Memory(a, engine_, nullptr);
     b_ = Memory(description.weights_desc(), engine_, nullptr);
@@ -104,15 +112,19 @@ class LibraryProduct {
                   {DNNL_ARG_WEIGHTS, b_},
                   {DNNL_ARG_DST, c_},
                   {DNNL_ARG_SCRATCHPAD, scratch_}};
-    if (!pack_b || description.weights_desc() == b) return;
+    if (description.weights_desc() == b) return;
     plain_b_ = Memory(b, engine_, nullptr);
     reorder_ = dnnl::reorder(
         dnnl::reorder::primitive_desc(engine_, b, engine_, description.weights_desc()));
   }
 
-  int64_t workspace_bytes() const { return workspace_bytes_; }
-  int64_t packed_bytes() const { return reorder_ ? packed_bytes_ : 0; }
-  const std::string& implementation() const { return implementation_; }
+  int64_t workspace_bytes() const {
+    return scratch_bytes_ + (packing_ == Packing::kInRun && reorder_ ? packed_bytes_ : 0);
+  }
+  int64_t packed_bytes() const {
+    return packing_ == Packing::kAhead && reorder_ ? packed_bytes_ : 0;
+  }
+  bool is_blocked() const { return implementation_.starts_with("brg"); }
 
   void pack(const void* b, void* packed) {
     const TeamSize team(threads_);
@@ -123,6 +135,11 @@ class LibraryProduct {
 
   void run(const void* a, const void* b, void* c, void* workspace) {
     const TeamSize team(threads_);
+    if (packing_ == Packing::kInRun && reorder_) {
+      void* const packed = static_cast<std::byte*>(workspace) + scratch_bytes_;
+      pack(b, packed);
+      b = packed;
+    }
     a_.set_data_handle(const_cast<void*>(a));
     b_.set_data_handle(const_cast<void*>(b));
     c_.set_data_handle(c);
@@ -131,6 +148,7 @@ class LibraryProduct {
   }
 
  private:
+  Packing packing_;
   int threads_;
   dnnl::engine engine_;
   dnnl::stream stream_;
@@ -139,38 +157,56 @@ class LibraryProduct {
   Memory a_, b_, plain_b_, c_, scratch_;
   std::unordered_map<int, Memory> arguments_;
   std::string implementation_;
-  int64_t workspace_bytes_ = 0, packed_bytes_ = 0;
+  int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
 // The library's blocked products need AVX-512 and dense operands; everywhere else it falls back to
 // kernels that allocate, or refuses. There our own product stands in.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
-  return cpu.avx512 && is_dense(s) && (s.a == DType::kF32 || cpu.bf16_products());
+  return cpu.avx512 && is_dense(s) && s.a == s.b && (s.a == DType::kF32 || cpu.bf16_products());
+}
+
+// A weight gradient reads x once for every block of rows; long enough, bringing x into order pays.
+Packing packing_in_run(const MatmulShape& s) {
+  constexpr int64_t kManyRows = 1024;
+  return s.transpose_a && s.batch == 1 && s.m >= kManyRows ? Packing::kInRun : Packing::kNone;
 }
 
 }  // namespace
 
 struct Matmul::Plan {
   MatmulShape shape;
-  std::optional<LibraryProduct> library;
+  // Where the shape accumulates, `fresh` is the same product without; else it is not there.
+  std::optional<LibraryProduct> library, fresh;
   std::optional<TiledProduct> tiled;
+
+  bool use_library(const CpuFeatures& cpu, int threads);
 };
+
+bool Matmul::Plan::use_library(const CpuFeatures& cpu, int threads) {
+  if (!library_is_good(shape, cpu)) return false;
+  const Packing packing = shape.packed_b ? Packing::kAhead : packing_in_run(shape);
+  try {
+    library.emplace(shape, threads, packing);
+    if (shape.accumulate) {
+      MatmulShape first = shape;
+      first.accumulate = false;
+      fresh.emplace(first, threads, packing);
+    }
+  } catch (const dnnl::error&) {
+    return false;  // an older library, or one built without this type
+  }
+  return library->is_blocked() && (!fresh || fresh->is_blocked());
+}
 
 Matmul::Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
     : plan_(std::make_unique<Plan>()) {
   CHECK(threads > 0, "a product by {} threads", threads);
   plan_->shape = resolve(shape);
-  const MatmulShape& s = plan_->shape;
-  if (library_is_good(s, cpu)) {
-    try {
-      plan_->library.emplace(s, threads, s.packed_b);
-      if (plan_->library->implementation().starts_with("brg")) return;
-    } catch (const dnnl::error&) {
-      // An older library, or one built without this type: ours stands in.
-    }
-    plan_->library.reset();
-  }
-  plan_->tiled.emplace(s, cpu, threads);
+  if (plan_->use_library(cpu, threads)) return;
+  plan_->library.reset();
+  plan_->fresh.reset();
+  plan_->tiled.emplace(plan_->shape, cpu, threads);
 }
 
 Matmul::~Matmul() = default;
@@ -178,7 +214,9 @@ Matmul::Matmul(Matmul&&) noexcept = default;
 Matmul& Matmul::operator=(Matmul&&) noexcept = default;
 
 int64_t Matmul::workspace_bytes() const {
-  return plan_->library ? plan_->library->workspace_bytes() : plan_->tiled->workspace_bytes();
+  if (!plan_->library) return plan_->tiled->workspace_bytes();
+  return std::max(plan_->library->workspace_bytes(),
+                  plan_->fresh ? plan_->fresh->workspace_bytes() : 0);
 }
 
 int64_t Matmul::packed_bytes() const {
@@ -194,7 +232,13 @@ void Matmul::pack(const void* b, void* packed) const {
 
 void Matmul::run(const void* a, const void* b, void* c, void* workspace) const {
   if (plan_->library) return plan_->library->run(a, b, c, workspace);
-  plan_->tiled->run(a, b, c, workspace);
+  plan_->tiled->run(a, b, c, workspace, plan_->shape.accumulate);
+}
+
+void Matmul::run_fresh(const void* a, const void* b, void* c, void* workspace) const {
+  CHECK(plan_->shape.accumulate, "run_fresh of a product that does not accumulate");
+  if (plan_->fresh) return plan_->fresh->run(a, b, c, workspace);
+  plan_->tiled->run(a, b, c, workspace, false);
 }
 
 }  // namespace tessera::kernels

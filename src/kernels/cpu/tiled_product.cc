@@ -90,7 +90,7 @@ void TiledProduct::pack(const void* b, void* packed) const {
   }
 }
 
-void TiledProduct::run(const void* a, const void* b, void* c, void* workspace) const {
+void TiledProduct::run(const void* a, const void* b, void* c, void* workspace, bool add) const {
   const int64_t tasks = shape_.batch * grid_m_ * grid_n_;
   const int64_t share = workspace_bytes() / threads_;
 #pragma omp parallel for schedule(static) num_threads(threads_)
@@ -99,6 +99,7 @@ void TiledProduct::run(const void* a, const void* b, void* c, void* workspace) c
     const int64_t i = task / grid_n_ % grid_m_, j = task % grid_n_;
     PartOfProduct part;
     part.shape = &shape_;
+    part.add = add;
     part.a = static_cast<const std::byte*>(a) + product * shape_.stride_a * size_of(shape_.a);
     part.b = static_cast<const std::byte*>(b) + product * shape_.stride_b * size_of(shape_.b);
     part.c = static_cast<std::byte*>(c) + product * shape_.stride_c * size_of(shape_.c);

@@ -22,7 +22,8 @@ class TiledProduct {
   int64_t workspace_bytes() const;
   int64_t packed_bytes() const;  // of B in panels, in its own type
   void pack(const void* b, void* packed) const;
-  void run(const void* a, const void* b, void* c, void* workspace) const;
+  // With `add` C keeps what it held.
+  void run(const void* a, const void* b, void* c, void* workspace, bool add) const;
 
  private:
   MatmulShape shape_;

@@ -21,6 +21,7 @@ struct PanelSource {
 // What one thread computes: rows [m_begin, m_end) × columns [n_begin, n_end) of one product.
 struct PartOfProduct {
   const MatmulShape* shape = nullptr;
+  bool add = false;  // to what C holds
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;

@@ -1,17 +1,13 @@
 // The inner part of TiledProduct, compiled once for every instruction set: hence no include guard.
 #include <algorithm>
 
-#include "hwy/highway.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/cpu/tiled_product_parts.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using FloatTag = hn::ScalableTag<float>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
-constexpr int kColumns = 2 * kLanes;
+constexpr int kColumns = 2 * static_cast<int>(kLanes);
 // Two vectors of B and one of A beside the sums: 12 of 16 registers, or 28 of 32.
 constexpr int kRows = kLanes >= 16 ? 14 : 6;
 
@@ -99,38 +95,37 @@ struct TileTarget {
 // c = alpha · A panel · B panel (+ c) for one register tile.
 HWY_NOINLINE void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                                 int64_t depth, const TileTarget& target) {
-  const FloatTag d;
-  using V = hn::Vec<FloatTag>;
+  const F f;
   V sum[kRows][2];
-  for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(d);
+  for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(f);
   for (int64_t p = 0; p < depth; ++p) {
-    const V b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+    const V b0 = hn::Load(f, b), b1 = hn::Load(f, b + kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-      const V x = hn::Set(d, a[i]);
+      const V x = hn::Set(f, a[i]);
       sum[i][0] = hn::MulAdd(x, b0, sum[i][0]);
       sum[i][1] = hn::MulAdd(x, b1, sum[i][1]);
     }
     a += kRows;
     b += kColumns;
   }
-  const V alpha = hn::Set(d, target.alpha);
+  const V alpha = hn::Set(f, target.alpha);
   if (target.rows == kRows && target.columns == kColumns) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       float* c = target.c + i * target.stride;
-      const V c0 = target.add ? hn::LoadU(d, c) : hn::Zero(d);
-      const V c1 = target.add ? hn::LoadU(d, c + kLanes) : hn::Zero(d);
-      hn::StoreU(hn::MulAdd(alpha, sum[i][0], c0), d, c);
-      hn::StoreU(hn::MulAdd(alpha, sum[i][1], c1), d, c + kLanes);
+      const V c0 = target.add ? hn::LoadU(f, c) : hn::Zero(f);
+      const V c1 = target.add ? hn::LoadU(f, c + kLanes) : hn::Zero(f);
+      hn::StoreU(hn::MulAdd(alpha, sum[i][0], c0), f, c);
+      hn::StoreU(hn::MulAdd(alpha, sum[i][1], c1), f, c + kLanes);
     }
     return;
   }
   HWY_ALIGN float edge[kRows * kColumns];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    hn::Store(hn::Mul(alpha, sum[i][0]), d, edge + i * kColumns);
-    hn::Store(hn::Mul(alpha, sum[i][1]), d, edge + i * kColumns + kLanes);
+    hn::Store(hn::Mul(alpha, sum[i][0]), f, edge + i * kColumns);
+    hn::Store(hn::Mul(alpha, sum[i][1]), f, edge + i * kColumns + kLanes);
   }
   for (int64_t i = 0; i < target.rows; ++i) {
     for (int64_t j = 0; j < target.columns; ++j) {
@@ -181,7 +176,7 @@ void run_part(const PartOfProduct& part) {
       const int64_t depth = std::min(part.block_k, s.k - p);
       int64_t panel_stride = 0;
       const float* const b = panels_of_b(part, n, columns, p, depth, room_b, &panel_stride);
-      const bool add = p > 0 || s.accumulate;
+      const bool add = p > 0 || part.add;
       for (int64_t m = part.m_begin; m < part.m_end; m += part.block_m) {
         const int64_t rows = std::min(part.block_m, part.m_end - m);
         widen_panels<kRows>(source_a, m, rows, p, depth, room_a);

@@ -1,0 +1,138 @@
+#include "kernels/linear_cross_entropy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/cpu/softmax_loss.h"
+#include "kernels/matmul.h"
+
+namespace tessera::kernels {
+namespace {
+
+// A chunk reads W twice and reads and writes dW once, so it should be long; but its logits should
+// not grow beyond what the caches and the memory bear. Between 256 and 1024 tokens the three
+// products reach the same rate to within 3 %.
+constexpr int64_t kLongestChunk = 512;
+constexpr int64_t kAlignment = 64;
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+int64_t choose_chunk(const LinearCrossEntropyShape& s) {
+  if (s.chunk > 0) return std::min(s.chunk, s.tokens);
+  const int64_t chunks = (s.tokens + kLongestChunk - 1) / kLongestChunk;
+  return (s.tokens + chunks - 1) / chunks;
+}
+
+// The three products of one length of chunk.
+struct Products {
+  Matmul logits;
+  std::optional<Matmul> dx, dweight;
+
+  Products(const LinearCrossEntropyShape& s, int64_t rows, const CpuFeatures& cpu, int threads)
+      : logits({.m = rows,
+                .n = s.vocabulary,
+                .k = s.hidden,
+                .transpose_b = true,
+                .a = s.dtype,
+                .b = s.dtype},
+               cpu, threads) {
+    if (!s.gradient) return;
+    dx.emplace(
+        MatmulShape{
+            .m = rows, .n = s.hidden, .k = s.vocabulary, .a = s.dtype, .b = s.dtype, .c = s.dtype},
+        cpu, threads);
+    dweight.emplace(MatmulShape{.m = s.vocabulary,
+                                .n = s.hidden,
+                                .k = rows,
+                                .transpose_a = true,
+                                .accumulate = true,
+                                .a = s.dtype,
+                                .b = s.dtype},
+                    cpu, threads);
+  }
+
+  int64_t workspace_bytes() const {
+    int64_t bytes = logits.workspace_bytes();
+    if (dx) bytes = std::max({bytes, dx->workspace_bytes(), dweight->workspace_bytes()});
+    return bytes;
+  }
+};
+
+}  // namespace
+
+struct LinearCrossEntropy::Plan {
+  LinearCrossEntropyShape shape;
+  int threads;
+  int64_t chunk;
+  Products whole;
+  std::optional<Products> rest;  // of the last chunk, where it is shorter
+  // Offsets in the workspace, after the logits.
+  int64_t rounded = 0, losses = 0, scratch = 0, bytes = 0;
+
+  Plan(const LinearCrossEntropyShape& s, const CpuFeatures& cpu, int team)
+      : shape(s), threads(team), chunk(choose_chunk(s)), whole(s, chunk, cpu, team) {
+    if (s.tokens % chunk != 0) rest.emplace(s, s.tokens % chunk, cpu, team);
+    const int64_t logits = chunk * s.vocabulary;
+    rounded = aligned(logits * size_of(DType::kF32));
+    const bool rounds = s.gradient && s.dtype == DType::kBF16;
+    losses = rounded + (rounds ? aligned(logits * size_of(DType::kBF16)) : 0);
+    scratch = losses + aligned(chunk * size_of(DType::kF64));
+    bytes = scratch + std::max(whole.workspace_bytes(), rest ? rest->workspace_bytes() : 0);
+  }
+
+  void run_chunk(const LinearCrossEntropyOperands& o, int64_t first, std::byte* workspace) const;
+};
+
+void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, int64_t first,
+                                         std::byte* workspace) const {
+  const int64_t rows = std::min(chunk, shape.tokens - first);
+  const Products& products = rows == chunk ? whole : *rest;
+  const int64_t offset = first * shape.hidden * size_of(shape.dtype);
+  const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
+  std::byte* const room = workspace + scratch;
+  products.logits.run(x, o.weight, workspace, room);
+  const bool rounds = shape.dtype == DType::kBF16;
+  loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
+                .labels = o.labels + first,
+                .losses = reinterpret_cast<double*>(workspace + losses),
+                .rows = rows,
+                .columns = shape.vocabulary,
+                .gradient = shape.gradient,
+                .rounded = rounds ? reinterpret_cast<BF16*>(workspace + rounded) : nullptr,
+                .gradient_scale = shape.gradient_scale},
+               o.report, threads);
+  if (!shape.gradient) return;
+  const std::byte* const dz = rounds ? workspace + rounded : workspace;
+  products.dx->run(dz, o.weight, static_cast<std::byte*>(o.dx) + offset, room);
+  if (o.fresh && first == 0) {
+    products.dweight->run_fresh(dz, x, o.dweight, room);
+  } else {
+    products.dweight->run(dz, x, o.dweight, room);
+  }
+}
+
+LinearCrossEntropy::LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu,
+                                       int threads) {
+  CHECK(shape.tokens > 0 && shape.hidden > 0 && shape.vocabulary > 0 && threads > 0,
+        "linear_cross_entropy of {} tokens, {} wide, vocabulary {}", shape.tokens, shape.hidden,
+        shape.vocabulary);
+  plan_ = std::make_unique<Plan>(shape, cpu, threads);
+}
+
+LinearCrossEntropy::~LinearCrossEntropy() = default;
+LinearCrossEntropy::LinearCrossEntropy(LinearCrossEntropy&&) noexcept = default;
+LinearCrossEntropy& LinearCrossEntropy::operator=(LinearCrossEntropy&&) noexcept = default;
+
+int64_t LinearCrossEntropy::chunk() const { return plan_->chunk; }
+int64_t LinearCrossEntropy::workspace_bytes() const { return plan_->bytes; }
+
+void LinearCrossEntropy::run(const LinearCrossEntropyOperands& operands, void* workspace) const {
+  for (int64_t first = 0; first < plan_->shape.tokens; first += plan_->chunk) {
+    plan_->run_chunk(operands, first, static_cast<std::byte*>(workspace));
+  }
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,46 @@
+#include "kernels/cpu/softmax_loss.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/softmax_loss_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/softmax_loss_simd.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(LossOfRow);
+
+void loss_of_rows(const LossRows& a, double* report, int threads) {
+  for (int64_t row = 0; row < a.rows; ++row) {
+    const int32_t label = a.labels[row];
+    CHECK(label == kIgnoredLabel || (label >= 0 && label < a.columns),
+          "label {} of row {} with a vocabulary of {}", label, row, a.columns);
+  }
+  const auto run = &HWY_DYNAMIC_DISPATCH(LossOfRow);
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t row = 0; row < a.rows; ++row) run(a, row);
+  for (int64_t row = 0; row < a.rows; ++row) {
+    if (a.labels[row] == kIgnoredLabel) continue;
+    report[0] += a.losses[row];
+    report[1] += 1;
+  }
+}
+
+int64_t cross_entropy_workspace_bytes(int64_t rows) {
+  return rows * static_cast<int64_t>(sizeof(double));
+}
+
+void cross_entropy(const CrossEntropy& a, void* workspace, int threads) {
+  const int64_t columns = a.logits.shape[-1], rows = a.logits.elements() / columns;
+  CHECK(a.labels.dtype == DType::kI32 && a.labels.elements() == rows,
+        "cross_entropy: logits {}, labels {}", to_string(a.logits.shape),
+        to_string(a.labels.shape));
+  loss_of_rows({.logits = a.logits.f32(),
+                .labels = a.labels.as<int32_t>(),
+                .losses = static_cast<double*>(workspace),
+                .rows = rows,
+                .columns = columns,
+                .gradient = a.gradient,
+                .gradient_scale = a.gradient_scale},
+               a.report, threads);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,23 @@
+// Rows of logits to losses and gradients: what cross_entropy and linear_cross_entropy share.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace tessera::kernels {
+
+struct LossRows {
+  float* logits = nullptr;          // [rows, columns]; with a gradient it is overwritten
+  const int32_t* labels = nullptr;  // [rows]
+  double* losses = nullptr;         // [rows]  written; 0 where ignored
+  int64_t rows = 0, columns = 0;
+  bool gradient = false;
+  BF16* rounded = nullptr;  // [rows, columns]: takes the gradient; none: in place of the logits
+  float gradient_scale = 1.0f;
+};
+
+// Works on all rows with that many threads; adds to report[0] and [1] in the order of rows.
+void loss_of_rows(const LossRows& rows, double* report, int threads);
+
+}  // namespace tessera::kernels

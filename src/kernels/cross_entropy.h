@@ -1,0 +1,32 @@
+// Cross-entropy of logits with labels, and its gradient.
+//
+//   p[n, v] = e^(z[n, v]) / sum_u e^(z[n, u])
+//   loss    = sum_n -ln p[n, label[n]]                    nats, over the rows whose label is not
+//   ignored dz      = gradient_scale * (p[n, v] - [v = label[n]])  0 in ignored rows
+//
+// The gradient is that of the sum, not of the mean: who knows the tokens of the global batch
+// divides. Sums of a row are taken in blocks of f32 joined in f64, those of rows in f64 in the
+// order of rows: the result does not depend on the number of threads. A logit that is NaN or +inf
+// makes the loss NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+constexpr int32_t kIgnoredLabel = -100;
+
+struct CrossEntropy {
+  TensorView logits;         // [N, V] f32; with `gradient`: overwritten by dz
+  TensorView labels;         // [N] i32: 0 … V-1, or kIgnoredLabel; CHECKed
+  double* report = nullptr;  // [0] += loss, [1] += rows that count
+  bool gradient = false;
+  float gradient_scale = 1.0f;
+};
+
+int64_t cross_entropy_workspace_bytes(int64_t rows);
+void cross_entropy(const CrossEntropy& a, void* workspace, int threads);
+
+}  // namespace tessera::kernels

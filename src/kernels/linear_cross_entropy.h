@@ -1,0 +1,56 @@
+// The head of a language model and its loss in one op: logits z = x W^T, their cross-entropy with
+// the labels (see kernels/cross_entropy.h) and the gradients, by chunks of tokens. Logits are held
+// for one chunk only (Wijmans et al. 2024, "Cut your losses", is the same idea by tiles).
+//
+//   z = x W^T          [chunk, V]  f32
+//   dz                 [chunk, V]  of x's type: in bf16 the gradient of the logits is rounded once
+//   dx = dz W          [N, D]      written, of x's type
+//   dW += dz^T x       [V, D]      f32
+//
+// All of the sum of the losses, times gradient_scale.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/dtype.h"
+#include "tensor/cpu_features.h"
+
+namespace tessera::kernels {
+
+struct LinearCrossEntropyShape {
+  int64_t tokens = 0, hidden = 0, vocabulary = 0;  // N, D, V
+  DType dtype = DType::kF32;                       // of x, W and dx: f32 or bf16
+  bool gradient = true;                            // without: the loss only (validation)
+  float gradient_scale = 1.0f;
+  int64_t chunk = 0;  // tokens at a time; 0: chosen by measured rules
+};
+
+struct LinearCrossEntropyOperands {
+  const void* x = nullptr;          // [N, D]
+  const void* weight = nullptr;     // [V, D]
+  const int32_t* labels = nullptr;  // [N]: 0 … V-1, or kIgnoredLabel; CHECKed
+  double* report = nullptr;         // [0] += loss, [1] += tokens that count
+  void* dx = nullptr;               // [N, D]  written
+  float* dweight = nullptr;         // [V, D]  added to, or written where `fresh`
+  bool fresh = false;               // dweight holds nothing yet
+};
+
+// Prepared once for a shape; run() allocates nothing. One run at a time.
+class LinearCrossEntropy {
+ public:
+  LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu, int threads);
+  ~LinearCrossEntropy();
+  LinearCrossEntropy(LinearCrossEntropy&&) noexcept;
+  LinearCrossEntropy& operator=(LinearCrossEntropy&&) noexcept;
+
+  int64_t chunk() const;            // tokens at a time
+  int64_t workspace_bytes() const;  // aligned to 64 bytes
+  void run(const LinearCrossEntropyOperands& operands, void* workspace) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace tessera {
+namespace {
+
+TEST(Buffer, IsZeroAndPageAligned) {
+  const Buffer b("test", 100'003);
+  ASSERT_EQ(b.bytes(), 100'003);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data()) % 4096, 0u);
+  for (int64_t i = 0; i < b.bytes(); ++i) ASSERT_EQ(b.data()[i], std::byte{0});
+}
+
+TEST(Buffer, OfNoBytesHoldsNothing) {
+  const Buffer b("test", 0);
+  EXPECT_EQ(b.data(), nullptr);
+  b.touch();
+}
+
+TEST(Buffer, TouchFaultsEveryPageAndKeepsWhatIsThere) {
+  const Buffer b("test", (9 << 20) + 5);
+  b.data()[0] = std::byte{7};
+  b.data()[b.bytes() - 1] = std::byte{9};
+  b.touch();
+  EXPECT_EQ(b.data()[0], std::byte{7});
+  EXPECT_EQ(b.data()[b.bytes() - 1], std::byte{9});
+  std::vector<unsigned char> resident(static_cast<size_t>((b.bytes() + 4095) / 4096));
+  ASSERT_EQ(mincore(b.data(), static_cast<size_t>(b.bytes()), resident.data()), 0);
+  for (const unsigned char page : resident) ASSERT_EQ(page & 1, 1);
+}
+
+TEST(Buffer, MovesLeaveNothingBehind) {
+  Buffer a("a", 4096);
+  std::byte* const data = a.data();
+  Buffer b = std::move(a);
+  EXPECT_EQ(b.data(), data);
+  EXPECT_EQ(b.name(), "a");
+  EXPECT_EQ(a.data(), nullptr);  // NOLINT(bugprone-use-after-move): that is the question
+  Buffer c;
+  c = std::move(b);
+  EXPECT_EQ(c.data(), data);
+  EXPECT_EQ(c.bytes(), 4096);
+}
+
+TEST(Buffer, RefusalNamesTheBufferAndTheSize) {
+  try {
+    const Buffer b("activations", int64_t{1} << 60);
+    FAIL() << "the system gave 2^60 bytes";
+  } catch (const Error& e) {
+    const std::string message = e.what();
+    EXPECT_NE(message.find("activations"), std::string::npos) << message;
+    EXPECT_NE(message.find("MiB"), std::string::npos) << message;
+  }
+}
+
+TEST(TensorView, ChecksTheTypeItIsReadAs) {
+  float x = 2;
+  const TensorView v{&x, DType::kF32, {1}};
+  EXPECT_EQ(*v.f32(), 2.0f);
+  EXPECT_EQ(v.bytes(), 4);
+  EXPECT_DEATH(v.bf16(), "read as bf16");
+}
+
+}  // namespace
+}  // namespace tessera
