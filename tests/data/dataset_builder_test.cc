@@ -59,6 +59,24 @@ TEST_F(DatasetBuilderTest, FilesDoNotDependOnThreads) {
   for (int64_t d = 0; d < 120000; ++d) ASSERT_EQ(data.length(d), d % 60000 % 97 + 2);
 }
 
+TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
+  std::string text;
+  for (int i = 0; i < 500'000; ++i) text += std::to_string(i);
+  const std::string uncut(3 << 20, 'q');  // no cut in several pieces
+  text += uncut + "end\xFF.";
+  const BuildResult result = build({put("a.txt", text), put("b.txt", "b")});
+  const IndexedDataset data(path("out/d"));
+  ASSERT_EQ(data.documents(), 2);
+  ASSERT_EQ(data.length(0), static_cast<int64_t>(text.size()) + 1);
+  const std::vector<int32_t> ids = tokens();
+  for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(ids[i], static_cast<unsigned char>(text[i]));
+  EXPECT_EQ(ids[text.size()], 256);
+  EXPECT_EQ(result.about.sources[0].documents, 1);
+  EXPECT_EQ(result.about.sources[0].text_bytes, static_cast<int64_t>(text.size()));
+  EXPECT_TRUE(contains(result.about.first_invalid, fmt::format(":1: byte {} ", text.size() - 2)))
+      << result.about.first_invalid;
+}
+
 TEST_F(DatasetBuilderTest, PrefixJsonSaysWhereItCameFrom) {
   const std::string a = put("a.txt", "abc\xFF z"), b = put("b.jsonl", "{\"text\":\"\xFF\"}\n");
   build({a, b});
