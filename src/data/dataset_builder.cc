@@ -143,9 +143,8 @@ class Accounts {
  private:
   void invalid(const Batch::Entry& e, const std::string& name) {
     if (about_.invalid_bytes == 0) {
-      about_.first_invalid =
-          fmt::format("{}:{}: byte {} of the document that starts there (byte {} of the file)",
-                      name, e.document.line, e.report.first_invalid, e.document.offset);
+      about_.first_invalid = fmt::format("{}:{}: byte {} of the document that starts in this line",
+                                         name, e.document.line, e.before + e.report.first_invalid);
     }
     about_.invalid_bytes += e.report.invalid_bytes;
   }
@@ -206,6 +205,12 @@ class BatchReader {
   size_t try_at_ = 0;
 };
 
+void make_folder(const Path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
+}
+
 DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
                       const std::vector<std::string>& files) {
   DatasetAbout about;
@@ -246,7 +251,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
                 options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
                 options.documents.key);
   }
-  if (options.out.has_parent_path()) std::filesystem::create_directories(options.out.parent_path());
+  if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
