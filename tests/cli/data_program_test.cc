@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <map>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/tree.h"
 
@@ -30,13 +31,14 @@ std::string tokenizer_json() {
   }
   const std::string level =
       R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
-  return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":256,"content":)"
-         R"("<|endoftext|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)"
-         R"("special":true}],"normalizer":null,"pre_tokenizer":)" +
-         level + R"(,"post_processor":null,"decoder":)" + level +
-         R"(,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,)"
-         R"("end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"vocab":{)" +
-         vocabulary + R"(},"merges":[]}})";
+  return fmt::format(
+      R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{{"id":256,"content":)"
+      R"("<|endoftext|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)"
+      R"("special":true}}],"normalizer":null,"pre_tokenizer":{0},"post_processor":null,)"
+      R"("decoder":{0},"model":{{"type":"BPE","dropout":null,"unk_token":null,)"
+      R"("continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,)"
+      R"("byte_fallback":false,"vocab":{{{1}}},"merges":[]}}}})",
+      level, vocabulary);
 }
 
 class DataProgram : public testing::Test {
@@ -56,8 +58,8 @@ class DataProgram : public testing::Test {
   // Runs in the folder, so that messages name files as they were given.
   Result run(const std::string& arguments, const std::string& before = "") const {
     const std::string err = folder_.string() + ".err";
-    const std::string line = "cd " + folder_.string() + "; " + before + " " + TESSERA_PROGRAM +
-                             " data " + arguments + " 2>" + err;
+    const std::string line = fmt::format("cd {}; {} {} data {} 2>{}", folder_.string(), before,
+                                         TESSERA_PROGRAM, arguments, err);
     FILE* pipe = popen(line.c_str(), "r");
     Result r;
     std::array<char, 4096> piece;
@@ -190,7 +192,7 @@ TEST_F(DataProgram, FaultsOfADataset) {
   put("d.idx", idx.substr(0, 40));
   expect_fault("inspect d", 1,
                {"d.idx: says 1 sequences", "the 40 bytes of the file", "copy it again"});
-  put("d.idx", "X" + idx.substr(1));
+  put("d.idx", std::string("X").append(idx, 1));
   expect_fault("inspect d", 1, {"d.idx: does not start with 'MMIDIDX'"});
   put("d.idx", idx);
   put("d.json", "{\"format\": 3}");
