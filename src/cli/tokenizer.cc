@@ -72,20 +72,22 @@ class InvalidBytes {
       }
       const Document& found = batch.documents[d];
       const std::string& file = stream.sources()[static_cast<size_t>(found.source)];
-      first_ = fmt::format("{}, byte {} of the text that starts at line {}", file,
-                           format_count(place), format_count(found.line));
+      const auto end = found.text.begin() + place;
+      first_ = fmt::format("{}:{} (byte {} of the file)", file == "-" ? "standard input" : file,
+                           found.line + std::count(found.text.begin(), end, '\n'),
+                           format_count(found.offset + place));
     }
     total_.add(report);
   }
   void warn() const {
     if (total_.invalid_bytes == 0) return;
-    fmt::print(stderr, "{} bytes are no UTF-8, the first in {}. ",
-               format_count(total_.invalid_bytes), first_);
+    fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
+               format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
     if (total_.replaced_bytes == 0) {
-      fmt::print(stderr, "They are encoded byte by byte, nothing is lost.\n");
+      fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
     } else {
       fmt::print(stderr,
-                 "For {} of them the tokenizer has no token, U+FFFD stands there instead.\n",
+                 "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
                  format_count(total_.replaced_bytes));
     }
   }
@@ -280,7 +282,7 @@ int info(Args args) {
     return 0;
   }
   fmt::print("{}: byte-level BPE\n", file.string());
-  fmt::print("  vocabulary   {} ({} merges, {} added tokens)\n",
+  fmt::print("  vocabulary   {} ({} merges, added tokens: {})\n",
              format_count(tokenizer->vocabulary_size()), format_count(std::ssize(bpe.merges)),
              format_count(std::ssize(bpe.added_tokens)));
   fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
