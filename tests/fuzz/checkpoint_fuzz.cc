@@ -1,11 +1,12 @@
 // Any bytes as the index.json of a checkpoint. The checksum at its end is put right, so that what
 // lies behind it is reached; bytes that begin with "raw:" are taken as they are. What is accepted
 // is read, whole and in part.
+//
+// covers: src/checkpoint/index.cc src/checkpoint/reader.cc src/checkpoint/tree_fields.cc
 #include <cstdint>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
-#include "checkpoint/folders.h"
 #include "checkpoint/index.h"
 #include "tests/fuzz/scratch_folder.h"
 
@@ -27,6 +28,8 @@ void read_back(CheckpointReader& reader) {
     Shape part = t.shape;
     part[0] -= 1;
     reader.read(t.name, begin, end, {out.data(), t.dtype, part});
+    const auto whole = reader.whole(t);
+    CHECK(whole.empty() || static_cast<int64_t>(whole.size()) == bytes, "{}", t.name);
   }
 }
 
@@ -40,8 +43,10 @@ void open_checkpoint(std::string_view index) {
     return f;
   }();
   put(folder / kIndexFile, index);
-  find_latest(folder.parent_path());
   try {
+    // What is accepted is written in the same words again.
+    const std::string text = to_text(parse_index(index, "index.json"));
+    CHECK(to_text(parse_index(text, "again")) == text, "{} is read as something else", text);
     CheckpointReader reader(folder);
     read_back(reader);
     reader.verify();

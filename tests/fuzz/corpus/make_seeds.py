@@ -50,10 +50,25 @@ def main():
     tokenizer = {"bytes": 2, "xxh3": f"{xxhash.xxh3_64_intdigest(b'{}'):016x}"}
     body = index(zeros, tokenizer)
     whole = body + b',\n"xxh3":"%016x"}\n' % xxhash.xxh3_64_intdigest(body)
+    lies = {
+        "type": (b'"bf16"', b'"bf17"'), "shape": (b"[2, 4]", b"[4611686018427387904, 64]"),
+        "outside": (b'"begin": [0], "end": [8]', b'"begin": [1], "end": [9]'),
+        "order": (b'"name": "b"', b'"name": "A"'), "overlap": (b'"begin": [1, 0]', b'"begin": [0, 0]'),
+        "elsewhere": (b"pieces-1.bin", b"../20/pieces"), "missing": (b"pieces-1.bin", b"pieces-2.bin"),
+        "beyond": (b'"offset": 64', b'"offset": 511'), "negative": (b'"offset": 64', b'"offset": -4'),
+        "file": (b'"file": 1', b'"file": 7'), "newer": (b'"format_version": 1', b'"format_version": 2'),
+        "cut": (b'"bytes": 512', b'"bytes": 513'), "tokenizer": (b'{"bytes": 2', b'{"bytes": 3'),
+        "damaged": (zeros.encode(), b"0" * 16), "list": (b'"tensors": [', b'"tensors": null, "x": ['),
+        "checksum": (zeros.encode(), b"x"), "kind": (b'"step": 20', b'"step": "20"'),
+        "text": (b'"version": "0.1.0"', b'"version": 1'), "extent": (b"[8]", b"[8.5]"),
+    }
     seeds = {"safetensors_fuzz/one": ONE, "safetensors_fuzz/empty": EMPTY,
              "safetensors_fuzz/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
              "checkpoint_fuzz/two_pieces": body, "checkpoint_fuzz/no_tokenizer": index(zeros, None),
              "checkpoint_fuzz/raw": b"raw:" + whole}
+    for name, (old, new) in lies.items():
+        assert old in body, name
+        seeds[f"checkpoint_fuzz/lie_{name}"] = body.replace(old, new, 1)
     for name, data in seeds.items():
         path = HERE / name
         path.parent.mkdir(exist_ok=True)
