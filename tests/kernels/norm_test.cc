@@ -61,7 +61,7 @@ void compare(NormKind kind, int64_t n, int64_t d, DType t) {
 TEST(Norm, MatchesTheFormulaInAllSizes) {
   for_every_target([] {
     for (const DType t : {DType::kF32, DType::kBF16}) {
-      for (const auto& [n, d] : {std::pair<int64_t, int64_t>{1, 2}, {3, 7}, {33, 64}, {70, 129}}) {
+      for (const auto& [n, d] : {std::pair<int64_t, int64_t>{2, 5}, {3, 7}, {33, 64}, {70, 129}}) {
         compare(NormKind::kLayer, n, d, t);
         compare(NormKind::kRms, n, d, t);
       }
