@@ -76,7 +76,10 @@ class Lexer {
       t.mark = c;
       finish(std::move(t), 1);
     } else {
-      fail(fmt::format("'{}'", c), "a word, a number or one of ()[]=,:-");
+      fail(std::isprint(static_cast<unsigned char>(c))
+               ? fmt::format("'{}'", c)
+               : fmt::format("byte 0x{:02x}", static_cast<unsigned char>(c)),
+           "a word, a number or one of ()[]=,:-");
     }
   }
 
