@@ -287,6 +287,7 @@ void Expander::weight_segments(GroupSegments& group, const std::vector<ValueId>&
     }
     to_update.emit(OpKind::kAdamw, g_[w].name, a, {twin.at("gradient"), step, report}, outputs);
   }
+  ask_target(group.name, squares);
   group.squares = segment("squares." + group.name, squares);
   group.update = segment("update." + group.name, update);
 }
