@@ -1,3 +1,4 @@
+// Dropout by rows, for one instruction set.
 #include "kernels/cpu/dropout_rows.h"
 #include "kernels/cpu/simd.h"
 
