@@ -133,7 +133,8 @@ std::vector<CpuFeatures> machines() {
 }
 
 TEST(Matmul, AllLayoutsTypesAndOddSizes) {
-  constexpr int64_t kSizes[][3] = {{1, 1, 1}, {1, 64, 33}, {7, 5, 3}, {37, 51, 70}, {64, 96, 128}};
+  constexpr int64_t kSizes[][3] = {{1, 1, 1},    {1, 64, 33},  {7, 5, 3},
+                                   {3, 40, 200}, {37, 51, 70}, {64, 96, 128}};
   for (const CpuFeatures& cpu : machines()) {
     for (const auto& [m, n, k] : kSizes) {
       for (int layout = 0; layout < 4; ++layout) {
@@ -201,6 +202,17 @@ TEST(Matmul, DenseBatch) {
     for (const DType type : {DType::kF32, DType::kBF16}) {
       expect_right({.m = 9, .n = 17, .k = 33, .a = type, .b = type, .c = type, .batch = 5}, cpu);
     }
+  }
+}
+
+TEST(Matmul, AlphaOfADenseProduct) {
+  for (const CpuFeatures& cpu : machines()) {
+    MatmulShape s{.m = 33, .n = 18, .k = 40};
+    s.alpha = -1.5f;
+    expect_right(s, cpu);
+    s.accumulate = true;
+    expect_right(s, cpu);
+    expect_right(s, cpu, /*fresh=*/true);
   }
 }
 

@@ -163,6 +163,10 @@ class LibraryProduct {
 // The library's blocked products need AVX-512 and dense operands; everywhere else it falls back to
 // kernels that allocate, or refuses. There our own product stands in.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
+  // With one row or two our own dot products read B once, at the memory's speed; the library
+  // copies.
+  constexpr int64_t kTwoRows = 2;
+  if (s.m <= kTwoRows && s.transpose_b && !s.transpose_a && !s.packed_b) return false;
   return cpu.avx512 && is_dense(s) && s.a == s.b && (s.a == DType::kF32 || cpu.bf16_products());
 }
 
