@@ -29,7 +29,7 @@ struct Attention {
   AttentionDropout dropout;
   int threads = 1;  // used, and what the workspace is for
 };
-int64_t attention_workspace_bytes(int64_t t, int64_t g, int64_t d, int threads);
+int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads);
 void attention(const Attention& a, void* workspace);
 
 struct AttentionGrad {
@@ -42,7 +42,7 @@ struct AttentionGrad {
   AttentionDropout dropout;  // as in the forward
   int threads = 1;
 };
-int64_t attention_grad_workspace_bytes(int64_t t, int64_t g, int64_t d, int threads);
+int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads);
 void attention_grad(const AttentionGrad& a, void* workspace);
 
 // Decoding: T tokens at positions start .. start+T-1 of each sequence. Writes their keys and

@@ -140,7 +140,7 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "optimizer.learning_rate=0",
                           "optimizer.beta1=1",
                           "optimizer.clip_norm=-1",
-                          "schedule.steps=0",
+                          "schedule.steps=-1",
                           "schedule.floor=1.5",
                           "precision=fp16",
                           "precision=bf16_sr",

@@ -1,0 +1,93 @@
+#include "kernels/attention.h"
+
+#include <cmath>
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_simd.h"
+#include "kernels/cpu/packed_heads.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(PackKeyHead);
+HWY_EXPORT(AttendQueries);
+HWY_EXPORT(CopyRows);
+
+int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads) {
+  return threads * head_buffers_bytes(t, d, HeadUse::kForward);
+}
+
+void attention(const Attention& a, void* workspace) {
+  const PackedHeads p(a.qkv);
+  check_attention(p, a.out, a.lse, a.dropout);
+  const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
+  const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
+  parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
+    const int64_t b = task / p.kv, kv = task % p.kv;
+    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.d, HeadUse::kForward);
+    const KeyHead keys{.t = p.t,
+                       .d = p.d,
+                       .queries = p.t,
+                       .first_query = 0,
+                       .scale = a.scale,
+                       .k = p.key(a.qkv, b, kv),
+                       .v = p.value(a.qkv, b, kv),
+                       .dk = {},
+                       .dv = {}};
+    pack(keys, buffers);
+    for (int64_t g = 0; g < p.g; ++g) {
+      const int64_t head = kv * p.g + g;
+      QueryHead h;
+      h.q = p.query(a.qkv, b, kv, g);
+      h.out = p.out(a.out, b, head);
+      h.lse = a.lse ? a.lse.f32() + (b * p.heads() + head) * p.t : nullptr;
+      h.dropout = head_dropout(a.dropout, p, b, head);
+      attend(keys, h, buffers);
+    }
+  });
+}
+
+int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads) {
+  return attention_workspace_bytes(c, d, threads);
+}
+
+void cached_attention(const CachedAttention& a, void* workspace) {
+  const PackedHeads p(a.qkv);
+  check_attention(p, a.out, {}, {});
+  CHECK(a.cache.shape.rank() == 5 && a.cache.shape[0] == p.b && a.cache.shape[2] == 2 &&
+            a.cache.shape[3] == p.kv && a.cache.shape[4] == p.d,
+        "attention of {} with a cache of {}", to_string(a.qkv.shape), to_string(a.cache.shape));
+  const int64_t capacity = a.cache.shape[1], end = a.start + p.t;
+  CHECK(a.start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", a.start, end,
+        capacity);
+  const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
+  const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
+  const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
+  parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
+    const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
+    const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};
+    const Rows v{k.data + p.kv * p.d, row};
+    copy(p.key(a.qkv, b, kv), p.t, p.d, {k.data + a.start * row, row});
+    copy(p.value(a.qkv, b, kv), p.t, p.d, {v.data + a.start * row, row});
+    const HeadBuffers buffers = head_buffers(workspace, thread, capacity, p.d, HeadUse::kForward);
+    const KeyHead keys{.t = end,
+                       .d = p.d,
+                       .queries = p.t,
+                       .first_query = a.start,
+                       .scale = a.scale,
+                       .k = k,
+                       .v = v,
+                       .dk = {},
+                       .dv = {}};
+    pack(keys, buffers);
+    for (int64_t g = 0; g < p.g; ++g) {
+      QueryHead h;
+      h.q = p.query(a.qkv, b, kv, g);
+      h.out = p.out(a.out, b, kv * p.g + g);
+      attend(keys, h, buffers);
+    }
+  });
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,92 @@
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/tile_product_simd.h"  // after simd.h
+
+#include "kernels/cpu/attention_tiles_simd.h"  // after both
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+HWY_NOINLINE void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers& b) {
+  const int64_t width = round_up(h.d, kPad);
+  for (int64_t j = 0; j < h.t; j += kTile) {
+    const int64_t n = HWY_MIN(kTile, h.t - j);
+    PackRows(h.v, j, n, h.d, 1.0f, b.k + j * width);
+    TransposeTile(b.k + j * width, n, h.d, b.v_transposed + j * h.d);
+    PackRows(h.k, j, n, h.d, 1.0f, b.k + j * width);
+    TransposeTile(b.k + j * width, n, h.d, b.k_transposed + j * h.d);
+  }
+  ZeroRows(b.dk, h.t, h.d);
+  ZeroRows(b.dv, h.t, h.d);
+}
+
+// delta[t] = out[t] . d_out[t].
+HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
+                                     const HeadBuffers& b) {
+  const F f;
+  const int64_t d = keys.d, width = round_up(d, kPad);
+  PackRows(h.q, 0, keys.t, d, keys.scale, b.q);
+  PackRows(h.d_out, 0, keys.t, d, 1.0f, b.d_out);
+  for (int64_t t = 0; t < keys.t; ++t) {
+    const Source out = h.out.data + t * h.out.stride;
+    V sum = hn::Zero(f);
+    for (int64_t c = 0; c < d; c += kLanes) {
+      sum = hn::MulAdd(hn::LoadU(f, b.d_out + t * width + c), LoadSome(out, c, d - c), sum);
+    }
+    b.delta[t] = SumLanes(sum);
+  }
+  ZeroRows(b.dq, keys.t, d);
+}
+
+// scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
+HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* delta, int64_t m,
+                           bool diagonal, bool masked) {
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    const V top = hn::Set(f, lse[r]), less = hn::Set(f, delta[r]);
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      const int64_t at = r * kTile + c;
+      V p = Exp(f, hn::Sub(hn::LoadU(f, b.scores + at), top));
+      V dp = hn::LoadU(f, b.d_scores + at);
+      const V mask = masked ? hn::LoadU(f, b.mask + at) : hn::Set(f, 1.0f);
+      V ds = hn::Mul(p, hn::MulSub(dp, mask, less));
+      p = hn::Mul(p, mask);
+      if (diagonal && c + kLanes > r + 1) {
+        const auto seen = hn::FirstN(f, static_cast<size_t>(HWY_MAX(r + 1 - c, int64_t{0})));
+        p = hn::IfThenElseZero(seen, p);
+        ds = hn::IfThenElseZero(seen, ds);
+      }
+      hn::StoreU(p, f, b.scores + at);
+      hn::StoreU(ds, f, b.d_scores + at);
+    }
+  }
+}
+
+HWY_NOINLINE void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
+  const int64_t d = keys.d, width = round_up(d, kPad);
+  const bool masked = h.dropout.threshold > 0;
+  PackQueryHeadForGrad(keys, h, b);
+  for (int64_t j = 0; j < keys.t; j += kTile) {
+    const int64_t n = HWY_MIN(kTile, keys.t - j);
+    for (int64_t i = j; i < keys.t; i += kTile) {
+      const int64_t m = HWY_MIN(kTile, keys.t - i);
+      const bool diagonal = i == j;
+      DotTile(b.q + i * width, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      DotTile(b.d_out + i * width, b.v_transposed + j * d, m, d, diagonal, b.d_scores);
+      if (masked) FillMask(h.dropout, i, j, m, b.mask);
+      ScoresGrad(b, h.lse + i, b.delta + i, m, diagonal, masked);
+      MixTransposedTile(b.scores, b.d_out + i * width, m, n, d, diagonal, b.dv + j * width);
+      MixTransposedTile(b.d_scores, b.q + i * width, m, n, d, diagonal, b.dk + j * width);
+      MixTile(b.d_scores, b.k + j * width, m, n, d, diagonal, true, b.dq + i * width);
+    }
+  }
+  StoreRows(b.dq, keys.t, d, keys.scale, h.dq);
+}
+
+HWY_NOINLINE void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
+  StoreRows(b.dk, h.t, h.d, 1.0f, h.dk);
+  StoreRows(b.dv, h.t, h.d, 1.0f, h.dv);
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

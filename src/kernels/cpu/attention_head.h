@@ -1,0 +1,77 @@
+// What the vector code of attention works on: one key head and the query heads that share it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/operand.h"
+#include "kernels/cpu/philox_words.h"
+
+namespace tessera::kernels {
+
+// Queries and keys go by square tiles of 64: a tile's row is a whole number of vectors of every
+// width, and what one pair of tiles needs stays in the L2 cache.
+constexpr int64_t kTile = 64;
+// Columns are padded with zeros to a whole number of the widest vectors.
+constexpr int64_t kPad = 16;
+
+constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Row t of a slice starts at data + t * stride.
+struct Rows {
+  Sink data;
+  int64_t stride = 0;
+};
+struct ConstRows {
+  Source data;
+  int64_t stride = 0;
+  ConstRows() = default;
+  ConstRows(const Rows& r) : data(r.data), stride(r.stride) {}  // NOLINT: meant to convert
+};
+
+// The masks of one query head of one sample; see attention.h.
+struct HeadDropout {
+  uint32_t threshold = 0;  // 0: no dropout
+  uint64_t key = 0, sample = 0;
+  int64_t first_element = 0, row_elements = 0;
+  float scale = 1;
+};
+
+// What the row `r` of a tile of scores sees of its columns: the first base + r + 1.
+struct Sight {
+  int64_t base;
+  bool diagonal() const { return base == 0; }
+  int64_t of(int64_t r) const {
+    const int64_t n = base + r + 1;
+    return n < 0 ? 0 : (n > kTile ? kTile : n);
+  }
+};
+
+struct KeyHead {
+  int64_t t = 0, d = 0;
+  int64_t queries = 0, first_query = 0;  // number, and position of the first
+  float scale = 1;
+  ConstRows k, v;
+  Rows dk, dv;  // gradient only
+};
+
+struct QueryHead {
+  ConstRows q;
+  Rows out;  // read in the gradient
+  float* lse = nullptr;
+  ConstRows d_out;  // gradient only
+  Rows dq;
+  HeadDropout dropout;
+};
+
+// One thread's buffers, all f32. T' and D' are T and D, padded to kTile and kPad.
+struct HeadBuffers {
+  float *k_transposed, *v_transposed;  // [T' / kTile, D, kTile]; v's in the gradient only
+  float *k, *v;                        // [T', D']; forward: k is one tile
+  float *q, *d_out;                    // [T', D']; forward: q is one tile, d_out none
+  float *dq, *dk, *dv;                 // [T', D']; forward: dq is one tile, the rest none
+  float *scores, *d_scores, *mask;     // [kTile, kTile]
+  float *row_max, *row_sum, *delta;    // [kTile], [kTile, kPad], [T']
+};
+
+}  // namespace tessera::kernels

@@ -1,0 +1,139 @@
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/tile_product_simd.h"  // after simd.h
+
+#include "kernels/cpu/attention_tiles_simd.h"  // after both
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+HWY_NOINLINE void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
+  const int64_t width = round_up(h.d, kPad);
+  for (int64_t j = 0; j < h.t; j += kTile) {
+    const int64_t n = HWY_MIN(kTile, h.t - j);
+    PackRows(h.k, j, n, h.d, 1.0f, b.k);
+    TransposeTile(b.k, n, h.d, b.k_transposed + j * h.d);
+    PackRows(h.v, j, n, h.d, 1.0f, b.v + j * width);
+  }
+}
+
+// New maxima of the m rows of a tile of scores, into `row_max`; what e^(old - new) is, into alpha.
+HWY_INLINE void RaiseMaxima(const float* scores, int64_t m, Sight sight, float* row_max,
+                            float* alpha) {
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    const int64_t seen = sight.of(r);
+    V best = hn::Set(f, row_max[r]);
+    int64_t c = 0;
+    for (; c + kLanes <= seen; c += kLanes) {
+      best = hn::Max(best, hn::LoadU(f, scores + r * kTile + c));
+    }
+    if (c < seen) {
+      const auto live = hn::FirstN(f, static_cast<size_t>(seen - c));
+      best = hn::Max(best, hn::IfThenElse(live, hn::LoadU(f, scores + r * kTile + c), best));
+    }
+    alpha[r] = row_max[r];
+    row_max[r] = MaxLanes(best);
+  }
+  for (int64_t r = 0; r < kTile; r += kLanes) {
+    const V change = hn::Sub(hn::LoadU(f, alpha + r), hn::LoadU(f, row_max + r));
+    hn::StoreU(Exp(f, change), f, alpha + r);
+  }
+}
+
+// scores become e^(s - max), zero where a row does not see; row_sum collects them by lanes.
+HWY_INLINE void Exponentiate(float* scores, int64_t m, Sight sight, const float* row_max,
+                             const float* alpha, float* row_sum) {
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    const int64_t seen = sight.of(r);
+    const V top = hn::Set(f, row_max[r]);
+    float* const s = scores + r * kTile;
+    V sum = hn::Mul(hn::LoadU(f, row_sum + r * kPad), hn::Set(f, alpha[r]));
+    int64_t c = 0;
+    for (; c + kLanes <= seen; c += kLanes) {
+      const V p = Exp(f, hn::Sub(hn::LoadU(f, s + c), top));
+      hn::StoreU(p, f, s + c);
+      sum = hn::Add(sum, p);
+    }
+    for (; c < kTile; c += kLanes) {
+      const auto live = hn::FirstN(f, static_cast<size_t>(HWY_MAX(seen - c, int64_t{0})));
+      const V p = hn::IfThenElseZero(live, Exp(f, hn::Sub(hn::LoadU(f, s + c), top)));
+      hn::StoreU(p, f, s + c);
+      sum = hn::Add(sum, p);
+    }
+    hn::StoreU(sum, f, row_sum + r * kPad);
+  }
+}
+
+HWY_INLINE void ScaleRows(const float* alpha, int64_t m, int64_t width, float* rows) {
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    if (alpha[r] == 1.0f) continue;
+    const V factor = hn::Set(f, alpha[r]);
+    for (int64_t c = 0; c < width; c += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(f, rows + r * width + c), factor), f, rows + r * width + c);
+    }
+  }
+}
+
+HWY_INLINE void MultiplyTile(const float* mask, int64_t m, float* p) {
+  const F f;
+  for (int64_t i = 0; i < m * kTile; i += kLanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(f, p + i), hn::LoadU(f, mask + i)), f, p + i);
+  }
+}
+
+// Divides by the sums, and stores the outputs and log-sum-exps of queries i .. i + m - 1.
+HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d,
+                             const HeadBuffers& b) {
+  const F f;
+  const int64_t width = round_up(d, kPad);
+  for (int64_t r = 0; r < m; ++r) {
+    const float sum = SumLanes(hn::LoadU(f, b.row_sum + r * kPad));
+    const V inverse = hn::Set(f, 1.0f / sum);
+    const Sink out = h.out.data + (i + r) * h.out.stride;
+    for (int64_t c = 0; c < d; c += kLanes) {
+      StoreSome(hn::Mul(hn::LoadU(f, b.dq + r * width + c), inverse), out, c, d - c);
+    }
+    if (h.lse != nullptr) h.lse[i + r] = b.row_max[r] + std::log(sum);
+  }
+}
+
+HWY_NOINLINE void AttendQueries(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
+  const F f;
+  const int64_t d = keys.d, width = round_up(d, kPad);
+  alignas(64) float alpha[kTile] = {};
+  for (int64_t i = 0; i < keys.queries; i += kTile) {
+    const int64_t m = HWY_MIN(kTile, keys.queries - i), last = keys.first_query + i + m;
+    PackRows(h.q, i, m, d, keys.scale, b.q);
+    for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
+    for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
+    for (int64_t j = 0; j < last; j += kTile) {
+      const Sight sight{keys.first_query + i - j};
+      const bool diagonal = sight.diagonal();
+      DotTile(b.q, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      RaiseMaxima(b.scores, m, sight, b.row_max, alpha);
+      Exponentiate(b.scores, m, sight, b.row_max, alpha, b.row_sum);
+      if (h.dropout.threshold > 0) {
+        FillMask(h.dropout, i, j, m, b.mask);
+        MultiplyTile(b.mask, m, b.scores);
+      }
+      if (j > 0) ScaleRows(alpha, m, width, b.dq);
+      MixTile(b.scores, b.v + j * width, m, HWY_MIN(kTile, keys.t - j), d, diagonal, j > 0, b.dq);
+    }
+    StoreQueries(h, i, m, d, b);
+  }
+}
+
+// to[i, :] = from[i, :] for i < count.
+HWY_NOINLINE void CopyRows(const ConstRows& from, int64_t count, int64_t d, const Rows& to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const Source a = from.data + i * from.stride;
+    const Sink b = to.data + i * to.stride;
+    for (int64_t c = 0; c < d; c += kLanes) StoreSome(LoadSome(a, c, d - c), b, c, d - c);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

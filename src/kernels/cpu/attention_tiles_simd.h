@@ -1,0 +1,106 @@
+// Packing, causal tile products and masks, shared by attention's forward and gradient. After
+// simd.h and tile_product_simd.h, once per target.
+#include "kernels/cpu/attention_head.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+// Rows of the diagonal tile that are taken together; what they cannot see is skipped.
+constexpr int64_t kDiagonalRows = 2 * kTileRows;
+
+// to[i, :] = scale * from[begin + i, :] for i < count, in f32, columns padded with zeros.
+HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t count, int64_t d,
+                           float scale, float* to) {
+  const F f;
+  const V factor = hn::Set(f, scale);
+  const int64_t width = round_up(d, kPad);
+  for (int64_t i = 0; i < count; ++i) {
+    const Source row = from.data + (begin + i) * from.stride;
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const V x = c < d ? LoadSome(row, c, d - c) : hn::Zero(f);
+      hn::StoreU(hn::Mul(x, factor), f, to + i * width + c);
+    }
+  }
+}
+
+// The other way: to[i, :] = scale * rows[i, :] for i < t.
+HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
+  const F f;
+  const int64_t width = round_up(d, kPad);
+  for (int64_t i = 0; i < t; ++i) {
+    const Sink row = to.data + i * to.stride;
+    for (int64_t c = 0; c < d; c += kLanes) {
+      const V x = hn::Mul(hn::LoadU(f, rows + i * width + c), hn::Set(f, scale));
+      StoreSome(x, row, c, d - c);
+    }
+  }
+}
+
+// to[c, i] = rows[i, c] for a tile of `count` rows; missing rows are zero.
+HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
+                                float* HWY_RESTRICT to) {
+  const int64_t width = round_up(d, kPad);
+  for (int64_t c = 0; c < d; ++c) {
+    for (int64_t i = 0; i < count; ++i) to[c * kTile + i] = rows[i * width + c];
+    for (int64_t i = count; i < kTile; ++i) to[c * kTile + i] = 0;
+  }
+}
+
+// to[i, j] = rows[i, :] . transposed[:, j], one tile; on the diagonal what a row sees and some
+// more.
+HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int64_t m, int64_t d,
+                          bool diagonal, float* to) {
+  const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
+  for (int64_t i = 0; i < m; i += step) {
+    const int64_t some = HWY_MIN(step, m - i);
+    const int64_t n = diagonal ? HWY_MIN(kTile, round_up(i + some, kLanes)) : kTile;
+    const TileProduct t{rows + i * width, width, 1,    transposed, kTile,
+                        to + i * kTile,   kTile, false};
+    Multiply(t, some, n, d);
+  }
+}
+
+// to[i, :] += sum_j p[i, j] rows[j, :]: from keys to queries. p is zero where a row does not see.
+HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, int64_t n, int64_t d,
+                          bool diagonal, bool accumulate, float* to) {
+  const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
+  for (int64_t i = 0; i < m; i += step) {
+    const int64_t some = HWY_MIN(step, m - i);
+    const TileProduct t{p + i * kTile, kTile, 1, rows, width, to + i * width, width, accumulate};
+    Multiply(t, some, width, diagonal ? HWY_MIN(n, i + some) : n);
+  }
+}
+
+// to[j, :] += sum_i p[i, j] rows[i, :]: from queries back to keys.
+HWY_NOINLINE inline void MixTransposedTile(const float* p, const float* rows, int64_t m, int64_t n,
+                                    int64_t d, bool diagonal, float* to) {
+  const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
+  for (int64_t j = 0; j < n; j += step) {
+    const int64_t some = HWY_MIN(step, n - j), i = diagonal ? j : 0;
+    const TileProduct t{p + i * kTile + j, 1,     kTile, rows + i * width, width,
+                        to + j * width,    width, true};
+    Multiply(t, some, width, m - i);
+  }
+}
+
+HWY_INLINE void ZeroRows(float* rows, int64_t t, int64_t d) {
+  const F f;
+  for (int64_t c = 0; c < t * round_up(d, kPad); c += kLanes) hn::StoreU(hn::Zero(f), f, rows + c);
+}
+
+// mask[r, c] = 0 where query i + r drops key j + c, else 1 / (1 - p).
+HWY_NOINLINE inline void FillMask(const HeadDropout& dropout, int64_t i, int64_t j, int64_t m,
+                           float* mask) {
+  static_assert(kTile == 4 * kPhiloxBlocks);
+  uint32_t words[kTile];
+  for (int64_t r = 0; r < m; ++r) {
+    const int64_t element = dropout.first_element + (i + r) * dropout.row_elements + j;
+    philox_words(dropout.key, static_cast<uint64_t>(element / 4), dropout.sample, words);
+    for (int64_t c = 0; c < kTile; ++c) {
+      mask[r * kTile + c] = (words[c] >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
+    }
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,79 @@
+#include "kernels/cpu/packed_heads.h"
+
+namespace tessera::kernels {
+
+namespace {
+
+// Takes buffers one after another from a workspace; without one, only counts.
+struct Carver {
+  float* base;
+  int64_t used = 0;
+  float* take(int64_t floats) {
+    float* const p = base == nullptr ? nullptr : base + used;
+    used += round_up(floats, kPad);
+    return p;
+  }
+};
+
+HeadBuffers carve(Carver& c, int64_t t, int64_t d, bool grad) {
+  const int64_t width = round_up(d, kPad), all = round_up(t, kTile) * width, tile = kTile * width;
+  HeadBuffers b{};
+  b.k_transposed = c.take(all);
+  b.k = c.take(grad ? all : tile);
+  b.q = c.take(grad ? all : tile);
+  b.dq = c.take(grad ? all : tile);
+  b.scores = c.take(kTile * kTile);
+  b.mask = c.take(kTile * kTile);
+  if (grad) {
+    b.v_transposed = c.take(all);
+    b.d_out = c.take(all);
+    b.dk = c.take(all);
+    b.dv = c.take(all);
+    b.d_scores = c.take(kTile * kTile);
+    b.delta = c.take(round_up(t, kTile));
+  } else {
+    b.v = c.take(all);
+    b.row_max = c.take(kTile);
+    b.row_sum = c.take(kTile * kPad);
+  }
+  return b;
+}
+
+}  // namespace
+
+int64_t head_buffers_bytes(int64_t t, int64_t d, HeadUse use) {
+  Carver count{nullptr};
+  carve(count, t, d, use == HeadUse::kGradient);
+  return count.used * static_cast<int64_t>(sizeof(float));
+}
+
+HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t d, HeadUse use) {
+  char* const base = static_cast<char*>(workspace) + thread * head_buffers_bytes(t, d, use);
+  Carver c{reinterpret_cast<float*>(base)};
+  return carve(c, t, d, use == HeadUse::kGradient);
+}
+
+HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_t sample,
+                         int64_t head) {
+  if (a.dropout.probability <= 0) return {};
+  const int64_t row = round_up(p.t, 4);
+  return {.threshold = dropout_threshold(a.dropout.probability),
+          .key = a.dropout.key,
+          .sample = static_cast<uint64_t>(a.samples.as<int64_t>()[sample]),
+          .first_element = (a.first_head + head) * p.t * row,
+          .row_elements = row,
+          .scale = 1.0f / (1.0f - a.dropout.probability)};
+}
+
+void check_attention(const PackedHeads& p, const TensorView& out, const TensorView& lse,
+                     const AttentionDropout& drop) {
+  CHECK(out.elements() == p.b * p.t * p.heads() * p.d, "attention of {} heads of {} into {}",
+        p.heads(), p.d, to_string(out.shape));
+  CHECK(!lse || lse.elements() == p.b * p.heads() * p.t, "attention: log-sum-exp {}",
+        to_string(lse.shape));
+  CHECK(drop.dropout.probability <= 0 ||
+            (drop.samples.dtype == DType::kI64 && drop.samples.elements() == p.b),
+        "attention's dropout needs the numbers of {} samples", p.b);
+}
+
+}  // namespace tessera::kernels
