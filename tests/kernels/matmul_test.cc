@@ -2,19 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "base/philox.h"
 #include "tensor/tensor.h"
+#include "tests/kernels/array.h"
 
 namespace tessera::kernels {
 namespace {
 
 // Elements that the product may not touch stand between the rows; they hold this.
 constexpr float kCanary = 7777.0f;
+// Bytes after a workspace that must stay zero.
+constexpr int64_t kGuard = 4096;
 
 // A matrix as memory, of either type.
 struct Matrix {
@@ -81,9 +84,10 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
       before[static_cast<size_t>(at)] = fresh ? 0.0 : c.get(at);
     }
   }
-  const Matmul product(s, cpu, 2);
-  const Buffer workspace("workspace", product.workspace_bytes());
-  const Buffer packed("packed", product.packed_bytes());
+  // Two threads where there is work for them: on a busy machine teams are slow to meet.
+  const Matmul product(s, cpu, s.m * s.n * s.k > 100'000 ? 2 : 1);
+  const Buffer workspace("workspace", product.workspace_bytes() + kGuard);
+  const Buffer packed("packed", product.packed_bytes() + kGuard);
   const void* operand = b.memory.data();
   if (product.packed_bytes() > 0) {
     product.pack(b.memory.data(), packed.data());
@@ -93,6 +97,10 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
     product.run_fresh(a.memory.data(), operand, c.memory.data(), workspace.data());
   } else {
     product.run(a.memory.data(), operand, c.memory.data(), workspace.data());
+  }
+  for (int64_t i = 0; i < kGuard; ++i) {
+    ASSERT_EQ(workspace.data()[product.workspace_bytes() + i], std::byte{0}) << "beyond workspace";
+    ASSERT_EQ(packed.data()[product.packed_bytes() + i], std::byte{0}) << "beyond packed B";
   }
   const double unit = s.c == DType::kBF16 ? 0x1p-8 : 0.0;
   for (int64_t p = 0; p < s.batch; ++p) {
@@ -202,6 +210,26 @@ TEST(Matmul, DenseBatch) {
       expect_right({.m = 9, .n = 17, .k = 33, .a = type, .b = type, .c = type, .batch = 5}, cpu);
     }
   }
+}
+
+TEST(Matmul, OurOwnProductOnEveryInstructionSet) {
+  CpuFeatures cpu = read_cpu_features();
+  cpu.avx512 = cpu.avx512_bf16 = cpu.amx_bf16 = false;
+  cpu.l2_bytes = 64 << 10;
+  for_every_target([&] {
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{2, 30, 70}, {29, 50, 400}}) {
+        for (int layout = 0; layout < 4; ++layout) {
+          MatmulShape s{.m = m, .n = n, .k = k, .a = type, .b = type, .c = type};
+          s.transpose_a = (layout & 1) != 0;
+          s.transpose_b = (layout & 2) != 0;
+          expect_right(s, cpu);
+          s.packed_b = true;
+          expect_right(s, cpu);
+        }
+      }
+    }
+  });
 }
 
 TEST(Matmul, RoundsTheSameWithoutBF16Products) {
