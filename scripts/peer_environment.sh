@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts that compare with PyTorch: sets `peer`, a virtual environment with PyTorch and
 # transformers from PyPI ($PEER_VENV, else ~/.cache/tessera-peer), and makes it the first time.
 # About 5 GB; needs python3-venv.

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by scripts that need some megabytes of English: sets `text` to a plain text file.
 #   sample_text FOLDER [FILE]     FILE, or gcide (Debian's dict-gcide, 40 MB) unpacked into FOLDER once
 sample_text() {

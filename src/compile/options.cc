@@ -46,7 +46,8 @@ void unfuse_cross_entropy(Graph& graph) {
   replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId logits = b.emit_one(OpKind::kMatmul, block.name + ".logits",
-                                      {{"contract", int64_t{1}}}, {op.inputs[0], op.inputs[1]});
+                                      {{"contract", int64_t{1}}, {"out", "f32"}},
+                                      {op.inputs[0], op.inputs[1]});
     b.emit(OpKind::kCrossEntropy, op.origin, {}, {logits, op.inputs[2]}, op.outputs);
   });
 }

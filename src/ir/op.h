@@ -36,6 +36,7 @@ enum class OpKind : uint8_t {
   kSum,
   kBiasGrad,
   kDropout,
+  kCast,
   kCrossEntropy,
   kLinearCrossEntropy,
   kClear,

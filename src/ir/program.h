@@ -101,10 +101,17 @@ struct Program {
   const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
   const Frame& frame(FrameId f) const { return frames[static_cast<size_t>(f)]; }
   const Segment& segment(SegmentId s) const { return segments[static_cast<size_t>(s)]; }
+  const Segment& segment(const Call& c) const { return segment(c.segment); }
+  const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
+  int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
 };
 
 // Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.
 int parameter_of(const Program& p, const Segment& s, ValueId v);
+
+// Names for messages: "#14 backward.layer layer=3 mb=1", "layer.saved layer=3 mb=1".
+std::string call_name(const Program& p, CallId call);
+std::string frame_name(const Program& p, FrameId frame);
 
 // Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
 // of their segments asks for. The regions of the queues stand in the order of Queue, from

@@ -8,6 +8,9 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; keeps products in range
+constexpr int64_t kMaxLayers = 10'000;
+
 // Reads keys of one object, with defaults, in the words of the file they stand in.
 class HfReader {
  public:
@@ -25,8 +28,8 @@ class HfReader {
   }
   int64_t size(std::string_view key, int64_t otherwise) const {
     const auto n = get<int64_t>(key, otherwise);
-    if (n <= 0 || n > (int64_t{1} << 40))
-      refuse(key, std::to_string(n), "wanted a size above zero");
+    if (n <= 0 || n > kMaxSize)
+      refuse(key, std::to_string(n), fmt::format("wanted a size from 1 to {}", kMaxSize));
     return n;
   }
   double number(std::string_view key, double otherwise, double low, double high) const {
@@ -226,6 +229,8 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   else
     in.refuse("model_type", type.empty() ? "absent" : type,
               "this version reads gpt_neox (Pythia, GPT-NeoX) and gpt2");
+  if (m.layers > kMaxLayers)
+    throw Error("{}: {} layers, wanted 1 to {}", source, m.layers, kMaxLayers);
   m.vocabulary_multiple = 1;
   return m;
 }

@@ -137,7 +137,7 @@ class BrokenCheckpoint : public Test {
   }
 
  private:
-  TemporaryFolder temporary_;
+  TemporaryFolder temporary_{TemporaryFolder::quick()};
 };
 
 TEST_F(BrokenCheckpoint, NoIndex) {

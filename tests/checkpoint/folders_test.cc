@@ -19,13 +19,13 @@ std::vector<int64_t> steps_in(const Path& dir) {
 }
 
 TEST(Folders, NothingIsFoundInNothing) {
-  TemporaryFolder temporary;
+  TemporaryFolder temporary(TemporaryFolder::quick());
   EXPECT_FALSE(find_latest(temporary.path() / "checkpoints").found);
   EXPECT_TRUE(list_checkpoints(temporary.path()).empty());
 }
 
 TEST(Folders, StepsAreNumbersNotText) {
-  TemporaryFolder temporary;
+  TemporaryFolder temporary(TemporaryFolder::quick());
   for (const int64_t step : {900, 1000, 99}) save_sample(temporary.path(), step, 1);
   fs::create_directories(temporary.path() / "1001.part");
   fs::create_directories(temporary.path() / "notes");
@@ -39,7 +39,7 @@ TEST(Folders, StepsAreNumbersNotText) {
 }
 
 TEST(Folders, PruneKeepsWhatARuleKeeps) {
-  TemporaryFolder temporary;
+  TemporaryFolder temporary(TemporaryFolder::quick());
   for (int64_t step = 10; step <= 80; step += 10) save_sample(temporary.path(), step, 1);
   fs::create_directories(temporary.path() / "90.part");
   fs::resize_file(temporary.path() / "50" / "index.json", 9);  // broken: stays
@@ -52,7 +52,7 @@ TEST(Folders, PruneKeepsWhatARuleKeeps) {
 }
 
 TEST(Folders, AnArgumentMayBeACheckpointItsFolderOrTheRun) {
-  TemporaryFolder temporary;
+  TemporaryFolder temporary(TemporaryFolder::quick());
   const Path run = temporary.path() / "run", dir = run / "checkpoints";
   save_sample(dir, 5, 1);
   save_sample(dir, 6, 1);

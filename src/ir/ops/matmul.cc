@@ -77,11 +77,15 @@ ShardingRule sharding_grad_weight(const Op& op, std::span<const Value> values) {
 }
 
 void gradient(Gradients& g, const Op& op) {
-  const ValueId dy = g.of(op.outputs[0]), x = op.inputs[0], w = op.inputs[1];
+  const ValueId x = op.inputs[0], w = op.inputs[1];
+  ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  g.builder().emit(OpKind::kMatmulGradWeight, op.origin, op.attributes, {dy, x}, {g.weight(w)});
-  if (g.wanted(x))
-    g.add(x, g.builder().emit_one(OpKind::kMatmulGradInput, op.origin, op.attributes, {dy, w}));
+  Builder& b = g.builder();
+  const Attributes a = {{"contract", int64_t{contracted(op.attributes)}}};
+  if (g[dy].dtype != g[w].dtype)  // products have operands of one type
+    dy = b.emit_one(OpKind::kCast, op.origin, {{"to", std::string(name_of(g[w].dtype))}}, {dy});
+  b.emit(OpKind::kMatmulGradWeight, op.origin, a, {dy, x}, {g.weight(w)});
+  if (g.wanted(x)) g.add(x, b.emit_one(OpKind::kMatmulGradInput, op.origin, a, {dy, w}));
 }
 
 double flops(const Op& op, std::span<const Value> values) {

@@ -1,0 +1,95 @@
+#include "checkpoint/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "checkpoint/box.h"
+#include "checkpoint/convert.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSlab = int64_t{1} << 20;  // elements compared at a time
+
+// Both are split in the same way and every checksum agrees: they are read no further.
+bool same_pieces(const StoredTensor& a, const StoredTensor& b) {
+  return std::equal(a.pieces.begin(), a.pieces.end(), b.pieces.begin(), b.pieces.end(),
+                    [](const StoredPiece& p, const StoredPiece& q) {
+                      return p.begin == q.begin && p.end == q.end && p.checksum == q.checksum;
+                    });
+}
+
+struct Sums {
+  double differences = 0, first = 0;  // of squares
+};
+
+void add_values(std::span<const double> a, std::span<const double> b, TensorDifference& d,
+                Sums& sums) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    sums.first += a[i] * a[i];
+    if (std::memcmp(&a[i], &b[i], sizeof(double)) == 0) continue;
+    ++d.elements;
+    const double gap = std::abs(a[i] - b[i]);
+    d.largest =
+        std::max(d.largest, std::isnan(gap) ? std::numeric_limits<double>::infinity() : gap);
+    sums.differences += gap * gap;
+  }
+}
+
+std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DType type, int64_t n) {
+  std::vector<double> out(static_cast<size_t>(n));
+  convert(bytes.data(), type, reinterpret_cast<std::byte*>(out.data()), DType::kF64, n);
+  return out;
+}
+
+TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const StoredTensor& t) {
+  TensorDifference d{t.name, "", 0, 0, 0};
+  Sums sums;
+  const int64_t bytes = size_of(t.dtype);
+  for (int64_t at = 0; at < t.shape.elements(); at += kSlab) {
+    const int64_t last = std::min(at + kSlab, t.shape.elements());
+    for (const Box& box : boxes_of_range(t.shape, at, last)) {
+      const int64_t n = box.elements();
+      std::vector<std::byte> x(static_cast<size_t>(n * bytes)), y(x.size());
+      a.read(t.name, box.begin, box.end, {x.data(), t.dtype, box.extents()});
+      b.read(t.name, box.begin, box.end, {y.data(), t.dtype, box.extents()});
+      if (is_float(t.dtype)) {
+        add_values(as_doubles(x, t.dtype, n), as_doubles(y, t.dtype, n), d, sums);
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i)
+        d.elements +=
+            std::memcmp(&x[static_cast<size_t>(i * bytes)], &y[static_cast<size_t>(i * bytes)],
+                        static_cast<size_t>(bytes)) != 0;
+    }
+  }
+  d.relative = sums.first > 0 ? std::sqrt(sums.differences / sums.first) : 0;
+  return d;
+}
+
+}  // namespace
+
+std::vector<TensorDifference> compare(CheckpointReader& a, CheckpointReader& b) {
+  std::vector<TensorDifference> differences;
+  for (const StoredTensor& t : a.tensors()) {
+    const StoredTensor* other = b.find(t.name);
+    if (!other) {
+      differences.push_back({t.name, "only in the first", 0, 0, 0});
+    } else if (other->dtype != t.dtype || other->shape != t.shape) {
+      differences.push_back({t.name,
+                             fmt::format("{} {} and {} {}", name_of(t.dtype), to_string(t.shape),
+                                         name_of(other->dtype), to_string(other->shape)),
+                             0, 0, 0});
+    } else if (!same_pieces(t, *other)) {
+      TensorDifference d = compare_values(a, b, t);
+      if (d.elements > 0) differences.push_back(std::move(d));
+    }
+  }
+  for (const StoredTensor& t : b.tensors())
+    if (!a.find(t.name)) differences.push_back({t.name, "only in the second", 0, 0, 0});
+  return differences;
+}
+
+}  // namespace tessera

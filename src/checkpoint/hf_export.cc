@@ -1,0 +1,164 @@
+#include <array>
+
+#include "base/config.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/durable.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/transposed.h"
+#include "model/hf_config.h"
+#include "model/hf_names.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kEndOfText{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
+
+// What the checkpoint holds of each tensor: the master copy, where there is one.
+std::vector<const StoredTensor*> stored_tensors(const CheckpointReader& reader,
+                                                const std::vector<HfTensor>& names) {
+  std::vector<const StoredTensor*> stored;
+  std::string faults;
+  for (const HfTensor& t : names) {
+    const StoredTensor* found = reader.find(t.ours + "|master");
+    if (!found) found = reader.find(t.ours);
+    if (!found)
+      faults += fmt::format("\n  {}: missing, wanted {}", t.ours, to_string(t.shape));
+    else if (found->shape != t.shape)
+      faults += fmt::format("\n  {}: has the shape {}, wanted {}", t.ours, to_string(found->shape),
+                            to_string(t.shape));
+    stored.push_back(found);
+  }
+  if (!faults.empty())
+    throw Error("{}: its tensors are not those of the model in its header:{}",
+                reader.folder().string(), faults);
+  return stored;
+}
+
+std::vector<std::string> write_weights(CheckpointReader& reader, const std::vector<HfTensor>& names,
+                                       const Path& folder, const HfExportOptions& options) {
+  const auto stored = stored_tensors(reader, names);
+  std::vector<SafetensorsPlan> plans;
+  for (const HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
+  std::vector<std::byte> gathered;  // a tensor that lies in several pieces
+  const auto fill = [&](size_t i) {
+    const StoredTensor& t = *stored[i];
+    std::span<const std::byte> bytes = reader.whole(t);
+    if (t.pieces.size() != 1) {
+      gathered.resize(static_cast<size_t>(t.shape.elements() * size_of(t.dtype)));
+      reader.read(t.name, {gathered.data(), t.dtype, t.shape});
+      bytes = gathered;
+    }
+    return transposed(bytes, t.dtype, t.shape, inverse(names[i].axes), options.dtype);
+  };
+  return write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
+}
+
+std::string pretty(const Tree& tree) { return to_json(tree, 2) + "\n"; }
+
+void write_tokenizer(const Path& folder, const std::string& tokenizer, const std::string& end,
+                     int64_t context) {
+  write_file(folder / kTokenizerFile, tokenizer);
+  Tree config = Tree::object();
+  config.set("tokenizer_class", Tree(std::string("PreTrainedTokenizerFast")));
+  config.set("model_max_length", Tree(context));
+  for (const char* key : {"bos_token", "eos_token"})
+    if (!end.empty()) config.set(key, Tree(end));
+  write_file(folder / "tokenizer_config.json", pretty(config));
+}
+
+// Removes the unfinished folder unless it was put in its place.
+class PartFolder {
+ public:
+  explicit PartFolder(const Path& place) : place_(place), part_(place) {
+    part_ += ".part";
+    remove_folder(part_);  // of an export that was cut off
+    make_folder(part_);
+  }
+  ~PartFolder() {
+    std::error_code ignored;
+    if (!done_) fs::remove_all(part_, ignored);
+  }
+  PartFolder(const PartFolder&) = delete;
+  PartFolder& operator=(const PartFolder&) = delete;
+  const Path& path() const { return part_; }
+  void put() {
+    sync_folder(part_);
+    put_folder(part_, place_);
+    done_ = true;
+  }
+
+ private:
+  Path place_, part_;
+  bool done_ = false;
+};
+
+Path without_slash(const Path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+}  // namespace
+
+std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const std::string& source,
+                                         std::string* text) {
+  const Tree root = parse_json(tokenizer_json, source);
+  const Tree* added = root.find("added_tokens");
+  if (!added || !added->as_list()) return std::nullopt;
+  for (const char* spelling : kEndOfText)
+    for (const Tree& token : *added->as_list()) {
+      const Tree *content = token.find("content"), *id = token.find("id");
+      if (!content || !id || !content->as_string() || *content->as_string() != spelling) continue;
+      if (const auto* number = std::get_if<int64_t>(&id->value)) {
+        *text = spelling;
+        return *number;
+      }
+    }
+  return std::nullopt;
+}
+
+ModelConfig model_of_header(const Tree& tree, const std::string& source) {
+  ModelConfig model;
+  Places places;
+  read_fields(fields_of(model), tree, source, places);
+  const bool whole = model.layers > 0 && model.layers <= 10'000 && model.heads > 0 &&
+                     model.hidden > 0 && model.hidden % model.heads == 0 && model.vocabulary > 0 &&
+                     model.vocabulary_multiple > 0 && model.context > 0;
+  if (!whole)
+    throw Error(
+        "{}: its header describes no whole model: layers {}, hidden {}, heads {}, "
+        "vocabulary {}, context {}",
+        source, model.layers, model.hidden, model.heads, model.vocabulary, model.context);
+  return model;
+}
+
+HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options) {
+  const Path place = without_slash(hf_folder);
+  std::error_code error;
+  if (fs::exists(place, error) && !fs::is_empty(place, error))
+    throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
+  CheckpointReader reader(checkpoint);
+  HfExport result;
+  result.model = model_of_header(reader.header().model, (checkpoint / kIndexFile).string());
+  const auto names = hf_tensors(result.model);
+  result.tensors = static_cast<int64_t>(names.size());
+  for (const HfTensor& t : names) result.parameters += t.shape.elements();
+
+  PartFolder part(place);
+  result.files = write_weights(reader, names, part.path(), options);
+  const std::string& tokenizer = reader.header().tokenizer;
+  std::string end;
+  if (!tokenizer.empty()) {
+    result.has_tokenizer = true;
+    result.end_of_text = end_of_text_token(tokenizer, (checkpoint / kTokenizerFile).string(), &end);
+    write_tokenizer(part.path(), tokenizer, end, result.model.context);
+  }
+  write_file(part.path() / "generation_config.json",
+             pretty(hf_generation_config(result.end_of_text)));
+  write_file(part.path() / "config.json",
+             pretty(hf_config_of_model(result.model, result.end_of_text, options.dtype)));
+  part.put();
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// Models in Hugging Face's folders (config.json, safetensors, tokenizer.json), in and out. Both
+// ways are streams: neither holds more than one tensor in memory, and mostly none.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/tree.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+struct HfImport {
+  ModelConfig model;
+  int64_t tensors = 0, parameters = 0;
+  DType stored_as = DType::kF32;  // in the folder; bf16 and f16 were widened, which is exact
+  bool has_tokenizer = false;
+  std::vector<std::string> skipped;  // attention masks and the like, by name
+};
+
+// Makes a checkpoint of step 0 at `checkpoint`, with weights in f32. Throws Error if the family or
+// a feature of config.json is not ours, if tensors are missing, extra or of another shape (one
+// Error lists them all), or if something stands at `checkpoint` already.
+HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version);
+
+struct HfExportOptions {
+  DType dtype = DType::kF32;  // f32, bf16 or f16; narrowing rounds to nearest even
+  int64_t max_file_bytes = 5'000'000'000;
+};
+
+struct HfExport {
+  ModelConfig model;
+  int64_t tensors = 0, parameters = 0;
+  std::vector<std::string> files;      // of weights
+  std::optional<int64_t> end_of_text;  // written to config.json as bos and eos
+  bool has_tokenizer = false;
+};
+
+// Writes the weights (the f32 masters where the checkpoint has them), config.json,
+// generation_config.json and the tokenizer to `hf_folder`, which appears only when it is whole.
+// Throws Error if the checkpoint lacks tensors of its model or something stands at `hf_folder`.
+HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options);
+
+// The id of the token that ends a text, by its usual spellings, in a tokenizer.json.
+std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const std::string& source,
+                                         std::string* text);
+
+// The model that a checkpoint's header describes. Throws Error.
+ModelConfig model_of_header(const Tree& model, const std::string& source);
+
+}  // namespace tessera

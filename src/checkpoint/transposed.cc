@@ -1,0 +1,31 @@
+#include "checkpoint/transposed.h"
+
+#include "base/error.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/permute.h"
+
+namespace tessera {
+
+FillPiece transposed(std::span<const std::byte> from, DType from_type, const Shape& shape,
+                     std::vector<int> axes, DType to_type) {
+  const int64_t bytes = size_of(from_type);
+  CHECK(static_cast<int64_t>(from.size()) == shape.elements() * bytes, "{} bytes for {}",
+        from.size(), to_string(shape));
+  bool moves = false;
+  for (size_t k = 0; k < axes.size(); ++k) moves |= axes[k] != static_cast<int>(k);
+  if (!moves)
+    return [=](int64_t first, int64_t count, std::byte* out) {
+      convert(from.data() + first * bytes, from_type, out, to_type, count);
+    };
+  return [=, order = std::move(axes)](int64_t first, int64_t count, std::byte* out) {
+    if (from_type == to_type) {
+      copy_permuted(from.data(), shape, order, bytes, first, count, out);
+      return;
+    }
+    std::vector<std::byte> chunk(static_cast<size_t>(count * bytes));
+    copy_permuted(from.data(), shape, order, bytes, first, count, chunk.data());
+    convert(chunk.data(), from_type, out, to_type, count);
+  };
+}
+
+}  // namespace tessera

@@ -1,0 +1,323 @@
+// tessera checkpoint ls | verify | diff | import | export
+#include <chrono>
+#include <cstdio>
+
+#include "base/config.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/compare.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/index.h"
+#include "cli/verbs.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string mebibytes(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::string with_commas(int64_t n) {
+  std::string s = std::to_string(n);
+  for (auto at = static_cast<int64_t>(s.size()) - 3; at > 0; at -= 3)
+    s.insert(static_cast<size_t>(at), 1, ',');
+  return s;
+}
+
+class Clock {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// What an argument holds: the checkpoint itself, or all of a folder of them.
+std::vector<FoundCheckpoint> all_at(const Path& argument) {
+  std::error_code error;
+  if (fs::exists(argument / kIndexFile, error)) {
+    FoundCheckpoint one{argument, 0, 0, ""};
+    for (const auto& entry : fs::directory_iterator(argument, error))
+      one.bytes += entry.is_regular_file() ? static_cast<int64_t>(entry.file_size()) : 0;
+    try {
+      one.step = CheckpointReader(argument).header().step;
+    } catch (const Error& e) {
+      one.broken = e.what();
+    }
+    return {one};
+  }
+  if (!fs::is_directory(argument, error))
+    throw Error(
+        "{}: there is no such folder. Wanted a run directory, its checkpoints folder or a "
+        "checkpoint.",
+        argument.string());
+  const Path inside = argument / "checkpoints";
+  return list_checkpoints(fs::is_directory(inside, error) ? inside : argument);
+}
+
+Tree as_tree(const FoundCheckpoint& c) {
+  Tree t;
+  t.set("path", Tree(c.path.string()));
+  t.set("step", Tree(c.step));
+  t.set("bytes", Tree(c.bytes));
+  t.set("broken", c.broken.empty() ? Tree() : Tree(c.broken));
+  return t;
+}
+
+void print_tensors(const CheckpointReader& reader) {
+  for (const StoredTensor& t : reader.tensors())
+    fmt::print("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
+               t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
+}
+
+int list(Args args) {
+  std::string where;
+  bool json = false, tensors = false;
+  Arguments arguments("checkpoint ls", "Lists the checkpoints of a run, or the tensors of one.",
+                      "tessera checkpoint ls runs/pythia-70m");
+  arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
+  arguments.flag(tensors, "--tensors", "names, types and shapes of what each holds");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  Tree all = Tree::list();
+  for (const FoundCheckpoint& c : all_at(where)) {
+    Tree t = as_tree(c);
+    std::string about = c.broken;
+    if (c.broken.empty()) {
+      const CheckpointReader reader(c.path);
+      const CheckpointHeader& h = reader.header();
+      t.set("tokens", Tree(h.tokens));
+      t.set("version", Tree(h.version));
+      t.set("ranks", Tree(int64_t{h.ranks}));
+      t.set("tensors", Tree(static_cast<int64_t>(reader.tensors().size())));
+      about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",
+                          with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
+                          h.version, h.ranks, h.ranks == 1 ? "" : "s");
+    }
+    if (!json) fmt::print("step {:>9}  {}\n", with_commas(c.step), about);
+    if (!json && tensors && c.broken.empty()) print_tensors(CheckpointReader(c.path));
+    all.push(std::move(t));
+  }
+  if (!json && all.as_list()->empty()) fmt::print("{}: no checkpoints\n", where);
+  Tree root;
+  root.set("checkpoints", std::move(all));
+  if (json) fmt::print("{}\n", to_json(root));
+  return 0;
+}
+
+int verify(Args args) {
+  std::string where;
+  bool json = false;
+  Arguments arguments("checkpoint verify", "Reads every byte and compares it with its checksum.",
+                      "tessera checkpoint verify runs/pythia-70m");
+  arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  std::vector<FoundCheckpoint> found = all_at(where);
+  if (found.empty()) throw Error("{}: no checkpoints to verify", where);
+  Tree all = Tree::list();
+  int broken = 0;
+  for (FoundCheckpoint& c : found) {
+    const Clock clock;
+    int64_t bytes = 0;
+    try {
+      if (c.broken.empty()) bytes = CheckpointReader(c.path).verify();
+    } catch (const Error& error) {
+      c.broken = error.what();
+    }
+    broken += c.broken.empty() ? 0 : 1;
+    if (!json)
+      fmt::print("step {:>9}  {}\n", with_commas(c.step),
+                 c.broken.empty()
+                     ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
+                     : "BROKEN  " + c.broken);
+    Tree t = as_tree(c);
+    t.set("verified_bytes", Tree(bytes));
+    all.push(std::move(t));
+  }
+  Tree root;
+  root.set("checkpoints", std::move(all));
+  root.set("broken", Tree(int64_t{broken}));
+  if (json) fmt::print("{}\n", to_json(root));
+  return broken > 0 ? 1 : 0;
+}
+
+// A header's own lines as one tree, for the comparison key by key.
+Tree header_tree(const CheckpointHeader& h) {
+  Tree t;
+  t.set("step", Tree(h.step));
+  t.set("tokens", Tree(h.tokens));
+  t.set("version", Tree(h.version));
+  t.set("tokenizer_bytes", Tree(static_cast<int64_t>(h.tokenizer.size())));
+  t.set("model", h.model);
+  t.set("config", h.config);
+  t.set("state", h.state);
+  return t;
+}
+
+std::string in_words(const TensorDifference& d) {
+  if (!d.what.empty()) return d.what;
+  return fmt::format("{} elements differ, by {:.3g} at most, {:.3g} of the norm",
+                     with_commas(d.elements), d.largest, d.relative);
+}
+
+Tree as_tree(const TensorDifference& d) {
+  Tree t;
+  t.set("name", Tree(d.name));
+  t.set("what", Tree(d.what));
+  t.set("elements", Tree(d.elements));
+  t.set("largest", Tree(d.largest));
+  t.set("relative", Tree(d.relative));
+  return t;
+}
+
+int diff(Args args) {
+  std::string first, second;
+  bool json = false;
+  Arguments arguments("checkpoint diff",
+                      "Says what differs between two checkpoints; ends with 1 if anything does.",
+                      "tessera checkpoint diff runs/a/checkpoints/100 runs/b/checkpoints/100");
+  arguments.required(first, "CHECKPOINT", "the first");
+  arguments.required(second, "CHECKPOINT", "the second");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  CheckpointReader a(resolve_checkpoint(first)), b(resolve_checkpoint(second));
+  const std::vector<Change> header = differences(header_tree(a.header()), header_tree(b.header()));
+  const std::vector<TensorDifference> tensors = compare(a, b);
+  Tree root, keys = Tree::list(), values = Tree::list();
+  for (const Change& c : header) {
+    if (!json) fmt::print("{}: {} and {}\n", c.path, c.before, c.after);
+    Tree t;
+    t.set("key", Tree(c.path));
+    t.set("first", Tree(c.before));
+    t.set("second", Tree(c.after));
+    keys.push(std::move(t));
+  }
+  for (const TensorDifference& d : tensors) {
+    if (!json) fmt::print("{}: {}\n", d.name, in_words(d));
+    values.push(as_tree(d));
+  }
+  root.set("header", std::move(keys));
+  root.set("tensors", std::move(values));
+  root.set("compared", Tree(static_cast<int64_t>(a.tensors().size())));
+  if (json)
+    fmt::print("{}\n", to_json(root));
+  else
+    fmt::print("{} of {} tensors differ\n", tensors.size(), a.tensors().size());
+  return header.empty() && tensors.empty() ? 0 : 1;
+}
+
+std::string family_name(const ModelConfig& m) { return name_of_entry(m.family); }
+
+int import_folder(Args args) {
+  std::string from, out;
+  bool json = false;
+  Arguments arguments("checkpoint import",
+                      "Makes a checkpoint of a Hugging Face folder (gpt_neox or gpt2).",
+                      "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
+  arguments.option(from, "--from", "FOLDER",
+                   "config.json, safetensors and tokenizer.json, as save_pretrained makes them",
+                   true);
+  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const Clock clock;
+  const HfImport made = import_hf(from, out, version());
+  if (json) {
+    Tree t;
+    t.set("checkpoint", Tree(out));
+    t.set("family", Tree(family_name(made.model)));
+    t.set("parameters", Tree(made.parameters));
+    t.set("tensors", Tree(made.tensors));
+    t.set("stored_as", Tree(std::string(name_of(made.stored_as))));
+    t.set("tokenizer", Tree(made.has_tokenizer));
+    t.set("skipped", write_value(made.skipped));
+    fmt::print("{}\n", to_json(t));
+    return 0;
+  }
+  fmt::print("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out,
+             family_name(made.model), static_cast<double>(made.parameters) * 1e-6, made.tensors,
+             made.stored_as == DType::kF32
+                 ? "f32"
+                 : fmt::format("{} widened to f32", name_of(made.stored_as)),
+             clock.seconds());
+  if (!made.skipped.empty())
+    fmt::print("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
+               made.skipped[0]);
+  if (!made.has_tokenizer)
+    fmt::print(
+        "  {} has no tokenizer.json, so `generate` will need one from elsewhere. With\n"
+        "  transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…) makes it.\n",
+        from);
+  return 0;
+}
+
+int export_folder(Args args) {
+  std::string checkpoint, to, dtype = "f32";
+  int64_t max_file_bytes = HfExportOptions{}.max_file_bytes;
+  bool json = false;
+  Arguments arguments("checkpoint export",
+                      "Writes a checkpoint's model as a folder that transformers loads.",
+                      "tessera checkpoint export runs/pythia-70m --to pythia-70m-hf");
+  arguments.required(checkpoint, "CHECKPOINT", "a run directory or a checkpoint");
+  arguments.option(to, "--to", "FOLDER", "the folder to be made", true);
+  arguments.option(dtype, "--dtype", "TYPE", "f32, bf16 or f16: how weights are stored");
+  arguments.option(max_file_bytes, "--max-file-bytes", "N", "larger models go to several files");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  HfExportOptions options;
+  const auto known = dtype_from_name(dtype);
+  if (known != DType::kF32 && known != DType::kBF16 && known != DType::kF16)
+    throw UsageError("checkpoint export: --dtype is '{}', wanted f32, bf16 or f16", dtype);
+  if (max_file_bytes <= 0)
+    throw UsageError("checkpoint export: --max-file-bytes is {}, wanted a number above zero",
+                     max_file_bytes);
+  options.dtype = *known;
+  options.max_file_bytes = max_file_bytes;
+  const Clock clock;
+  const HfExport made = export_hf(resolve_checkpoint(checkpoint), to, options);
+  if (json) {
+    Tree t;
+    t.set("folder", Tree(to));
+    t.set("family", Tree(family_name(made.model)));
+    t.set("parameters", Tree(made.parameters));
+    t.set("tensors", Tree(made.tensors));
+    t.set("dtype", Tree(dtype));
+    t.set("files", write_value(made.files));
+    t.set("end_of_text", made.end_of_text ? Tree(*made.end_of_text) : Tree());
+    t.set("tokenizer", Tree(made.has_tokenizer));
+    fmt::print("{}\n", to_json(t));
+    return 0;
+  }
+  fmt::print("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to,
+             family_name(made.model), static_cast<double>(made.parameters) * 1e-6, dtype,
+             made.files.size(), made.files.size() == 1 ? "" : "s", clock.seconds());
+  if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
+  fmt::print("  AutoModelForCausalLM.from_pretrained('{}') loads it\n", to);
+  return 0;
+}
+
+constexpr const char* kLook = "Look at";
+constexpr const char* kHuggingFace = "Hugging Face";
+const Verb kVerbs[] = {
+    {"ls", kLook, "the checkpoints of a run, or the tensors of one",
+     "tessera checkpoint ls runs/pythia-70m", list},
+    {"verify", kLook, "read every byte and compare it with its checksum",
+     "tessera checkpoint verify runs/pythia-70m", verify},
+    {"diff", kLook, "what differs between two checkpoints", "tessera checkpoint diff runs/a runs/b",
+     diff},
+    {"import", kHuggingFace, "make a checkpoint of a Hugging Face folder",
+     "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint", import_folder},
+    {"export", kHuggingFace, "write a folder that transformers loads",
+     "tessera checkpoint export runs/pythia-70m --to pythia-70m-hf", export_folder},
+};
+
+}  // namespace
+
+int verb_checkpoint(Args args) { return run_verb("checkpoint", kVerbs, args); }
+
+}  // namespace tessera

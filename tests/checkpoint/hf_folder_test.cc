@@ -1,0 +1,211 @@
+#include "checkpoint/hf_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/safetensors.h"
+#include "model/hf_config.h"
+#include "model/hf_names.h"
+#include "tests/checkpoint/temporary_folder.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelConfig small(Family family) {
+  ModelConfig m;
+  m.family = family;
+  m.layers = 2;
+  m.hidden = 24;
+  m.heads = 3;
+  m.feed_forward = 40;
+  m.vocabulary = 30;
+  m.vocabulary_multiple = 1;
+  m.context = 16;
+  m.tied_embeddings = family == Family::kGpt2;
+  return m;
+}
+
+// Values that all types of 16 bits hold exactly: small integers that differ from place to place.
+FillPiece pattern(size_t tensor, DType type) {
+  return [=](int64_t first, int64_t count, std::byte* out) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto x = static_cast<float>((first + i) * 7 % 251 - static_cast<int64_t>(tensor));
+      convert(reinterpret_cast<const std::byte*>(&x), DType::kF32, out + i * size_of(type), type,
+              1);
+    }
+  };
+}
+
+struct Change {
+  std::string leave_out, rename_from, rename_to, reshape;
+  bool without_prefix = false;
+};
+
+void write_folder(const Path& folder, const ModelConfig& model, DType type,
+                  const Change& change = {}) {
+  fs::create_directories(folder);
+  std::vector<SafetensorsPlan> plans;
+  for (const HfTensor& t : hf_tensors(model)) {
+    SafetensorsPlan p{t.theirs, type, t.their_shape};
+    const std::string prefix(hf_prefix(model.family));
+    if (t.theirs == change.leave_out) continue;
+    if (t.theirs == change.rename_from) p.name = change.rename_to;
+    if (t.theirs == change.reshape) p.shape[0] += 1;
+    if (change.without_prefix && p.name.starts_with(prefix)) p.name.erase(0, prefix.size());
+    plans.push_back(p);
+  }
+  if (change.without_prefix) plans.push_back({"h.0.attn.bias", DType::kU8, Shape{1, 1, 4, 4}});
+  write_safetensors(folder / "model.safetensors", plans, [&](size_t i) {
+    return pattern(i, plans[i].dtype == type ? type : DType::kF32);
+  });
+  write_file(folder / "config.json", to_json(hf_config_of_model(model, std::nullopt, type), 2));
+}
+
+class HfFolder : public testing::Test {
+ protected:
+  Path at(const char* name) const { return temporary_.path() / name; }
+  std::string import_error() const {
+    return error_of([&] { import_hf(at("hf"), at("checkpoint"), "0.1.0"); });
+  }
+
+ private:
+  TemporaryFolder temporary_{TemporaryFolder::quick()};
+};
+
+TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
+  for (const Family family : {Family::kNeox, Family::kGpt2})
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
+      write_folder(at("hf"), small(family), type);
+      const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
+      EXPECT_EQ(made.stored_as, type);
+      export_hf(at("checkpoint"), at("back"), {type, 5000});
+      const SafetensorsFolder before(at("hf")), after(at("back"));
+      ASSERT_EQ(before.names(), after.names());
+      for (const std::string& name : before.names()) {
+        const auto x = *before.find(name), y = *after.find(name);
+        EXPECT_EQ(x.entry->shape, y.entry->shape);
+        EXPECT_TRUE(std::ranges::equal(x.bytes, y.bytes)) << name;
+      }
+    }
+}
+
+TEST_F(HfFolder, ImportedWeightsLieAsTheModelReadsThem) {
+  write_folder(at("hf"), small(Family::kGpt2), DType::kF32);
+  import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  CheckpointReader reader(at("checkpoint"));
+  std::vector<float> up(40 * 24);
+  reader.read("layer1.mlp.up.weight", {up.data(), DType::kF32, Shape{40, 24}});
+  const SafetensorsFolder folder(at("hf"));
+  const auto theirs = *folder.find("transformer.h.1.mlp.c_fc.weight");
+  for (size_t out = 0; out < 40; ++out)
+    for (size_t in = 0; in < 24; ++in) {
+      float x = 0;
+      std::memcpy(&x, theirs.bytes.data() + (in * 40 + out) * 4, 4);
+      ASSERT_EQ(up[out * 24 + in], x);
+    }
+}
+
+TEST_F(HfFolder, NamesWithoutPrefixAndMasksAreAccepted) {
+  Change bare;
+  bare.without_prefix = true;
+  write_folder(at("hf"), small(Family::kGpt2), DType::kF32, bare);
+  const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  EXPECT_EQ(made.skipped, std::vector<std::string>{"h.0.attn.bias"});
+  EXPECT_EQ(made.tensors, static_cast<int64_t>(hf_tensors(small(Family::kGpt2)).size()));
+}
+
+TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
+  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  const std::string tokenizer =
+      R"({"added_tokens": [{"id": 5, "content": "<pad>"}, {"id": 7, "content": "<|endoftext|>"}]})";
+  write_file(at("hf") / "tokenizer.json", tokenizer);
+  EXPECT_TRUE(import_hf(at("hf"), at("checkpoint"), "0.1.0").has_tokenizer);
+  const HfExport made = export_hf(at("checkpoint"), at("back"), {});
+  EXPECT_EQ(made.end_of_text, 7);
+  EXPECT_EQ(read_file(at("back") / "tokenizer.json"), tokenizer);
+  const Tree config = parse_json(read_file(at("back") / "config.json"), "config.json");
+  EXPECT_EQ(to_json(*config.find("eos_token_id")), "7");
+}
+
+TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
+  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  CheckpointReader reader(at("checkpoint"));
+  std::vector<std::vector<float>> owned;
+  std::vector<StateTensor> state;
+  for (const StoredTensor& t : reader.tensors()) {
+    owned.emplace_back(static_cast<size_t>(t.shape.elements()));
+    const TensorView view{owned.back().data(), t.dtype, t.shape};
+    reader.read(t.name, view);
+    state.push_back({t.name, t.dtype, t.shape, {}, {}, view});
+  }
+  std::vector<float> master(24, 0.1f);
+  state.push_back({"head.norm.gain|master",
+                   DType::kF32,
+                   {24},
+                   {},
+                   {},
+                   {master.data(), DType::kF32, Shape{24}}});
+  save(at("checkpoints"), 0, reader.header(), state);
+  export_hf(at("checkpoints") / "0", at("back"), {});
+  const SafetensorsFolder folder(at("back"));
+  const auto gain = *folder.find("gpt_neox.final_layer_norm.weight");
+  EXPECT_EQ(std::memcmp(gain.bytes.data(), master.data(), 24 * 4), 0);
+}
+
+TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
+  Change change{"gpt_neox.layers.0.mlp.dense_h_to_4h.bias", "embed_out.weight", "head.weight",
+                "gpt_neox.layers.1.input_layernorm.bias", false};
+  write_folder(at("hf"), small(Family::kNeox), DType::kF32, change);
+  const std::string said = import_error();
+  for (const char* words :
+       {"gpt_neox.layers.0.mlp.dense_h_to_4h.bias: missing, wanted [40]",
+        "embed_out.weight: missing, wanted [30, 24]", "head.weight: not a tensor of this model",
+        "gpt_neox.layers.1.input_layernorm.bias: has the shape [25], wanted [24]"})
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(at("checkpoint")));
+  EXPECT_FALSE(fs::exists(at("checkpoint.part")));
+}
+
+TEST_F(HfFolder, OtherTypesAreRefusedByName) {
+  write_folder(at("hf"), small(Family::kNeox), DType::kF64);
+  EXPECT_NE(import_error().find("is stored as F64, wanted F32, BF16 or F16"), std::string::npos);
+}
+
+TEST_F(HfFolder, NothingIsOverwritten) {
+  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  fs::create_directories(at("checkpoint"));
+  write_file(at("checkpoint") / "mine.txt", "keep");
+  EXPECT_NE(import_error().find("exists already"), std::string::npos);
+  EXPECT_EQ(read_file(at("checkpoint") / "mine.txt"), "keep");
+  import_hf(at("hf"), at("other"), "0.1.0");
+  EXPECT_NE(error_of([&] { export_hf(at("other"), at("checkpoint"), {}); }).find("exists already"),
+            std::string::npos);
+}
+
+TEST_F(HfFolder, WhatIsMissingIsNamed) {
+  EXPECT_NE(import_error().find("has no config.json"), std::string::npos);
+  fs::create_directories(at("hf"));
+  write_file(at("hf") / "config.json",
+             to_json(hf_config_of_model(small(Family::kNeox), std::nullopt, DType::kF32)));
+  EXPECT_NE(import_error().find("neither model.safetensors nor"), std::string::npos);
+}
+
+TEST_F(HfFolder, ACheckpointOfNoModelCannotBeExported) {
+  CheckpointHeader header;
+  header.model.set("family", Tree(std::string("neox")));
+  save(at("checkpoints"), 0, header, {});
+  const std::string said = error_of([&] { export_hf(at("checkpoints") / "0", at("back"), {}); });
+  EXPECT_NE(said.find("describes no whole model"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(at("back")));
+}
+
+}  // namespace
+}  // namespace tessera

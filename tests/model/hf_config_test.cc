@@ -1,0 +1,120 @@
+#include "model/hf_config.h"
+
+#include <gtest/gtest.h>
+
+#include "base/config.h"
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+ModelConfig read(const std::string& text) {
+  return model_from_hf_config(parse_json(text, "config.json"), "config.json");
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The keys that Pythia 70M has in transformers 4; `more` replaces or adds.
+std::string pythia(const std::string& more) {
+  return R"({"model_type": "gpt_neox", "hidden_size": 512, "num_hidden_layers": 6,
+    "num_attention_heads": 8, "intermediate_size": 2048, "max_position_embeddings": 2048,
+    "layer_norm_eps": 1e-05, "vocab_size": 50304, "use_parallel_residual": true,
+    "tie_word_embeddings": false)" +
+         more + "}";
+}
+
+TEST(HfConfig, ReadsPythiaOfVersion4) {
+  const ModelConfig m =
+      read(pythia(R"(, "rotary_pct": 0.25, "rotary_emb_base": 20000, "hidden_act": "gelu",
+                "rope_scaling": null)"));
+  EXPECT_EQ(m.family, Family::kNeox);
+  EXPECT_EQ(m.hidden, 512);
+  EXPECT_EQ(m.layers, 6);
+  EXPECT_EQ(m.heads, 8);
+  EXPECT_EQ(m.feed_forward, 2048);
+  EXPECT_EQ(m.padded_vocabulary(), 50304);
+  EXPECT_EQ(m.vocabulary, 50304);
+  EXPECT_EQ(m.gelu, Gelu::kErf);
+  EXPECT_DOUBLE_EQ(m.rotary_share, 0.25);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 20000);
+  EXPECT_TRUE(m.parallel_residual);
+  EXPECT_FALSE(m.tied_embeddings);
+}
+
+TEST(HfConfig, ReadsPythiaOfVersion5) {
+  const ModelConfig m = read(pythia(
+      R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 5000.0,
+           "partial_rotary_factor": 0.5}, "hidden_act": "gelu_fast")"));
+  EXPECT_DOUBLE_EQ(m.rotary_share, 0.5);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
+  EXPECT_EQ(m.gelu, Gelu::kTanh);
+}
+
+TEST(HfConfig, ReadsGpt2WithItsDefaults) {
+  const ModelConfig m = read(R"({"model_type": "gpt2", "n_inner": null})");
+  EXPECT_EQ(m.family, Family::kGpt2);
+  EXPECT_EQ(m.hidden, 768);
+  EXPECT_EQ(m.feed_forward, 3072);
+  EXPECT_EQ(m.context, 1024);
+  EXPECT_EQ(m.padded_vocabulary(), 50257);
+  EXPECT_TRUE(m.tied_embeddings);
+  EXPECT_FALSE(m.parallel_residual);
+  EXPECT_EQ(m.gelu, Gelu::kTanh);
+  EXPECT_DOUBLE_EQ(m.dropout, 0.1);
+}
+
+TEST(HfConfig, WhatIsWrittenIsReadBack) {
+  ModelConfig neox = read(pythia(R"(, "hidden_act": "gelu_new", "rotary_pct": 0.5)"));
+  neox.parallel_residual = false;
+  ModelConfig gpt2 = read(R"({"model_type": "gpt2", "n_inner": 100, "n_positions": 77,
+    "activation_function": "gelu", "tie_word_embeddings": false, "resid_pdrop": 0.0})");
+  for (const ModelConfig& m : {neox, gpt2}) {
+    const Tree written = hf_config_of_model(m, 3, DType::kBF16);
+    const ModelConfig back = model_from_hf_config(written, "written");
+    EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));
+    EXPECT_EQ(to_json(*written.find("eos_token_id")), "3");
+    EXPECT_EQ(to_json(*written.find("torch_dtype")), "\"bfloat16\"");
+  }
+}
+
+struct Refused {
+  const char *config, *said;
+};
+class HfConfigRefuses : public testing::TestWithParam<Refused> {};
+TEST_P(HfConfigRefuses, WithTheReason) {
+  const std::string said = error_of(GetParam().config);
+  EXPECT_NE(said.find(GetParam().said), std::string::npos) << said;
+  EXPECT_EQ(said.find("config.json"), 0u) << said;
+}
+constexpr Refused kRefused[] = {
+    {R"({"model_type": "bloom"})", "config.json:1:16: model_type is bloom"},
+    {R"({})", "model_type is absent"},
+    {R"([1])", "no JSON object"},
+    {R"({"model_type": "gpt_neox", "hidden_act": "relu"})", "hidden_act is relu"},
+    {R"({"model_type": "gpt_neox", "attention_bias": false})", "attention without biases"},
+    {R"({"model_type": "gpt_neox", "rope_scaling": {"type": "linear", "factor": 2.0}})",
+     "rope_type is linear"},
+    {R"({"model_type": "gpt_neox", "rope_parameters": {"rope_type": "yarn"}})",
+     "rope_type is yarn"},
+    {R"({"model_type": "gpt_neox", "rotary_pct": 1.5})", "wanted a number from 0 to 1"},
+    {R"({"model_type": "gpt_neox", "hidden_size": 100, "num_attention_heads": 3})",
+     "does not divide the width 100"},
+    {R"({"model_type": "gpt_neox", "num_hidden_layers": 0})", "wanted a size from 1"},
+    {R"({"model_type": "gpt_neox", "num_hidden_layers": 99999999})", "wanted 1 to 10000"},
+    {R"({"model_type": "gpt_neox", "vocab_size": "many"})", "wanted an integer"},
+    {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
+     "a scale of attention by layer"},
+    {R"({"model_type": "gpt2", "add_cross_attention": true})", "cross attention"},
+    {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantised weights"},
+};
+INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));
+
+}  // namespace
+}  // namespace tessera

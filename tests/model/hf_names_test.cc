@@ -1,0 +1,127 @@
+#include "model/hf_names.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "model/forward.h"
+
+namespace tessera {
+namespace {
+
+ModelConfig small(Family family) {
+  ModelConfig m;
+  m.family = family;
+  m.layers = 2;
+  m.hidden = 12;
+  m.heads = 3;
+  m.feed_forward = 20;
+  m.vocabulary = 30;
+  m.vocabulary_multiple = 8;
+  m.context = 16;
+  m.rotary_share = 0.5;
+  m.tied_embeddings = family == Family::kGpt2;
+  return m;
+}
+
+std::map<std::string, HfTensor> by_name(const ModelConfig& m) {
+  std::map<std::string, HfTensor> found;
+  for (HfTensor& t : hf_tensors(m)) found[t.ours] = t;
+  return found;
+}
+
+// The flat place in their file of the element `at` of ours.
+int64_t place_in_theirs(const HfTensor& t, const std::vector<int64_t>& at) {
+  std::vector<int64_t> index(at.size());
+  for (size_t k = 0; k < at.size(); ++k) index[static_cast<size_t>(t.axes[k])] = at[k];
+  int64_t flat = 0;
+  for (size_t d = 0; d < index.size(); ++d) flat = flat * t.view.dims()[d] + index[d];
+  return flat;
+}
+
+constexpr int64_t F = 12, H = 3, D = 4, M = 20;
+
+TEST(HfNames, NeoxGroupsQueryKeyValueByHead) {
+  auto names = by_name(small(Family::kNeox));
+  const HfTensor& w = names.at("layer1.attn.qkv.weight");
+  EXPECT_EQ(w.theirs, "gpt_neox.layers.1.attention.query_key_value.weight");
+  EXPECT_EQ(w.their_shape, (Shape{3 * F, F}));
+  for (int64_t h = 0; h < H; ++h)
+    for (int64_t k = 0; k < 3; ++k)
+      for (int64_t d = 0; d < D; ++d) {
+        const int64_t row = h * 3 * D + k * D + d;
+        EXPECT_EQ(place_in_theirs(w, {h, k, d, 5}), row * F + 5);
+        EXPECT_EQ(place_in_theirs(names.at("layer1.attn.qkv.bias"), {h, k, d}), row);
+      }
+}
+
+TEST(HfNames, Gpt2HasBlocksOfQueryKeyValueAndItsWeightsLieInOut) {
+  auto names = by_name(small(Family::kGpt2));
+  const HfTensor& w = names.at("layer1.attn.qkv.weight");
+  EXPECT_EQ(w.theirs, "transformer.h.1.attn.c_attn.weight");
+  EXPECT_EQ(w.their_shape, (Shape{F, 3 * F}));
+  EXPECT_EQ(w.shape, (Shape{H, 3, D, F}));
+  for (int64_t h = 0; h < H; ++h)
+    for (int64_t k = 0; k < 3; ++k)
+      for (int64_t d = 0; d < D; ++d) {
+        const int64_t column = k * F + h * D + d;
+        EXPECT_EQ(place_in_theirs(w, {h, k, d, 5}), 5 * 3 * F + column);
+        EXPECT_EQ(place_in_theirs(names.at("layer1.attn.qkv.bias"), {h, k, d}), column);
+        // attn.out: row = the dimension of the head, column = out
+        EXPECT_EQ(place_in_theirs(names.at("layer1.attn.out.weight"), {7, h, d}),
+                  (h * D + d) * F + 7);
+      }
+  EXPECT_EQ(place_in_theirs(names.at("layer0.mlp.up.weight"), {17, 3}), 3 * M + 17);
+  EXPECT_EQ(place_in_theirs(names.at("layer0.mlp.down.weight"), {3, 17}), 17 * F + 3);
+}
+
+TEST(HfNames, TheHeadIsThereUnlessItIsTied) {
+  for (const Family family : {Family::kNeox, Family::kGpt2}) {
+    ModelConfig m = small(family);
+    m.tied_embeddings = false;
+    EXPECT_EQ(by_name(m).at("head.weight").theirs,
+              family == Family::kNeox ? "embed_out.weight" : "lm_head.weight");
+    EXPECT_FALSE(hf_is_buffer(m, "lm_head.weight"));
+    m.tied_embeddings = true;
+    EXPECT_FALSE(by_name(m).contains("head.weight"));
+  }
+  ModelConfig tied = small(Family::kGpt2);
+  EXPECT_TRUE(hf_is_buffer(tied, "lm_head.weight"));
+}
+
+TEST(HfNames, MasksAreSkippedAndBiasesAreNot) {
+  const ModelConfig gpt2 = small(Family::kGpt2), neox = small(Family::kNeox);
+  EXPECT_TRUE(hf_is_buffer(gpt2, "h.0.attn.bias"));
+  EXPECT_TRUE(hf_is_buffer(gpt2, "transformer.h.0.attn.masked_bias"));
+  EXPECT_FALSE(hf_is_buffer(gpt2, "transformer.h.0.attn.c_attn.bias"));
+  EXPECT_TRUE(hf_is_buffer(neox, "gpt_neox.layers.0.attention.bias"));
+  EXPECT_TRUE(hf_is_buffer(neox, "gpt_neox.layers.0.attention.rotary_emb.inv_freq"));
+  EXPECT_FALSE(hf_is_buffer(neox, "gpt_neox.layers.0.attention.dense.bias"));
+}
+
+// What the forward function declares as weights is what the map names, with the same shapes.
+TEST(HfNames, AreAllTheWeightsOfTheModel) {
+  for (const Family family : {Family::kNeox, Family::kGpt2}) {
+    const ModelConfig m = small(family);
+    std::set<std::string> shapes, declared;
+    for (const HfTensor& t : hf_tensors(m)) {
+      const size_t dot = t.ours.find('.');
+      const bool layered = t.ours.starts_with("layer");
+      const std::string name = layered ? "layer" + t.ours.substr(dot) : t.ours;
+      shapes.insert(name + " " + to_string(t.shape));
+    }
+    for (const Value& v : forward(m, 1, 8).values)
+      if (v.role == Role::kWeight) declared.insert(v.name + " " + to_string(v.shape));
+    EXPECT_EQ(shapes, declared);
+  }
+}
+
+TEST(HfNames, InverseUndoesAxes) {
+  const std::vector<int> axes{2, 0, 3, 1}, back = inverse(axes);
+  for (size_t k = 0; k < axes.size(); ++k)
+    EXPECT_EQ(back[static_cast<size_t>(axes[k])], static_cast<int>(k));
+}
+
+}  // namespace
+}  // namespace tessera
