@@ -39,11 +39,11 @@ struct Graph {
 
 // Values of one index that are born and die together, contiguous.
 struct FrameKind {
-  std::string name;            // "layer.weights"
+  std::string name;  // "layer.weights"
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;          // lives across steps
+  bool state = false;  // lives across steps
   bool operator==(const FrameKind&) const = default;
 };
 
@@ -51,7 +51,7 @@ struct FrameKind {
 struct Frame {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  int64_t offset = kNone;      // in the arena
+  int64_t offset = kNone;  // in the arena
   bool state = false;
   bool operator==(const Frame&) const = default;
 };
@@ -66,7 +66,7 @@ struct Parameter {
 
 // A straight line of ops, compiled once, called for every layer and micro-batch.
 struct Segment {
-  std::string name;                   // "forward.layer"
+  std::string name;  // "forward.layer"
   std::vector<Parameter> frames;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
@@ -76,7 +76,7 @@ struct Segment {
 
 // The facts of a message or collective, so that `check` never opens a segment.
 struct Wire {
-  std::string channel;                // empty: no communication
+  std::string channel;  // empty: no communication
   std::string operation, label;
   int64_t bytes = 0;
   bool operator==(const Wire&) const = default;
@@ -85,8 +85,8 @@ struct Wire {
 struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  std::vector<FrameId> frames;        // one for each parameter of the segment
-  std::vector<bool> fresh;            // of each: this call adds first, so it writes
+  std::vector<FrameId> frames;  // one for each parameter of the segment
+  std::vector<bool> fresh;      // of each: this call adds first, so it writes
   Wire wire;
   std::vector<CallId> after, before_step;
   bool operator==(const Call&) const = default;
@@ -94,16 +94,16 @@ struct Call {
 
 // What one pipeline stage runs.
 struct Program {
-  std::string name;                   // "train", "validate", "logits", "decode"
+  std::string name;  // "train", "validate", "logits", "decode"
   std::vector<Value> values;
   std::vector<FrameKind> kinds;
   std::vector<Segment> segments;
   std::vector<Frame> frames;
   std::vector<Call> schedule;
-  int64_t state_bytes = 0;            // the first part of the arena
-  int64_t scratch_offset = 0;         // where scratch starts: see scratch_offset() below
-  int64_t bytes = 0;                  // the arena
-  int64_t live_bytes = 0;             // the largest set of bytes that is alive at one call
+  int64_t state_bytes = 0;     // the first part of the arena
+  int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
+  int64_t bytes = 0;           // the arena
+  int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
   const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
