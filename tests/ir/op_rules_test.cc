@@ -288,8 +288,8 @@ TEST(OpRules, LabelsFitTheOperands) {
       for (size_t d = 0; d < labels.size(); ++d) {
         const int64_t n = b.graph[v].shape[static_cast<int>(d)];
         const auto [at, first] = extents.try_emplace(labels[d], n);
-        if (rule.splits.find(labels[d]) != std::string::npos)
-          EXPECT_EQ(at->second, n) << c.name << " label " << labels[d];
+        if (rule.splits.find(labels[d]) == std::string::npos) continue;
+        EXPECT_EQ(at->second, n) << c.name << " label " << labels[d];
       }
     };
     for (size_t i = 0; i < c.inputs.size(); ++i) look(rule.inputs[i], b.op().inputs[i]);
