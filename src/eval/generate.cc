@@ -1,5 +1,7 @@
 #include "eval/generate.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace tessera {
@@ -17,11 +19,15 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
         length, options.max_tokens, decoder.context(),
         std::max<int64_t>(decoder.context() - length, 0));
   std::vector<int32_t> out;
-  std::span<const float> logits = decoder.read(prompt);
+  std::vector<std::byte> workspace;
+  std::span<float> logits = decoder.read(prompt);
   while (static_cast<int64_t>(out.size()) < options.max_tokens) {
     const auto position = static_cast<uint64_t>(decoder.position());
+    const auto vocabulary = static_cast<int64_t>(logits.size());
+    workspace.resize(static_cast<size_t>(kernels::sample_workspace_bytes(vocabulary)));
     const int32_t token =
-        sample_token(logits, options.sampling, sampling_uniform(options.seed, 0, position));
+        kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,
+                        sampling_uniform(options.seed, 0, position), workspace.data());
     if (options.stop && token == *options.stop) break;
     out.push_back(token);
     if (each) each(token);

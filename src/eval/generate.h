@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct GenerateOptions {
-  SamplingOptions sampling;
+  kernels::Sampling sampling;
   int64_t max_tokens = 100;
   uint64_t seed = 0;
   std::optional<int32_t> stop;  // ends the text; is not part of it

@@ -119,7 +119,7 @@ void Decoder::step(size_t program, std::span<const int32_t> tokens) {
   e.run();
 }
 
-std::span<const float> Decoder::read(std::span<const int32_t> tokens) {
+std::span<float> Decoder::read(std::span<const int32_t> tokens) {
   CHECK(!tokens.empty() && position_ + static_cast<int64_t>(tokens.size()) <= context(),
         "{} tokens at position {} of {}", tokens.size(), position_, context());
   check_ids(tokens, model_);

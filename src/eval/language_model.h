@@ -45,7 +45,7 @@ class Decoder {
   int64_t position() const { return position_; }
   // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
   // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
-  std::span<const float> read(std::span<const int32_t> tokens);
+  std::span<float> read(std::span<const int32_t> tokens);
 
  private:
   void step(size_t program, std::span<const int32_t> tokens);
