@@ -10,8 +10,9 @@ if [ "${1:-}" = --fix ]; then
   exit 0
 fi
 # shellcheck disable=SC2086
-if ! clang-format --dry-run -Werror $files; then
-  echo "Not formatted. Mend it by   scripts/check_format.sh --fix" >&2
+if ! places=$(clang-format --dry-run -Werror $files 2>&1); then
+  echo "$places" | sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: error:.*/\1: not formatted/p' | uniq | head -20
+  echo "Mend it by   scripts/check_format.sh --fix" >&2
   exit 1
 fi
 echo "$(echo "$files" | wc -l) files are formatted"

@@ -44,7 +44,26 @@ std::string in_cell(std::string s) {  // '|' would end a table's cell
   return s;
 }
 
+constexpr const char* kIntroduction =
+    "# The run file\n\n"
+    "<!-- Written by scripts/generate_docs.sh from the fields in the source. Do not edit. -->\n\n"
+    "One YAML file describes a run. Any key can be given again on the command line, where it\n"
+    "wins: `tessera train run.yaml batch.micro=8`. An unknown key is an error that names the\n"
+    "nearest known one. `model.preset` is applied first, keys of `model` then replace what it\n"
+    "says. `tessera config explain KEY` says the same as these tables, and `tessera config\n"
+    "print RUN` shows a file with everything resolved.\n\n"
+    "```yaml\n"
+    "run: { name: pythia-70m, seed: 1234 }\n"
+    "model: { preset: pythia-70m }\n"
+    "data: { tokenizer: t.json, train: [corpus/train], validation: [corpus/validation] }\n"
+    "batch: { global: 256, micro: 4 }\n"
+    "optimizer: { learning_rate: 1.0e-3 }\n"
+    "schedule: { kind: cosine, steps: 1000, warmup_steps: 10, floor: 0.1 }\n"
+    "precision: auto\n"
+    "```\n";
+
 void print_markdown(const std::vector<Field>& fields) {
+  fmt::print("{}", kIntroduction);
   std::string section = "-";
   for (const Field& f : fields) {
     const size_t dot = f.path.find('.');

@@ -200,8 +200,8 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
     for (const ValueId v : op.outputs) {
       if (g_[v].frame != kind) continue;
       const Role r = g_[v].role;
-      const bool adds = r == Role::kGradient || (r == Role::kReport && g_[v].name == "report" &&
-                                                 op.kind != OpKind::kClear);
+      const bool adds = r == Role::kGradient ||
+                        (r == Role::kReport && g_[v].name == "report" && op.kind != OpKind::kClear);
       const bool updates = op.kind == OpKind::kAdamw || r == Role::kCache;
       (adds ? added : written) = true;
       if (updates) read = true;
@@ -287,6 +287,7 @@ void Expander::weight_segments(GroupSegments& group, const std::vector<ValueId>&
     }
     to_update.emit(OpKind::kAdamw, g_[w].name, a, {twin.at("gradient"), step, report}, outputs);
   }
+  ask_target(group.name, squares);
   group.squares = segment("squares." + group.name, squares);
   group.update = segment("update." + group.name, update);
 }
@@ -320,13 +321,14 @@ void Expander::keep_saved(std::vector<Op>& ops, ValueId output) const {
 void Expander::block_segments(const Block& block, BlockSegments& out) {
   if (!(block.loss && trains())) {
     const std::vector<Op>& forward = block.forward;
-    if (recompute_.full_layers > 0 && block.name == "layer" && trains()) {
+    const int64_t light = block.name == "layer" && trains() ? recompute_.full_layers : 0;
+    if (light > 0) {
       out.light = segment("light." + block.name, clone_scratch(forward, false));
       std::vector<Op> again = clone_scratch(forward, true);
       keep_saved(again, block.output);
       out.again = segment("again." + block.name, std::move(again));
     }
-    out.forward = segment("forward." + block.name, forward);
+    if (light < block.layers) out.forward = segment("forward." + block.name, forward);
   }
   if (trains())
     out.backward = segment(block.loss ? block.name : "backward." + block.name, block.backward);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "compile/bytes.h"
 
 namespace tessera {
 namespace {
@@ -24,20 +25,11 @@ struct Life {
   bool meets(const Life& o) const { return birth <= o.death && o.birth <= death; }
 };
 
-const Segment& segment_of(const Program& p, const Call& c) { return p.segment(c.segment); }
-
-std::string describe(const Program& p, const Frame& f) {
-  std::string s = p.kind(f.kind).name;
-  if (f.layer != kNone) s += fmt::format(" layer={}", f.layer);
-  if (f.microbatch != kNone) s += fmt::format(" mb={}", f.microbatch);
-  return s;
-}
-
 // The frames that move, from first to last toucher, in the order of frames.
 std::vector<Life> lives_of(const Program& p) {
   std::vector<Life> lives(p.frames.size());
   for (size_t f = 0; f < p.frames.size(); ++f)
-    lives[f] = {static_cast<FrameId>(f), kNone, kNone, p.kind(p.frames[f].kind).bytes, 0};
+    lives[f] = {static_cast<FrameId>(f), kNone, kNone, p.bytes_of(static_cast<FrameId>(f)), 0};
   for (size_t c = 0; c < p.schedule.size(); ++c)
     for (const FrameId f : p.schedule[c].frames) {
       Life& life = lives[static_cast<size_t>(f)];
@@ -46,7 +38,7 @@ std::vector<Life> lives_of(const Program& p) {
     }
   std::erase_if(lives, [&](const Life& l) { return p.frame(l.frame).state; });
   for (const Life& l : lives)
-    CHECK(l.birth != kNone, "no call touches frame {}", describe(p, p.frame(l.frame)));
+    CHECK(l.birth != kNone, "no call touches frame {}", frame_name(p, l.frame));
   return lives;
 }
 
@@ -57,7 +49,7 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
   int64_t at = from;
   while (count > 0 && at + step >= 0 && at + step <= last) {
     at += step;
-    if (segment_of(p, p.schedule[static_cast<size_t>(at)]).queue == Queue::kCompute) --count;
+    if (p.segment(p.call(static_cast<CallId>(at))).queue == Queue::kCompute) --count;
   }
   return at;
 }
@@ -65,9 +57,7 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
 // Leaves another queue time to start early or end late before the bytes are used again.
 void stretch(const Program& p, int pad, std::vector<Life>& lives) {
   for (Life& l : lives) {
-    const auto queue = [&](int64_t c) {
-      return segment_of(p, p.schedule[static_cast<size_t>(c)]).queue;
-    };
+    const auto queue = [&](int64_t c) { return p.segment(p.call(static_cast<CallId>(c))).queue; };
     if (queue(l.birth) != Queue::kCompute) l.birth = compute_calls_away(p, l.birth, -1, pad);
     if (queue(l.death) != Queue::kCompute) l.death = compute_calls_away(p, l.death, +1, pad);
   }
@@ -157,7 +147,7 @@ int64_t live_set(const Program& p, const std::vector<Life>& lives) {
   int64_t most = p.state_bytes, alive = p.state_bytes;
   for (size_t c = 0; c < p.schedule.size(); ++c) {
     alive += change[c];
-    most = std::max(most, alive + segment_of(p, p.schedule[c]).scratch_bytes);
+    most = std::max(most, alive + p.segment(p.schedule[c]).scratch_bytes);
   }
   return most;
 }
@@ -167,7 +157,7 @@ int64_t live_set(const Program& p, const std::vector<Life>& lives) {
 void mark_fresh(Program& p) {
   std::vector<bool> written(p.frames.size(), false);
   for (Call& c : p.schedule) {
-    const Segment& s = segment_of(p, c);
+    const Segment& s = p.segment(c);
     CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name,
           c.frames.size(), s.frames.size());
     c.fresh.assign(c.frames.size(), false);
@@ -180,33 +170,13 @@ void mark_fresh(Program& p) {
   }
 }
 
-// Of each frame, those that share bytes with it, itself included.
-std::vector<std::vector<FrameId>> sharing_bytes(const Program& p) {
-  std::vector<FrameId> order(p.frames.size());
-  std::iota(order.begin(), order.end(), FrameId{0});
-  std::sort(order.begin(), order.end(),
-            [&](FrameId a, FrameId b) { return p.frame(a).offset < p.frame(b).offset; });
-  std::vector<std::vector<FrameId>> sharing(p.frames.size());
-  for (size_t i = 0; i < order.size(); ++i) {
-    const Frame& a = p.frame(order[i]);
-    const int64_t end = a.offset + p.kind(a.kind).bytes;
-    sharing[static_cast<size_t>(order[i])].push_back(order[i]);
-    for (size_t j = i + 1; j < order.size() && p.frame(order[j]).offset < end; ++j) {
-      if (p.kind(p.frame(order[j]).kind).bytes == 0) continue;
-      sharing[static_cast<size_t>(order[i])].push_back(order[j]);
-      sharing[static_cast<size_t>(order[j])].push_back(order[i]);
-    }
-  }
-  return sharing;
-}
-
 // Walks the schedule written twice in a row; positions count on in the second copy, so an entry
 // of the second that points into the first is a wait for the step before.
 class Waits {
  public:
   explicit Waits(Program& p)
       : p_(p),
-        sharing_(sharing_bytes(p)),
+        sharing_(sharing_frames(p)),
         clocks_(2 * p.schedule.size()),
         last_(kNoCalls),
         readers_(p.frames.size(), kNoCalls),
@@ -240,7 +210,7 @@ class Waits {
   // The calls x waits for, latest first: the last of each other queue in conflict with it, unless
   // one of the others waited for it already.
   std::vector<int64_t> waits_of(int64_t x, const Call& call) {
-    const Segment& s = segment_of(p_, call);
+    const Segment& s = p_.segment(call);
     const auto queue = static_cast<size_t>(s.queue);
     PerQueue conflicts = kNoCalls;
     for (size_t i = 0; i < call.frames.size(); ++i)
@@ -270,7 +240,7 @@ class Waits {
   }
 
   void remember(int64_t x, const Call& call) {
-    const Segment& s = segment_of(p_, call);
+    const Segment& s = p_.segment(call);
     const auto queue = static_cast<size_t>(s.queue);
     last_[queue] = x;
     for (size_t i = 0; i < call.frames.size(); ++i) {
@@ -303,11 +273,13 @@ int64_t place_scratch(Program& p, int64_t alignment) {
 void place(Program& program, const PlaceOptions& options) {
   CHECK(options.alignment > 0 && kScratchAlignment % options.alignment == 0,
         "alignment of {} bytes", options.alignment);
-  for (const Frame& f : program.frames)
-    CHECK(
-        !f.state || (f.offset >= 0 && f.offset + program.kind(f.kind).bytes <= program.state_bytes),
-        "state frame {} has no place in the first {} bytes", describe(program, f),
-        program.state_bytes);
+  for (FrameId f = 0; f < static_cast<FrameId>(program.frames.size()); ++f) {
+    const int64_t offset = program.frame(f).offset;
+    CHECK(!program.frame(f).state ||
+              (offset >= 0 && offset + program.bytes_of(f) <= program.state_bytes),
+          "state frame {} has no place in the first {} bytes", frame_name(program, f),
+          program.state_bytes);
+  }
   std::vector<Life> lives = lives_of(program);
   program.live_bytes = live_set(program, lives);
   const int64_t base = place_scratch(program, options.alignment);

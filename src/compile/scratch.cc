@@ -104,8 +104,8 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
       const ValueId r = bytes_of(v);
       if (p[r].frame != kNone) return;
       const auto at = static_cast<int>(i);
-      Life& life = lives.try_emplace(r, Life{r, at, at, align(p[r].bytes(), alignment), 0})
-                       .first->second;
+      Life& life =
+          lives.try_emplace(r, Life{r, at, at, align(p[r].bytes(), alignment), 0}).first->second;
       life.last = at;
     });
   std::vector<Life> list;

@@ -9,6 +9,14 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
+// Whether it matters to this token what stands on the other side of a cut before a single space.
+bool reaches_over(const AddedToken& token) {
+  const std::string& s = token.content;
+  bool over = token.rstrip || (token.single_word && s[0] == ' ');
+  for (size_t i = 1; i < s.size(); ++i) over = over || (s[i] == ' ' && s[i - 1] != ' ');
+  return over;
+}
+
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
@@ -60,6 +68,8 @@ void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
       (token.normalized ? normalized_tokens_ : raw_tokens_).add(token);
     }
   }
+  cuts_at_spaces_ =
+      use_regex_ && std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over);
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
     for (const AddedToken& token : bpe.added_tokens) {
       if (token.content == name && !end_of_text_) end_of_text_ = token.id;
@@ -79,6 +89,18 @@ void BpeTokenizer::check_alphabet(const std::string& source) {
   }
 }
 
+// Before the single space between two words no pretokenizer joins anything, and NFC composes
+// nothing over it. An added token could reach over it, so where one may, there is no cut.
+size_t BpeTokenizer::last_cut(std::string_view text) const {
+  if (!cuts_at_spaces_) return 0;
+  const auto graphic = [](char c) { return c > ' ' && c <= '~'; };
+  for (size_t i = text.size(); i > 2; --i) {
+    const size_t p = i - 2;
+    if (text[p] == ' ' && graphic(text[p - 1]) && graphic(text[p + 1])) return p;
+  }
+  return 0;
+}
+
 std::string_view BpeTokenizer::token_bytes(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) {
     throw Error("token id {} is beyond the vocabulary of {}", id, vocabulary_size());
@@ -88,13 +110,7 @@ std::string_view BpeTokenizer::token_bytes(int32_t id) const {
 
 void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
                           EncodeReport* report) const {
-  EncodeReport ours;
-  ours.bytes = static_cast<int64_t>(text.size());
-  size_t invalid = find_invalid_utf8(text);
-  if (invalid < text.size()) ours.first_invalid = static_cast<int64_t>(invalid);
-  for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
-    ++ours.invalid_bytes;
-  }
+  EncodeReport ours = utf8_report(text);
   cache.begin(fingerprint_);
   Output out{ids, cache, ours};
   size_t from = 0, search = 0;
@@ -177,8 +193,12 @@ void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output&
   if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
 }
 
+Path tokenizer_file(const Path& path) {
+  return std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
-  const Path file = std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
+  const Path file = tokenizer_file(path);
   const std::string text = read_file(file);
   const BpeDescription bpe = read_tokenizer_json(text, file.string());
   return std::make_unique<BpeTokenizer>(bpe, hash_bytes(text), file.string());

@@ -21,12 +21,15 @@ class BpeTokenizer : public Tokenizer {
 
   // Throws Error, naming `source`, where the vocabulary cannot spell every text.
   BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint, const std::string& source);
+  BpeTokenizer(const BpeTokenizer&) = delete;  // its parts refer to each other
+  BpeTokenizer& operator=(const BpeTokenizer&) = delete;
 
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
               EncodeReport* report) const override;
   std::string_view token_bytes(int32_t id) const override;
   int32_t vocabulary_size() const override { return static_cast<int32_t>(tokens_.size()); }
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  size_t last_cut(std::string_view text) const override;
   uint64_t fingerprint() const override { return fingerprint_; }
 
  private:
@@ -50,6 +53,7 @@ class BpeTokenizer : public Tokenizer {
   AddedTokenFinder raw_tokens_{unicode_}, normalized_tokens_{unicode_};
   MergeTable merges_;
   bool nfc_, add_prefix_space_, use_regex_, ignore_merges_;
+  bool cuts_at_spaces_ = false;
 
   std::vector<std::string> tokens_;                      // bytes by id
   std::unordered_map<std::string_view, int32_t> words_;  // bytes to id, where merges are ignored

@@ -1,5 +1,7 @@
 #include "data/tokenizer.h"
 
+#include "data/unicode.h"
+
 namespace tessera {
 
 void EncodeReport::add(const EncodeReport& later) {
@@ -7,6 +9,17 @@ void EncodeReport::add(const EncodeReport& later) {
   bytes += later.bytes;
   invalid_bytes += later.invalid_bytes;
   replaced_bytes += later.replaced_bytes;
+}
+
+EncodeReport utf8_report(std::string_view text) {
+  EncodeReport report;
+  report.bytes = static_cast<int64_t>(text.size());
+  size_t invalid = find_invalid_utf8(text);
+  if (invalid < text.size()) report.first_invalid = static_cast<int64_t>(invalid);
+  for (; invalid < text.size(); invalid = find_invalid_utf8(text, invalid + 1)) {
+    ++report.invalid_bytes;
+  }
+  return report;
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {

@@ -28,6 +28,9 @@ struct EncodeReport {
   void add(const EncodeReport& later);  // of texts that come after ours
 };
 
+// What a text holds that is no UTF-8 (`replaced_bytes` is not known here).
+EncodeReport utf8_report(std::string_view text);
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -46,6 +49,11 @@ class Tokenizer {
   // What separates documents: <|endoftext|> or </s> among the added tokens.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
+  // A place 0 < p < text.size() where the text can be cut: the ids of both parts in a row are those
+  // of the whole, whatever comes after it. The last such place; 0: none. For texts that are encoded
+  // in pieces, because they are long or threads share them.
+  virtual size_t last_cut(std::string_view text) const = 0;
+
   // The same for two tokenizers that encode alike because they come from the same bytes.
   virtual uint64_t fingerprint() const = 0;
 
@@ -53,9 +61,16 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids) const;    // may cut a character in two
 };
 
+// The ids of many texts, `ids[i]` those of texts[i]; as many threads as there are caches. Threads
+// share long texts too. Adds to `report` in the order of the texts.
+void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> texts,
+                  std::span<EncodeCache> caches, std::vector<std::vector<int32_t>>& ids,
+                  EncodeReport* report = nullptr);
+
 // Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
 // train` writes), or the tokenizer.json in a folder. Throws Error with the place for a file that
 // is damaged or of another kind.
+Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 
 }  // namespace tessera

@@ -36,6 +36,7 @@ enum class OpKind : uint8_t {
   kSum,
   kBiasGrad,
   kDropout,
+  kCast,
   kCrossEntropy,
   kLinearCrossEntropy,
   kClear,
@@ -78,7 +79,7 @@ struct Op {
   ValueId workspace = kNone;  // scratch bytes the target asks for
   ValueId packed = kNone;     // of products: the packed form of the weight, if the target has one
   Queue queue = Queue::kCompute;
-  std::string origin;         // "attn.qkv": what the op does in its block, for messages
+  std::string origin;  // "attn.qkv": what the op does in its block, for messages
 };
 
 }  // namespace tessera

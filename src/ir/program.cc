@@ -1,5 +1,7 @@
 #include "ir/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tessera {
@@ -10,6 +12,26 @@ int parameter_of(const Program& p, const Segment& s, ValueId v) {
   for (size_t i = 0; i < s.frames.size(); ++i)
     if (s.frames[i].kind == kind) return static_cast<int>(i);
   return kNone;
+}
+
+namespace {
+
+std::string indexed(std::string name, int64_t layer, int64_t microbatch) {
+  if (layer != kNone) name += fmt::format(" layer={}", layer);
+  if (microbatch != kNone) name += fmt::format(" mb={}", microbatch);
+  return name;
+}
+
+}  // namespace
+
+std::string call_name(const Program& p, CallId call) {
+  const Call& c = p.call(call);
+  return indexed(fmt::format("#{} {}", call, p.segment(c).name), c.layer, c.microbatch);
+}
+
+std::string frame_name(const Program& p, FrameId frame) {
+  const Frame& f = p.frame(frame);
+  return indexed(p.kind(f.kind).name, f.layer, f.microbatch);
 }
 
 int64_t scratch_bytes(const Program& p, Queue queue) {

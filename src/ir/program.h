@@ -37,18 +37,18 @@ struct Graph {
 
 // Values of one index that are born and die together, contiguous.
 struct FrameKind {
-  std::string name;            // "layer.weights"
+  std::string name;  // "layer.weights"
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;          // lives across steps
+  bool state = false;  // lives across steps
 };
 
 // One life of a frame kind: written first, read last. State frames live for ever.
 struct Frame {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  int64_t offset = kNone;      // in the arena
+  int64_t offset = kNone;  // in the arena
   bool state = false;
 };
 
@@ -61,7 +61,7 @@ struct Parameter {
 
 // A straight line of ops, compiled once, called for every layer and micro-batch.
 struct Segment {
-  std::string name;                   // "forward.layer"
+  std::string name;  // "forward.layer"
   std::vector<Parameter> frames;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
@@ -70,7 +70,7 @@ struct Segment {
 
 // The facts of a message or collective, so that `check` never opens a segment.
 struct Wire {
-  std::string channel;                // empty: no communication
+  std::string channel;  // empty: no communication
   std::string operation, label;
   int64_t bytes = 0;
 };
@@ -78,33 +78,40 @@ struct Wire {
 struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  std::vector<FrameId> frames;        // one for each parameter of the segment
-  std::vector<bool> fresh;            // of each: this call adds first, so it writes
+  std::vector<FrameId> frames;  // one for each parameter of the segment
+  std::vector<bool> fresh;      // of each: this call adds first, so it writes
   Wire wire;
   std::vector<CallId> after, before_step;
 };
 
 // What one pipeline stage runs.
 struct Program {
-  std::string name;                   // "train", "validate", "logits", "decode"
+  std::string name;  // "train", "validate", "logits", "decode"
   std::vector<Value> values;
   std::vector<FrameKind> kinds;
   std::vector<Segment> segments;
   std::vector<Frame> frames;
   std::vector<Call> schedule;
-  int64_t state_bytes = 0;            // the first part of the arena
-  int64_t scratch_offset = 0;         // where scratch starts: see scratch_offset() below
-  int64_t bytes = 0;                  // the arena
-  int64_t live_bytes = 0;             // the largest set of bytes that is alive at one call
+  int64_t state_bytes = 0;     // the first part of the arena
+  int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
+  int64_t bytes = 0;           // the arena
+  int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
   const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
   const Frame& frame(FrameId f) const { return frames[static_cast<size_t>(f)]; }
   const Segment& segment(SegmentId s) const { return segments[static_cast<size_t>(s)]; }
+  const Segment& segment(const Call& c) const { return segment(c.segment); }
+  const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
+  int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
 };
 
 // Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.
 int parameter_of(const Program& p, const Segment& s, ValueId v);
+
+// Names for messages: "#14 backward.layer layer=3 mb=1", "layer.saved layer=3 mb=1".
+std::string call_name(const Program& p, CallId call);
+std::string frame_name(const Program& p, FrameId frame);
 
 // Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
 // of their segments asks for. The regions of the queues stand in the order of Queue, from

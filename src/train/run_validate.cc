@@ -165,7 +165,7 @@ class Validation {
 
   void schedule() const {
     const ScheduleSection& s = c_.schedule;
-    at_least("schedule.steps", s.steps, 1);
+    at_least("schedule.steps", s.steps, 0);  // 0: loads, saves and ends
     at_least("schedule.warmup_steps", s.warmup_steps, 0);
     at_least("schedule.decay_steps", s.decay_steps, 0);
     share("schedule.floor", s.floor, true);

@@ -111,6 +111,12 @@ TEST_F(Program, PresetsAreKnown) {
             std::string::npos);
 }
 
+TEST_F(Program, TheDocumentationIsUpToDate) {
+  EXPECT_EQ(run("config explain --markdown").out,
+            read_file(TESSERA_SOURCE "/docs/configuration.md"))
+      << "Mend it by   scripts/generate_docs.sh";
+}
+
 TEST_F(Program, AFullDiskIsNoticed) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
   const Result r = run("config explain >/dev/full");

@@ -2,7 +2,6 @@
 // lies behind it is reached; bytes that begin with "raw:" are taken as they are. What is accepted
 // is read, whole and in part.
 //
-// covers: src/checkpoint/index.cc src/checkpoint/reader.cc src/checkpoint/tree_fields.cc
 #include <cstdint>
 
 #include "checkpoint/checkpoint.h"

@@ -1,22 +1,23 @@
-// Runs a fuzz target on the files of the folders given: what libFuzzer's own main does with a
-// corpus, for compilers without it.
-#include <cstddef>
-#include <cstdint>
+// Feeds files to a fuzz target without a fuzzer: every file of the folders that are named.
+#include <algorithm>
 #include <cstdio>
-#include <filesystem>
+#include <vector>
 
 #include "base/file.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 int main(int argc, char** argv) {
-  int replayed = 0;
+  std::vector<tessera::Path> files;
   for (int i = 1; i < argc; ++i)
-    for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
-      const std::string text = tessera::read_file(entry.path());
-      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-      ++replayed;
-    }
-  std::printf("%d files replayed\n", replayed);
-  return replayed > 0 ? 0 : 1;
+    for (const auto& entry : std::filesystem::directory_iterator(argv[i]))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const tessera::Path& path : files) {
+    std::printf("%s\n", path.c_str());
+    std::fflush(stdout);  // names the file if it crashes
+    const std::string bytes = tessera::read_file(path);
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  }
+  return files.empty() ? 1 : 0;
 }

@@ -1,7 +1,6 @@
 // Any bytes as a safetensors file; or, where they begin with "index:", as an index, a line "--",
 // and a file it may name ("one.safetensors"). All that is accepted is read to the last byte.
 //
-// covers: src/checkpoint/safetensors_read.cc src/checkpoint/tree_fields.cc
 #include <cstdint>
 
 #include "checkpoint/checksum.h"

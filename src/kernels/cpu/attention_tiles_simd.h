@@ -9,7 +9,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 constexpr int64_t kDiagonalRows = 2 * kTileRows;
 
 // to[i, :] = scale * from[begin + i, :] for i < count, in f32, columns padded with zeros.
-HWY_NOINLINE void PackRows(const ConstRows& from, int64_t begin, int64_t count, int64_t d,
+HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t count, int64_t d,
                            float scale, float* to) {
   const F f;
   const V factor = hn::Set(f, scale);
@@ -24,7 +24,7 @@ HWY_NOINLINE void PackRows(const ConstRows& from, int64_t begin, int64_t count, 
 }
 
 // The other way: to[i, :] = scale * rows[i, :] for i < t.
-HWY_NOINLINE void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
+HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
   const F f;
   const int64_t width = round_up(d, kPad);
   for (int64_t i = 0; i < t; ++i) {
@@ -37,7 +37,7 @@ HWY_NOINLINE void StoreRows(const float* rows, int64_t t, int64_t d, float scale
 }
 
 // to[c, i] = rows[i, c] for a tile of `count` rows; missing rows are zero.
-HWY_NOINLINE void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
+HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
                                 float* HWY_RESTRICT to) {
   const int64_t width = round_up(d, kPad);
   for (int64_t c = 0; c < d; ++c) {
@@ -48,7 +48,7 @@ HWY_NOINLINE void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, i
 
 // to[i, j] = rows[i, :] . transposed[:, j], one tile; on the diagonal what a row sees and some
 // more.
-HWY_NOINLINE void DotTile(const float* rows, const float* transposed, int64_t m, int64_t d,
+HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int64_t m, int64_t d,
                           bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t i = 0; i < m; i += step) {
@@ -61,7 +61,7 @@ HWY_NOINLINE void DotTile(const float* rows, const float* transposed, int64_t m,
 }
 
 // to[i, :] += sum_j p[i, j] rows[j, :]: from keys to queries. p is zero where a row does not see.
-HWY_NOINLINE void MixTile(const float* p, const float* rows, int64_t m, int64_t n, int64_t d,
+HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, int64_t n, int64_t d,
                           bool diagonal, bool accumulate, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t i = 0; i < m; i += step) {
@@ -72,7 +72,7 @@ HWY_NOINLINE void MixTile(const float* p, const float* rows, int64_t m, int64_t 
 }
 
 // to[j, :] += sum_i p[i, j] rows[i, :]: from queries back to keys.
-HWY_NOINLINE void MixTransposedTile(const float* p, const float* rows, int64_t m, int64_t n,
+HWY_NOINLINE inline void MixTransposedTile(const float* p, const float* rows, int64_t m, int64_t n,
                                     int64_t d, bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t j = 0; j < n; j += step) {
@@ -89,7 +89,7 @@ HWY_INLINE void ZeroRows(float* rows, int64_t t, int64_t d) {
 }
 
 // mask[r, c] = 0 where query i + r drops key j + c, else 1 / (1 - p).
-HWY_NOINLINE void FillMask(const HeadDropout& dropout, int64_t i, int64_t j, int64_t m,
+HWY_NOINLINE inline void FillMask(const HeadDropout& dropout, int64_t i, int64_t j, int64_t m,
                            float* mask) {
   static_assert(kTile == 4 * kPhiloxBlocks);
   uint32_t words[kTile];

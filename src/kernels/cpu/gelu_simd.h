@@ -44,10 +44,11 @@ HWY_INLINE ValueAndSlope GeluTanh(V u) {
   const V one = hn::Set(f, 1.0f), root = hn::Set(f, 2 * 0.797884561f);
   const V u2 = hn::Min(hn::Set(f, 1e4f), hn::Mul(u, u));  // keeps infinity out of 0 * u2
   const V z2 = hn::Mul(hn::Mul(root, u), hn::MulAdd(u2, hn::Set(f, 0.044715f), one));
-  const V s = hn::Div(one, hn::Add(one, Exp(f, hn::Neg(z2))));
+  const V e = Exp(f, hn::Neg(z2));
+  const V s = hn::Div(one, hn::Add(one, e)), rest = hn::Mul(e, s);  // rest = 1 - s, not cancelled
   const V dz2 = hn::Mul(root, hn::MulAdd(u2, hn::Set(f, 3 * 0.044715f), one));
   const V y = hn::Mul(u, s);
-  return {y, hn::MulAdd(hn::Mul(y, hn::Sub(one, s)), dz2, s)};
+  return {y, hn::MulAdd(hn::Mul(y, rest), dz2, s)};
 }
 
 HWY_INLINE V GeluInput(Source x, Source bias, int64_t at, int64_t c, int64_t n) {

@@ -56,7 +56,7 @@ HWY_INLINE void RegisterRows(const TileProduct& t, int64_t i, int64_t rows, int6
   }
 }
 
-HWY_NOINLINE void Multiply(const TileProduct& t, int64_t m, int64_t n, int64_t k) {
+HWY_NOINLINE inline void Multiply(const TileProduct& t, int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kWide = kTileVectors * kLanes;
   int64_t j = 0;
   for (; j + kWide <= n; j += kWide) {

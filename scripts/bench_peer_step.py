@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""One training run of PyTorch and transformers, one mode a process: what bench_peers.py measures.
+
+Prints one JSON object: tokens_per_s (median of the timed steps), step_s, first_step_at (clock time at
+the end of the first step), loss. The step is what a trainer does: forward, backward, clipping, AdamW,
+and reading the loss.
+"""
+import argparse
+import json
+import statistics
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+
+CHUNK_TOKENS = 256  # of the chunked loss
+
+
+def make_model(o):
+    torch.manual_seed(0)
+    return GPTNeoXForCausalLM(GPTNeoXConfig(
+        vocab_size=o.vocabulary, hidden_size=o.hidden, num_hidden_layers=o.layers,
+        num_attention_heads=o.heads, intermediate_size=4 * o.hidden, rotary_pct=0.25,
+        max_position_embeddings=max(2048, o.tokens), use_parallel_residual=True,
+        attn_implementation="sdpa")).train()
+
+
+def whole_loss(model, x, labels):
+    logits = model(input_ids=x, use_cache=False).logits
+    return F.cross_entropy(logits.float().view(-1, logits.size(-1)), labels.reshape(-1))
+
+
+def chunked_loss(model, x, labels):
+    """Logits of a few tokens at a time, computed again in the backward."""
+    hidden = model.gpt_neox(input_ids=x, use_cache=False).last_hidden_state
+    hidden, labels = hidden.reshape(-1, hidden.size(-1)), labels.reshape(-1)
+
+    def part(h, y):
+        return F.cross_entropy(model.get_output_embeddings()(h).float(), y, reduction="sum")
+
+    pairs = zip(hidden.split(CHUNK_TOKENS), labels.split(CHUNK_TOKENS))
+    return sum(checkpoint(part, h, y, use_reentrant=False) for h, y in pairs) / labels.numel()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("layers", "hidden", "heads", "vocabulary", "batch", "tokens", "steps"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), required=True)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--chunked", action="store_true")
+    parser.add_argument("--bin", required=True, help="16-bit token ids")
+    o = parser.parse_args()
+
+    ids = numpy.memmap(o.bin, dtype=numpy.uint16, mode="r")
+    model = make_model(o)
+    update = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
+                               fused=True)
+    loss_function = chunked_loss if o.chunked else whole_loss
+    if o.compile:
+        loss_function = torch.compile(loss_function)
+
+    def step(number):
+        size = o.batch * (o.tokens + 1)
+        start = number * size % (len(ids) - size)
+        part = torch.from_numpy(ids[start:start + size].astype(numpy.int64))
+        part = part.view(o.batch, o.tokens + 1)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.precision == "bf16"):
+            loss = loss_function(model, part[:, :-1], part[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        update.step()
+        update.zero_grad(set_to_none=True)
+        return loss.item()
+
+    loss = step(0)
+    first_step_at = time.time()
+    times = []
+    for number in range(1, o.steps + 1):
+        before = time.perf_counter()
+        loss = step(number)
+        times.append(time.perf_counter() - before)
+    timed = times[1:] if len(times) > 2 else times  # one more step to settle
+    step_s = statistics.median(timed)
+    print(json.dumps({"tokens_per_s": o.batch * o.tokens / step_s, "step_s": step_s,
+                      "first_step_at": first_step_at, "loss": loss}))
+
+
+if __name__ == "__main__":
+    main()

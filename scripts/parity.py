@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Parity with PyTorch, live: the same weights and the same batches through both.
+
+    scripts/parity.sh [--family neox|gpt2] [--text FILE] [--keep FOLDER] [--skip-bf16]
+
+For a Pythia-type and a GPT-2-type model of 4 layers x 128 (learning rate 3e-4, fp32) compares the
+logits, every tensor's gradient, the losses and gradient norms of 50 steps; in bf16 200 steps with
+PyTorch's autocast and with our own fp32; then the way back: a model exported after training gives
+the same logits in transformers, and import, no step, export keeps every byte. Exit status 1 where a
+bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of ours.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+import parity_reference as reference
+
+LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
+GLOBAL_BATCH, MICRO_BATCH = 8, 4
+STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
+LEARNING_RATE = 3e-4
+# Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
+# distance.
+BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
+MOST_OF_OWN = 20
+BF16_BOUND = 0.005
+# Tensors whose true gradient is zero, which rounding makes relative nonsense: whole tensors only.
+ZERO_GRADIENT = ()
+
+
+class Report:
+    def __init__(self):
+        self.failures = []
+
+    def line(self, what, value, bound, own=None, note=""):
+        """One comparison. The bound that counts is the smaller of the issue's and 20 times PyTorch's
+        own distance."""
+        limit = bound if own is None else min(bound, MOST_OF_OWN * own)
+        good = value <= limit
+        beside = "" if own is None else f"  PyTorch fp32 to fp64 {own:.1e}"
+        print(f"  {'ok ' if good else 'BAD'} {what:<34} {value:.2e}  bound {limit:.1e}{beside}  {note}",
+              flush=True)
+        if not good:
+            self.failures.append(what)
+
+    def same(self, what, good, note=""):
+        print(f"  {'ok ' if good else 'BAD'} {what:<34} {note}", flush=True)
+        if not good:
+            self.failures.append(what)
+
+
+def run_tessera(options, *arguments):
+    command = [options.tessera, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n  exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return done.stdout
+
+
+def corpus(options, work):
+    """A tokenizer and a dataset, made by us from the text: both sides read token ids only."""
+    run_tessera(options, "tokenizer", "train", "--vocabulary", VOCABULARY, "--out",
+                work / "tokenizer.json", options.text)
+    run_tessera(options, "data", "build", "--tokenizer", work / "tokenizer.json", "--split",
+                "paragraphs", "--out", work / "train", options.text)
+
+
+def peer_batches(options):
+    """What stands in for our batches where nothing of ours runs."""
+    from tokenizers import ByteLevelBPETokenizer
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train([options.text], vocab_size=VOCABULARY, show_progress=False)
+    text = pathlib.Path(options.text).read_text(encoding="utf-8", errors="replace")
+    ids = torch.tensor(tokenizer.encode(text).ids)
+    samples = ids[:len(ids) // (TOKENS + 1) * (TOKENS + 1)].reshape(-1, TOKENS + 1)
+    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(5))
+    return list(samples[order[:STEPS * GLOBAL_BATCH]].split(GLOBAL_BATCH))
+
+
+def run_file(work, family, name, precision, steps):
+    model = {
+        "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
+        "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
+    }[family]
+    path = work / f"{family}.{name}.yaml"
+    path.write_text(f"""\
+run: {{ name: {name}, directory: {work / family / name}, seed: 7 }}
+model: {{ {model}, layers: {LAYERS}, hidden: {HIDDEN}, heads: {HEADS},
+         vocabulary: {VOCABULARY}, vocabulary_multiple: 1, context: {TOKENS} }}
+data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}], sequence_length: {TOKENS} }}
+batch: {{ global: {GLOBAL_BATCH}, micro: {MICRO_BATCH} }}
+optimizer: {{ kind: adamw, learning_rate: {LEARNING_RATE}, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8,
+             weight_decay: 0.1, clip_norm: 1.0 }}
+schedule: {{ kind: constant, steps: {steps}, warmup_steps: 0 }}
+precision: {precision}
+checkpoint: {{ every_steps: 0, from: {work / family / 'imported'}, load: weights }}
+metrics: {{ tensorboard: false }}
+""")
+    return path
+
+
+def our_batches(options, run, steps):
+    """The token ids of the global batch of steps 1 … `steps`: [steps][B, T+1]."""
+    batches = []
+    for step in range(1, steps + 1):
+        answer = json.loads(run_tessera(options, "data", "explain", run, "--step", step, "--json"))
+        batches.append(torch.tensor([s["tokens"] for s in answer["samples"]]))
+    return batches
+
+
+def our_curve(folder):
+    lines = [json.loads(l) for l in (folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [l for l in lines if "loss" in l]
+    if [l["step"] for l in steps] != list(range(1, len(steps) + 1)):
+        raise SystemExit(f"{folder}/metrics.jsonl does not have each step once")
+    return [l["loss"] for l in steps], [l["grad_norm"] for l in steps]
+
+
+def our_logits(options, checkpoint, tokens, work):
+    ids, out = work / "ids.json", work / "logits.safetensors"
+    ids.write_text(json.dumps(tokens.tolist()))
+    run_tessera(options, "eval", checkpoint, "--logits", out, "--tokens", ids)
+    return load_file(out)["logits"]
+
+
+def largest_distance(a, b):
+    """Of logits: the largest difference over the largest value."""
+    return float((a.double() - b.double()).abs().max() / b.double().abs().max())
+
+
+def curve_distance(a, b):
+    return max(abs(x - y) / abs(y) for x, y in zip(a, b, strict=True))
+
+
+def smooth(values):
+    return [sum(values[i:i + SMOOTHED]) / SMOOTHED for i in range(len(values) - SMOOTHED + 1)]
+
+
+class Peer:
+    """What PyTorch computes in fp32 and in fp64 for one family, from the same start."""
+
+    def __init__(self, family, batches):
+        self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed=1)
+        self.exact = reference.double_copy(self.model)
+        self.start = {n: p.detach().clone() for n, p in reference.named_parameters(self.model).items()}
+        self.batches = batches
+
+    def restore(self):
+        with torch.no_grad():
+            for model in (self.model, self.exact):
+                for n, p in reference.named_parameters(model).items():
+                    p.copy_(self.start[n])
+
+    def measure(self):
+        first = self.batches[0]
+        with torch.no_grad():
+            self.logits = reference.logits_of(self.model, first[:, :-1])
+            exact_logits = reference.logits_of(self.exact, first[:, :-1])
+        self.gradients = reference.gradients_of(self.model, first)
+        exact = reference.gradients_of(self.exact, first)
+        self.losses, self.norms = reference.train(self.model, self.batches, LEARNING_RATE)
+        exact_losses, exact_norms = reference.train(self.exact, self.batches, LEARNING_RATE)
+        self.restore()
+        own = [(n, reference.relative(self.gradients[n], g)) for n, g in exact.items()
+               if n not in ZERO_GRADIENT]
+        self.own = {"logits": largest_distance(self.logits, exact_logits),
+                    "gradients": reference.worst(own)[0],
+                    "losses": curve_distance(self.losses, exact_losses),
+                    "norms": curve_distance(self.norms, exact_norms)}
+        self.exact_values = {"logits": exact_logits, "gradients": exact, "losses": exact_losses,
+                             "norms": exact_norms}
+
+    def print_own(self):
+        print("  PyTorch fp32 to fp64: " + ", ".join(f"{n} {v:.1e}" for n, v in self.own.items()),
+              flush=True)
+
+
+def compare_fp32(options, work, family, peer, run, report):
+    folder = work / family
+    imported = folder / "imported"
+    logits = our_logits(options, imported, peer.batches[0][:, :-1], folder)
+    report.line("logits / largest", largest_distance(logits, peer.logits), BOUNDS["logits"],
+                peer.own["logits"],
+                f"to fp64 {largest_distance(logits, peer.exact_values['logits']):.1e}")
+    dumped = folder / "gradients.safetensors"
+    run_tessera(options, "train", run, f"run.dump_gradients={dumped}", "run.stop_after_steps=1",
+                f"run.directory={folder / 'gradients'}")
+    gradients = load_file(dumped)
+    missing = sorted(set(peer.gradients) - set(gradients))
+    report.same("a gradient for every tensor", not missing, f"missing {missing}" if missing else
+                f"{len(peer.gradients)} tensors")
+    both = [n for n in peer.gradients if n in gradients and n not in ZERO_GRADIENT]
+    value, name = reference.worst(
+        (n, reference.relative(gradients[n], peer.gradients[n])) for n in both)
+    exact, _ = reference.worst(
+        (n, reference.relative(gradients[n], peer.exact_values["gradients"][n])) for n in both)
+    report.line("gradients, worst tensor", value, BOUNDS["gradients"], peer.own["gradients"],
+                f"{name}; to fp64 {exact:.1e}")
+    run_tessera(options, "train", run)
+    losses, norms = our_curve(folder / "fp32")
+    report.line(f"losses of {STEPS} steps", curve_distance(losses[:STEPS], peer.losses),
+                BOUNDS["losses"], peer.own["losses"],
+                f"to fp64 {curve_distance(losses[:STEPS], peer.exact_values['losses']):.1e}")
+    report.line(f"norms of {STEPS} steps", curve_distance(norms[:STEPS], peer.norms),
+                BOUNDS["norms"], peer.own["norms"],
+                f"to fp64 {curve_distance(norms[:STEPS], peer.exact_values['norms']):.1e}")
+
+
+def compare_bf16(options, work, family, peer, report):
+    """200 steps: our bf16, our fp32 and PyTorch's autocast over fp32 weights."""
+    curves = {}
+    for precision in ("fp32", "bf16"):
+        run = run_file(work, family, f"long-{precision}", precision, BF16_STEPS)
+        run_tessera(options, "train", run)
+        curves[precision] = our_curve(work / family / f"long-{precision}")[0]
+    batches = our_batches(options, run, BF16_STEPS)
+    peer.restore()
+    theirs, _ = reference.train(peer.model, batches, LEARNING_RATE, autocast=True)
+    peer.restore()
+    ours = smooth(curves["bf16"])
+    report.line(f"bf16, {BF16_STEPS} steps, to autocast", curve_distance(ours, smooth(theirs)), BF16_BOUND)
+    report.line(f"bf16, {BF16_STEPS} steps, to our fp32", curve_distance(ours, smooth(curves["fp32"])),
+                BF16_BOUND)
+
+
+def tensors_of(folder):
+    out = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as f:
+            out |= {n: f.get_tensor(n) for n in f.keys()}
+    return out
+
+
+def compare_way_back(options, work, family, peer, report):
+    folder = work / family
+    exported = folder / "exported"
+    run_tessera(options, "checkpoint", "export", folder / "fp32", "--to", exported)
+    theirs = AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32)
+    tokens = peer.batches[0][:, :-1]
+    with torch.no_grad():
+        logits = reference.logits_of(theirs, tokens)
+    ours = our_logits(options, folder / "fp32", tokens, folder)
+    report.line("logits of the exported model", largest_distance(ours, logits), BOUNDS["logits"])
+    untouched = run_file(work, family, "untouched", "fp32", 0)
+    run_tessera(options, "train", untouched)
+    run_tessera(options, "checkpoint", "export", folder / "untouched", "--to", folder / "again")
+    before, after = tensors_of(folder / "hf"), tensors_of(folder / "again")
+    wrong = sorted(n for n in before.keys() | after.keys()
+                   if n not in before or n not in after
+                   or before[n].dtype != after[n].dtype or before[n].shape != after[n].shape
+                   or before[n].numpy().tobytes() != after[n].numpy().tobytes())
+    report.same("import, no step, export: same bytes", not wrong, f"differ: {wrong}" if wrong else
+                f"{len(before)} tensors")
+
+
+def check_family(options, work, family, report):
+    print(f"{family}: {LAYERS} layers x {HIDDEN}, {STEPS} steps of {GLOBAL_BATCH} x {TOKENS} tokens, "
+          f"learning rate {LEARNING_RATE}", flush=True)
+    if options.peer_only:
+        peer = Peer(family, peer_batches(options))
+        peer.measure()
+        peer.print_own()
+        return
+    folder = work / family
+    folder.mkdir(parents=True, exist_ok=True)
+    run = run_file(work, family, "fp32", "fp32", STEPS)
+    peer = Peer(family, our_batches(options, run, STEPS))
+    peer.model.save_pretrained(folder / "hf")
+    (folder / "hf" / "tokenizer.json").write_bytes((work / "tokenizer.json").read_bytes())
+    run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
+    peer.measure()
+    peer.print_own()
+    compare_fp32(options, work, family, peer, run, report)
+    compare_way_back(options, work, family, peer, report)
+    if not options.skip_bf16:
+        compare_bf16(options, work, family, peer, report)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tessera", default="build/tessera", help="our program")
+    parser.add_argument("--text", required=True, help="a text file of a megabyte or so")
+    parser.add_argument("--family", choices=("neox", "gpt2"), action="append")
+    parser.add_argument("--keep", help="a folder for all files, kept")
+    parser.add_argument("--skip-bf16", action="store_true")
+    parser.add_argument("--peer-only", action="store_true")
+    options = parser.parse_args()
+    report = Report()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(options.keep or temporary).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        if not options.peer_only:
+            corpus(options, work)
+        for family in options.family or ("neox", "gpt2"):
+            check_family(options, work, family, report)
+    if report.failures:
+        print(f"parity: {len(report.failures)} bounds broken: {', '.join(report.failures)}")
+        return 1
+    print("parity: all bounds hold")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+// What a run tells: short lines for people on the terminal, the same with time and level in a file.
+// Passed to who needs it; thread safe; every line is in the file before write() returns.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/file.h"
+
+namespace tessera {
+
+enum class LogLevel : uint8_t { kInfo, kWarning, kError };
+enum class LogTerminal : uint8_t { kNone, kOut, kErr };  // kErr where standard output holds JSON
+
+class Log {
+ public:
+  explicit Log(LogTerminal terminal);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  // From now on appends to this file too. Throws Error if it cannot be written.
+  void open(const Path& file);
+
+  // Text may have several lines; warnings and errors begin with "warning: " or "error: ".
+  void write(LogLevel level, std::string_view text);
+  template <class... A>
+  void info(fmt::format_string<A...> format, A&&... a) {
+    write(LogLevel::kInfo, fmt::format(format, std::forward<A>(a)...));
+  }
+  template <class... A>
+  void warning(fmt::format_string<A...> format, A&&... a) {
+    write(LogLevel::kWarning, fmt::format(format, std::forward<A>(a)...));
+  }
+  template <class... A>
+  void error(fmt::format_string<A...> format, A&&... a) {
+    write(LogLevel::kError, fmt::format(format, std::forward<A>(a)...));
+  }
+
+ private:
+  struct Sinks;  // the library's types stay in log.cc
+  std::unique_ptr<Sinks> sinks_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,186 @@
+#include "cli/bench_rates.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <utility>
+
+#include "kernels/matmul.h"
+#include "tensor/tensor.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The shortest of the calls that fit in `seconds`; the first only warms up, and there are two at
+// least.
+double shortest_call(double seconds, const std::function<void()>& call) {
+  call();
+  const Clock::time_point start = Clock::now();
+  double best = 1e30;
+  for (;;) {
+    const Clock::time_point before = Clock::now();
+    call();
+    const Clock::time_point after = Clock::now();
+    best = std::min(best, std::chrono::duration<double>(after - before).count());
+    if (std::chrono::duration<double>(after - start).count() > seconds) return best;
+  }
+}
+
+Buffer operand(int64_t elements, DType type) {
+  Buffer b("benchmark operand", elements * size_of(type));
+#pragma omp parallel for schedule(static)
+  for (int64_t i = 0; i < elements; ++i) {
+    const float x = 0.5f + static_cast<float>(i % 7) * 0.125f;
+    if (type == DType::kF32) reinterpret_cast<float*>(b.data())[i] = x;
+    if (type == DType::kBF16) reinterpret_cast<BF16*>(b.data())[i] = BF16(x);
+  }
+  return b;
+}
+
+// OpenBLAS, where it is installed. It is loaded only here, as a second opinion on what the machine
+// can do; the trainer does not use it.
+class OpenBlas {
+ public:
+  OpenBlas() : library_(dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) return;
+    sgemm_ = reinterpret_cast<Sgemm>(dlsym(library_, "cblas_sgemm"));
+    set_threads_ = reinterpret_cast<SetThreads>(dlsym(library_, "openblas_set_num_threads"));
+  }
+  ~OpenBlas() {
+    if (library_ != nullptr) dlclose(library_);
+  }
+  OpenBlas(const OpenBlas&) = delete;
+  OpenBlas& operator=(const OpenBlas&) = delete;
+
+  explicit operator bool() const { return sgemm_ != nullptr && set_threads_ != nullptr; }
+
+  void run(const kernels::MatmulShape& s, const Buffer& a, const Buffer& b, const Buffer& c,
+           int threads) const {
+    constexpr int kRowMajor = 101, kPlain = 111, kTransposed = 112;  // of cblas.h
+    const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
+    set_threads_(threads);
+    sgemm_(kRowMajor, s.transpose_a ? kTransposed : kPlain, s.transpose_b ? kTransposed : kPlain, m,
+           n, k, 1.0f, reinterpret_cast<const float*>(a.data()), s.transpose_a ? m : k,
+           reinterpret_cast<const float*>(b.data()), s.transpose_b ? k : n,
+           s.accumulate ? 1.0f : 0.0f, reinterpret_cast<float*>(c.data()), n);
+  }
+
+ private:
+  using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int,
+                         float, float*, int);
+  using SetThreads = void (*)(int);
+  void* library_;
+  Sgemm sgemm_ = nullptr;
+  SetThreads set_threads_ = nullptr;
+};
+
+kernels::MatmulShape shape_of(const ProductCase& c, DType type) {
+  kernels::MatmulShape s{.m = c.m, .n = c.n, .k = c.k, .a = type, .b = type};
+  s.transpose_b = c.kind == ProductKind::kForward;
+  s.transpose_a = s.accumulate = c.kind == ProductKind::kWeightGradient;
+  if (!s.accumulate) s.c = type;
+  return s;
+}
+
+}  // namespace
+
+const char* name_of(ProductKind kind) {
+  switch (kind) {
+    case ProductKind::kForward:
+      return "forward";
+    case ProductKind::kInputGradient:
+      return "input gradient";
+    case ProductKind::kWeightGradient:
+      return "weight gradient";
+  }
+  return "";
+}
+
+std::vector<ProductCase> product_cases(int64_t tokens, int64_t hidden, int64_t vocabulary) {
+  struct Layer {
+    const char* name;
+    int64_t rows, outputs, inputs;
+  };
+  constexpr int64_t kChunk = 512;  // of the head, which works by chunks of tokens
+  const Layer layers[] = {{"qkv", tokens, 3 * hidden, hidden},
+                          {"projection", tokens, hidden, hidden},
+                          {"up", tokens, 4 * hidden, hidden},
+                          {"down", tokens, hidden, 4 * hidden},
+                          {"head", std::min(tokens, kChunk), vocabulary, hidden}};
+  std::vector<ProductCase> cases{{"2048 cubed", ProductKind::kInputGradient, 2048, 2048, 2048}};
+  for (const Layer& l : layers) {
+    cases.push_back({l.name, ProductKind::kForward, l.rows, l.outputs, l.inputs});
+    cases.push_back({l.name, ProductKind::kInputGradient, l.rows, l.inputs, l.outputs});
+    cases.push_back({l.name, ProductKind::kWeightGradient, l.outputs, l.inputs, l.rows});
+  }
+  return cases;
+}
+
+double ProductRate::best() const { return std::max({plain, packed, other}); }
+
+ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures& cpu, int threads,
+                            double seconds) {
+  kernels::MatmulShape s = shape_of(c, type);
+  const double operations =
+      2.0 * static_cast<double>(c.m) * static_cast<double>(c.n) * static_cast<double>(c.k);
+  const Buffer a = operand(c.m * c.k, type), b = operand(c.k * c.n, type);
+  const Buffer result("benchmark result", c.m * c.n * size_of(s.c));
+  result.touch();
+  ProductRate rate;
+  const kernels::Matmul plain(s, cpu, threads);
+  const Buffer room("benchmark workspace", plain.workspace_bytes());
+  rate.plain = operations / shortest_call(seconds, [&] {
+                 plain.run(a.data(), b.data(), result.data(), room.data());
+               });
+  s.packed_b = c.kind != ProductKind::kWeightGradient;  // activations are used once
+  const kernels::Matmul packing(s, cpu, threads);
+  if (packing.packed_bytes() > 0) {
+    const Buffer packed("benchmark packed operand", packing.packed_bytes());
+    const Buffer space("benchmark workspace", packing.workspace_bytes());
+    packing.pack(b.data(), packed.data());
+    rate.packed = operations / shortest_call(seconds, [&] {
+                    packing.run(a.data(), packed.data(), result.data(), space.data());
+                  });
+  }
+  if (type != DType::kF32) return rate;
+  const OpenBlas blas;
+  if (!blas) return rate;
+  rate.other = operations / shortest_call(seconds, [&] { blas.run(s, a, b, result, threads); });
+  return rate;
+}
+
+MemoryRate measure_memory(const CpuFeatures& cpu, int threads, double seconds) {
+  // Each array four times the last cache, so that nothing of it is left there.
+  const int64_t bytes = std::clamp<int64_t>(4 * cpu.l3_bytes, 64 << 20, 1 << 30);
+  const int64_t n = bytes / 8;
+  const Buffer x("benchmark array", bytes), y("benchmark array", bytes),
+      z("benchmark array", bytes);
+  auto* const px = reinterpret_cast<uint64_t*>(x.data());
+  auto* const py = reinterpret_cast<uint64_t*>(y.data());
+  auto* const pz = reinterpret_cast<uint64_t*>(z.data());
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t i = 0; i < n; ++i) px[i] = py[i] = pz[i] = static_cast<uint64_t>(i);
+  volatile uint64_t sink = 0;
+  const double read_s = shortest_call(seconds, [&] {
+    uint64_t sum = 0;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i) sum += px[i];
+    sink = sum;
+  });
+  const double copy_s = shortest_call(seconds, [&] {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < n; ++i) py[i] = px[i];
+  });
+  const double triad_s = shortest_call(seconds, [&] {
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < n; ++i) pz[i] = px[i] + 3 * py[i];
+  });
+  const auto size = static_cast<double>(bytes);
+  return {size / read_s, 2 * size / copy_s, 3 * size / triad_s};
+}
+
+}  // namespace tessera

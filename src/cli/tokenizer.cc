@@ -1,0 +1,353 @@
+// tessera tokenizer train | encode | info
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+
+#include "base/config.h"
+#include "base/tree.h"
+#include "cli/verbs.h"
+#include "data/bpe_trainer.h"
+#include "data/documents.h"
+#include "train/progress.h"
+
+namespace tessera {
+namespace {
+
+// Documents that are worked on at a time; what a slow reader or a small machine can bear.
+constexpr size_t kBatchBytes = size_t{16} << 20;
+constexpr size_t kBatchDocuments = size_t{1} << 16;
+constexpr int64_t kMostThreads = 1024;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Split split_named(const std::string& name) {
+  if (name == "none") return Split::kNone;
+  if (name == "lines") return Split::kLines;
+  if (name == "paragraphs") return Split::kParagraphs;
+  throw UsageError("--split is '{}', wanted {}", name, enum_names(Split{}));
+}
+
+int thread_count(int64_t asked) {
+  if (asked < 0 || asked > kMostThreads) {
+    throw UsageError("--threads is {}, wanted 0 to {}", asked, kMostThreads);
+  }
+  return asked > 0 ? static_cast<int>(asked)
+                   : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// Some documents, and views of their texts.
+struct Batch {
+  std::vector<Document> documents;
+  std::vector<std::string_view> texts;
+
+  // False: the stream is at its end, and nothing was read.
+  bool read(DocumentStream& stream) {
+    documents.clear();
+    texts.clear();
+    size_t bytes = 0;
+    for (Document d; bytes < kBatchBytes && documents.size() < kBatchDocuments;) {
+      if (!stream.next(d)) break;
+      bytes += d.text.size();
+      documents.push_back(std::move(d));
+    }
+    for (const Document& d : documents) texts.emplace_back(d.text);
+    return !documents.empty();
+  }
+};
+
+// What is no UTF-8 in all that was read, for people.
+class InvalidBytes {
+ public:
+  void add(const EncodeReport& report, const Batch& batch, const DocumentStream& stream) {
+    if (first_.empty() && report.first_invalid >= 0) {
+      int64_t place = report.first_invalid;
+      size_t d = 0;
+      for (; place >= std::ssize(batch.documents[d].text); ++d) {
+        place -= std::ssize(batch.documents[d].text);
+      }
+      const Document& found = batch.documents[d];
+      const std::string& file = stream.sources()[static_cast<size_t>(found.source)];
+      const auto end = found.text.begin() + place;
+      first_ = fmt::format("{}:{} (byte {} of the file)", file == "-" ? "standard input" : file,
+                           found.line + std::count(found.text.begin(), end, '\n'),
+                           format_count(found.offset + place));
+    }
+    total_.add(report);
+  }
+  void warn() const {
+    if (total_.invalid_bytes == 0) return;
+    fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
+               format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
+    if (total_.replaced_bytes == 0) {
+      fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
+    } else {
+      fmt::print(stderr,
+                 "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
+                 format_count(total_.replaced_bytes));
+    }
+  }
+  void put(Tree& t) const {
+    t.set("bytes", Tree(total_.bytes));
+    t.set("invalid_bytes", Tree(total_.invalid_bytes));
+    t.set("replaced_bytes", Tree(total_.replaced_bytes));
+    t.set("first_invalid", Tree(first_));
+  }
+  const EncodeReport& total() const { return total_; }
+
+ private:
+  EncodeReport total_;
+  std::string first_;
+};
+
+struct TrainOptions {
+  std::vector<std::string> inputs, special;
+  std::string out, key = "text";
+  int64_t threads = 0, least_count = 1, vocabulary = 8192;
+  bool json = false;
+};
+
+bool parse_train(Args args, TrainOptions& o) {
+  Arguments arguments("tokenizer train",
+                      "Learns a byte-level BPE vocabulary from text and writes a tokenizer.json, "
+                      "which Hugging Face's libraries read too.",
+                      "tessera tokenizer train --vocabulary 8192 --out t.json book.txt texts/");
+  arguments.option(o.out, "--out", "T", "the tokenizer.json to write", true);
+  arguments.option(o.vocabulary, "--vocabulary", "N", "entries, with special tokens and 256 bytes");
+  arguments.option(o.special, "--special", "TOKEN",
+                   "special tokens, the first of them id 0; <|endoftext|> unless given");
+  arguments.option(o.least_count, "--least-count", "N", "a pair that is rarer is not merged");
+  arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
+  arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
+  arguments.json(o.json);
+  arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
+  if (!arguments.parse(args)) return false;
+  if (o.vocabulary < 0 || o.vocabulary > kLargestTokenId) {
+    throw UsageError("--vocabulary is {}, wanted 257 to {}", o.vocabulary, kLargestTokenId);
+  }
+  return true;
+}
+
+// Lines with their ends, as Hugging Face's trainer reads files.
+void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& invalid) {
+  Batch batch;
+  while (batch.read(stream)) {
+    std::vector<std::string_view> lines;
+    for (Document& document : batch.documents) {
+      document.text += '\n';
+      const auto ours = lines_with_ends(document.text);
+      lines.insert(lines.end(), ours.begin(), ours.end());
+    }
+    invalid.add(counts.add(lines), batch, stream);
+  }
+}
+
+int train(Args args) {
+  TrainOptions o;
+  if (!parse_train(args, o)) return 0;
+  BpeTraining training;
+  training.vocabulary = static_cast<int32_t>(o.vocabulary);
+  training.least_count = o.least_count;
+  if (!o.special.empty()) training.special_tokens = o.special;
+  check_training(training);
+
+  const auto start = std::chrono::steady_clock::now();
+  DocumentStream stream(list_sources(o.inputs), {.split = Split::kLines, .key = o.key});
+  WordCounts counts(thread_count(o.threads));
+  InvalidBytes invalid;
+  count_lines(stream, counts, invalid);
+  const auto words = counts.words();
+  if (words.empty()) throw Error("there is no text in {}", fmt::join(o.inputs, ", "));
+  const double count_s = seconds_since(start);
+  const BpeDescription bpe = train_bpe(words, training);
+  const double all_s = seconds_since(start);
+  write_file(o.out, write_tokenizer_json(bpe));
+
+  invalid.warn();
+  if (o.json) {
+    Tree t;
+    t.set("out", Tree(o.out));
+    t.set("vocabulary", Tree(std::ssize(bpe.vocabulary)));
+    t.set("merges", Tree(std::ssize(bpe.merges)));
+    t.set("words", Tree(std::ssize(words)));
+    invalid.put(t);
+    fmt::print("{}\n", to_json(t));
+    return 0;
+  }
+  fmt::print("  read    {} bytes, {} different words   {:.1f} s\n",
+             format_count(invalid.total().bytes), format_count(std::ssize(words)), count_s);
+  fmt::print("  merged  {} pairs, vocabulary {}   {:.1f} s\n", format_count(std::ssize(bpe.merges)),
+             format_count(std::ssize(bpe.vocabulary)), all_s - count_s);
+  if (std::ssize(bpe.vocabulary) < o.vocabulary) {
+    fmt::print("  The text has no more pairs; {} entries were asked for.\n",
+               format_count(o.vocabulary));
+  }
+  fmt::print("  wrote   {}\n", o.out);
+  return 0;
+}
+
+// Ids of a document as a line, or as a list of JSON.
+void append_ids(const std::vector<int32_t>& ids, char separator, std::string& out) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) out += separator;
+    fmt::format_to(std::back_inserter(out), "{}", ids[i]);
+  }
+}
+
+struct EncodeOptions {
+  std::string tokenizer, split = "none", key = "text";
+  std::vector<std::string> inputs;
+  int64_t threads = 0;
+  bool json = false, summary = false;
+};
+
+bool parse_encode(Args args, EncodeOptions& o) {
+  Arguments arguments(
+      "tokenizer encode",
+      "Prints the ids of each document in a line. A plain text file is one document "
+      "unless --split says otherwise; .jsonl files hold one a line.",
+      "tessera tokenizer encode --tokenizer t.json --split lines book.txt");
+  arguments.option(o.tokenizer, "--tokenizer", "T", "a tokenizer.json", true);
+  arguments.option(o.split, "--split", "HOW", "plain text: none | lines | paragraphs");
+  arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
+  arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
+  arguments.flag(o.summary, "--summary", "no ids, but how many, and how fast");
+  arguments.json(o.json);
+  arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
+  return arguments.parse(args);
+}
+
+struct EncodeTotals {
+  int64_t documents = 0, tokens = 0;
+  double encode_s = 0, cpu_s = 0;  // without reading and printing; of all threads
+  InvalidBytes invalid;
+};
+
+// Prints the ids of a batch; as JSON, the elements of one list.
+void print_ids(const std::vector<std::vector<int32_t>>& ids, bool json, bool first) {
+  std::string out;
+  for (const auto& document : ids) {
+    if (json) out += first ? "[" : ",[";
+    append_ids(document, json ? ',' : ' ', out);
+    out += json ? ']' : '\n';
+    first = false;
+  }
+  std::fwrite(out.data(), 1, out.size(), stdout);
+}
+
+void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
+  const auto bytes = static_cast<double>(totals.invalid.total().bytes);
+  if (o.json) {
+    Tree t;
+    t.set("documents", Tree(totals.documents));
+    t.set("tokens", Tree(totals.tokens));
+    t.set("encode_s", Tree(totals.encode_s));
+    t.set("cpu_s", Tree(totals.cpu_s));
+    totals.invalid.put(t);
+    // The object was begun with its list of ids.
+    fmt::print("{}{}\n", o.summary ? "{" : "],", to_json(t).substr(1));
+  } else if (o.summary) {
+    fmt::print("  documents  {}\n", format_count(totals.documents));
+    fmt::print("  tokens     {}, {:.2f} bytes a token\n", format_count(totals.tokens),
+               bytes / static_cast<double>(std::max<int64_t>(totals.tokens, 1)));
+    fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} for each busy thread\n",
+               totals.encode_s, bytes / 1e6 / std::max(totals.encode_s, 1e-9),
+               bytes / 1e6 / std::max(totals.cpu_s, 1e-9));
+  }
+}
+
+int encode(Args args) {
+  EncodeOptions o;
+  if (!parse_encode(args, o)) return 0;
+  const DocumentOptions options{.split = split_named(o.split), .key = o.key};
+  std::vector<EncodeCache> caches(static_cast<size_t>(thread_count(o.threads)));
+  const auto tokenizer = load_tokenizer(o.tokenizer);
+  DocumentStream stream(list_sources(o.inputs), options);
+
+  Batch batch;
+  EncodeTotals totals;
+  std::vector<std::vector<int32_t>> ids;
+  if (o.json && !o.summary) fmt::print("{{\"ids\":[");
+  while (batch.read(stream)) {
+    EncodeReport report;
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu = std::clock();
+    encode_batch(*tokenizer, batch.texts, caches, ids, &report);
+    totals.encode_s += seconds_since(start);
+    totals.cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    totals.invalid.add(report, batch, stream);
+    if (!o.summary) print_ids(ids, o.json, totals.documents == 0);
+    totals.documents += std::ssize(ids);
+    for (const auto& document : ids) totals.tokens += std::ssize(document);
+  }
+  print_totals(o, totals);
+  totals.invalid.warn();
+  return 0;
+}
+
+Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
+  Tree t;
+  t.set("path", Tree(path));
+  t.set("kind", Tree(std::string("byte-level BPE")));
+  t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
+  t.set("merges", Tree(std::ssize(bpe.merges)));
+  t.set("added_tokens", Tree(std::ssize(bpe.added_tokens)));
+  t.set("normalizer", bpe.nfc ? Tree(std::string("NFC")) : Tree());
+  t.set("split", Tree(std::string(bpe.use_regex ? "gpt2" : "none")));
+  t.set("add_prefix_space", Tree(bpe.add_prefix_space));
+  const auto end = tokenizer.end_of_text();
+  t.set("end_of_text", end ? Tree(int64_t{*end}) : Tree());
+  t.set("fingerprint", Tree(fmt::format("{:016x}", tokenizer.fingerprint())));
+  return t;
+}
+
+int info(Args args) {
+  std::string path;
+  bool json = false;
+  Arguments arguments("tokenizer info", "Says what a tokenizer.json holds.",
+                      "tessera tokenizer info t.json");
+  arguments.required(path, "T", "a tokenizer.json, or a folder with one");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const Path file = tokenizer_file(path);
+  const BpeDescription bpe = read_tokenizer_json(read_file(file), file.string());
+  const auto tokenizer = load_tokenizer(path);
+  if (json) {
+    fmt::print("{}\n", to_json(about(file.string(), bpe, *tokenizer)));
+    return 0;
+  }
+  fmt::print("{}: byte-level BPE\n", file.string());
+  fmt::print("  vocabulary   {} ({} merges, added tokens: {})\n",
+             format_count(tokenizer->vocabulary_size()), format_count(std::ssize(bpe.merges)),
+             format_count(std::ssize(bpe.added_tokens)));
+  fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
+             bpe.use_regex ? "split into words as GPT-2 does" : "not split into words",
+             bpe.add_prefix_space ? ", with a space put before" : "");
+  const auto end = tokenizer->end_of_text();
+  fmt::print("  end of text  {}\n",
+             end ? fmt::format("{} = {}", tokenizer->token_bytes(*end), *end) : "none");
+  for (const AddedToken& token : bpe.added_tokens) {
+    if (token.special) fmt::print("  special      '{}' = {}\n", token.content, token.id);
+  }
+  return 0;
+}
+
+constexpr const char* kGroup = "Tokenizers";
+const Verb kVerbs[] = {
+    {"train", kGroup, "learn a vocabulary from text",
+     "tessera tokenizer train --vocabulary 8192 --out t.json book.txt", train},
+    {"encode", kGroup, "print the ids of documents",
+     "tessera tokenizer encode --tokenizer t.json book.txt", encode},
+    {"info", kGroup, "say what a tokenizer.json holds", "tessera tokenizer info t.json", info},
+};
+
+}  // namespace
+
+int verb_tokenizer(Args args) { return run_verb("tokenizer", kVerbs, args); }
+
+}  // namespace tessera

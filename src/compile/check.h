@@ -1,0 +1,39 @@
+// Schedule pass that changes nothing: proves a step of all ranks before it runs.
+//
+//   match   on each channel all members call the same operations in the same order: kind, bytes and
+//           label agree at each index; every send has its receive
+//   cycle   the calls of all ranks can be put in one order that obeys every queue, `after` and
+//           `before_step`, with a message or collective as one event: nothing can hang
+//   race    any two calls that touch the same bytes, one of them writing, are ordered by queues and
+//           waits alone
+//   value   a symbolic run of two steps: each read finds the frame that it means, whole and not
+//           overwritten; sums start fresh once, are complete before they are read, and every term
+//           is there once
+//
+// A later part is skipped where an earlier one found something, since it would repeat it in worse
+// words. Programs must be verified first (ir/verify.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+struct Finding {
+  std::string kind;  // match | cycle | race | value
+  std::string text;  // in the names of the model
+  int rank = 0;      // index into what was given to check()
+  CallId call = kNone;
+};
+
+// One program a rank (a rank of each stage and group is enough). Empty: nothing wrong.
+std::vector<Finding> check(const std::vector<const Program*>& ranks);
+
+// The parts, for one rank. `order` lists the positions of the schedule written twice in a row, in
+// an order in which they can run.
+std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);
+std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
+
+}  // namespace tessera

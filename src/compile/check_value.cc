@@ -1,0 +1,299 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "compile/bytes.h"
+#include "compile/check.h"
+
+namespace tessera {
+namespace {
+
+// What the bytes of a frame hold during the symbolic run.
+struct Content {
+  int64_t writer = kNone;      // the last position that wrote it in this step
+  int64_t overwriter = kNone;  // who wrote other things into its bytes since
+  int64_t reader = kNone;      // the last that only read it, since it was started
+  int64_t taker = kNone;       // the last that read or updated it, since it was started
+  bool read = true;            // since it was last written
+  bool summed = false;         // added to in this step
+  int64_t version = 0;         // how often it was written, all steps
+  int64_t step = kNone;        // of the last touch
+};
+
+// How often a frame was touched in one step, for comparison with others of its kind.
+struct Counts {
+  int reads = 0, adds = 0, updates = 0;
+};
+
+class Values {
+ public:
+  Values(const Program& p, int rank)
+      : p_(p),
+        rank_(rank),
+        sharing_(sharing_frames(p)),
+        contents_(p.frames.size()),
+        counts_(p.frames.size()) {
+    for (int q = 0; q < kQueues; ++q) {
+      const auto queue = static_cast<Queue>(q);
+      in_scratch_.push_back(frames_in(p, scratch_offset(p, queue), scratch_bytes(p, queue)));
+    }
+  }
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    check_bounds();
+    find_versions();
+    for (const int64_t x : order) run(x);
+    check_ends();
+    check_counts();
+    check_repeats();
+    return std::move(findings_);
+  }
+
+ private:
+  int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
+  const Call& call(int64_t x) const { return p_.call(static_cast<CallId>(x % length())); }
+  std::string name(int64_t x) const {
+    return "call " + call_name(p_, static_cast<CallId>(x % length()));
+  }
+  std::string frame(FrameId f) const { return frame_name(p_, f); }
+
+  void say(int64_t x, const std::string& text) {
+    if (!said_.insert(text).second) return;  // once, not again in the second step
+    findings_.push_back(
+        {"value", text, rank_, x == kNone ? kNone : static_cast<CallId>(x % length())});
+  }
+
+  void check_bounds() {
+    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
+      if (p_.frame(f).offset < 0 || p_.frame(f).offset + p_.bytes_of(f) > p_.bytes)
+        say(kNone, fmt::format("{} at byte {} is outside the arena of {} bytes", frame(f),
+                               p_.frame(f).offset, p_.bytes));
+  }
+
+  // The version that each read means: what the calls before it in issue order wrote.
+  void find_versions() {
+    std::vector<int64_t> version(p_.frames.size(), 0);
+    for (int64_t x = 0; x < 2 * length(); ++x) {
+      const Segment& s = p_.segment(call(x));
+      for (const FrameId f : call(x).frames) meant_.push_back(version[static_cast<size_t>(f)]);
+      for (size_t i = 0; i < s.frames.size(); ++i)
+        if (s.frames[i].access != Access::kRead) ++version[static_cast<size_t>(call(x).frames[i])];
+      first_.push_back(meant_.size() - s.frames.size());
+    }
+  }
+
+  void run(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    for (const FrameId f : c.frames) enter_step(x, f);
+    check_labels(x);
+    check_apart(x);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Access access = s.frames[i].access;
+      const int64_t meant = meant_[first_[static_cast<size_t>(x)] + i];
+      if (c.fresh[i] && access != Access::kAdd)
+        say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
+                           frame(c.frames[i])));
+      if (access == Access::kUpdate) update(x, c.frames[i]);
+      if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
+      if (access == Access::kRead) contents_[static_cast<size_t>(c.frames[i])].reader = x;
+      if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
+      if (access == Access::kWrite) write_first(x, c.frames[i]);
+    }
+    if (s.scratch_bytes > 0)
+      for (const FrameId f : in_scratch_[static_cast<size_t>(s.queue)])
+        contents_[static_cast<size_t>(f)].overwriter = x;
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      count(x, c.frames[i], s.frames[i].access);
+      if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
+    }
+  }
+
+  // A frame that is not state begins each step with nothing in it.
+  void enter_step(int64_t x, FrameId f) {
+    Content& c = contents_[static_cast<size_t>(f)];
+    const int64_t step = x / length();
+    if (c.step == step) return;
+    if (!p_.frame(f).state) c.overwriter = kNone;
+    c.writer = c.reader = c.taker = kNone;
+    c.read = true;
+    c.summed = false;
+    c.step = step;
+  }
+
+  // State is there from the start, so only its labels say that it is the wrong one.
+  void check_labels(int64_t x) {
+    const Call& c = call(x);
+    for (const FrameId f : c.frames) {
+      const Frame& other = p_.frame(f);
+      const bool layer = other.layer == kNone || other.layer == c.layer;
+      const bool microbatch = other.microbatch == kNone || other.microbatch == c.microbatch;
+      if (other.state && !(layer && microbatch))
+        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(f)));
+    }
+  }
+
+  // The frames and the scratch of one call have no bytes in common.
+  void check_apart(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    for (const FrameId f : c.frames) {
+      for (const FrameId o : sharing_[static_cast<size_t>(f)])
+        if (o != f && std::find(c.frames.begin(), c.frames.end(), o) != c.frames.end())
+          say(x, fmt::format("{} takes {} and {}, which share bytes", name(x), frame(f), frame(o)));
+      const auto& in_scratch = in_scratch_[static_cast<size_t>(s.queue)];
+      if (s.scratch_bytes > 0 &&
+          std::find(in_scratch.begin(), in_scratch.end(), f) != in_scratch.end())
+        say(x, fmt::format("{} takes {}, which shares bytes with its scratch", name(x), frame(f)));
+    }
+  }
+
+  // Whether f holds what was written to it; says so where it does not.
+  bool holds(int64_t x, FrameId f, const char* verb) {
+    const Content& c = contents_[static_cast<size_t>(f)];
+    if (c.overwriter != kNone) {
+      say(x,
+          fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f), name(c.overwriter)));
+      return false;
+    }
+    if (c.writer != kNone || p_.frame(f).state) return true;
+    say(x, fmt::format("{} {} {}, which no call before it wrote", name(x), verb, frame(f)));
+    return false;
+  }
+
+  void read(int64_t x, FrameId f, int64_t meant) {
+    Content& c = contents_[static_cast<size_t>(f)];
+    if (holds(x, f, "reads") && c.version != meant)
+      say(x, fmt::format("{} means to read {} after {} writes and finds {}", name(x), frame(f),
+                         meant, c.version));
+    c.read = true;
+    c.taker = x;
+  }
+
+  // Who reads a sum means the whole of it: nothing changes it afterwards.
+  void update(int64_t x, FrameId f) {
+    const Content& c = contents_[static_cast<size_t>(f)];
+    if (c.summed && c.reader != kNone)
+      say(x, fmt::format("{} updates {} after {} read it", name(x), frame(f), name(c.reader)));
+  }
+
+  void add(int64_t x, FrameId f, bool fresh) {
+    Content& c = contents_[static_cast<size_t>(f)];
+    c.summed = true;
+    if (fresh && c.writer != kNone)
+      say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), frame(f),
+                         name(c.writer)));
+    if (fresh) return;
+    if (!holds(x, f, "adds to")) return;
+    if (c.writer == kNone)
+      say(x, fmt::format("{} adds to {} what the step before left there: it should be fresh",
+                         name(x), frame(f)));
+    else if (c.taker != kNone)
+      say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.taker)));
+  }
+
+  void write_first(int64_t x, FrameId f) {
+    Content& c = contents_[static_cast<size_t>(f)];
+    if (c.writer != kNone && !c.read)
+      say(x, fmt::format("{} overwrites {}, which {} wrote and nobody read", name(x), frame(f),
+                         name(c.writer)));
+    else if (c.writer != kNone && !p_.frame(f).state)
+      say(x,
+          fmt::format("{} writes {} a second time, after {}", name(x), frame(f), name(c.writer)));
+    c.reader = c.taker = kNone;
+  }
+
+  void write(int64_t x, FrameId f) {
+    for (const FrameId o : sharing_[static_cast<size_t>(f)])
+      if (o != f) contents_[static_cast<size_t>(o)].overwriter = x;
+    Content& c = contents_[static_cast<size_t>(f)];
+    c.overwriter = kNone;
+    c.writer = x;
+    c.read = false;
+    ++c.version;
+  }
+
+  void count(int64_t x, FrameId f, Access access) {
+    if (x >= length()) return;
+    Counts& c = counts_[static_cast<size_t>(f)];
+    c.reads += access == Access::kRead;
+    c.adds += access == Access::kAdd;
+    c.updates += access == Access::kUpdate;
+  }
+
+  // Of a kind that anybody reads, or adds to, no frame ends with something unread.
+  void check_ends() {
+    std::vector<bool> used(p_.kinds.size(), false);
+    for (size_t f = 0; f < p_.frames.size(); ++f) {
+      const Counts& c = counts_[f];
+      if (c.reads + c.adds + c.updates > 0) used[static_cast<size_t>(p_.frames[f].kind)] = true;
+    }
+    for (size_t f = 0; f < p_.frames.size(); ++f) {
+      const Content& c = contents_[f];
+      if (p_.frames[f].state || c.read || !used[static_cast<size_t>(p_.frames[f].kind)]) continue;
+      say(c.writer, fmt::format("{} writes {}, which no call after it reads", name(c.writer),
+                                frame(static_cast<FrameId>(f))));
+    }
+  }
+
+  // Layers are alike: sums have as many terms and readers in each, state as many updates.
+  void check_counts() {
+    std::map<FrameKindId, Counts> most;
+    for (size_t f = 0; f < p_.frames.size(); ++f) {
+      Counts& m = most[p_.frames[f].kind];
+      m.reads = std::max(m.reads, counts_[f].reads);
+      m.adds = std::max(m.adds, counts_[f].adds);
+      m.updates = std::max(m.updates, counts_[f].updates);
+    }
+    for (size_t f = 0; f < p_.frames.size(); ++f) {
+      const Counts &c = counts_[f], &m = most[p_.frames[f].kind];
+      const auto compare = [&](int mine, int others, const char* what) {
+        if (mine < others)
+          say(kNone, fmt::format("{} {} {} times in a step, other frames of its kind {} times",
+                                 frame(static_cast<FrameId>(f)), what, mine, others));
+      };
+      compare(c.adds, m.adds, "is added to");
+      if (m.adds > 0) compare(c.reads, m.reads, "is read");
+      if (m.adds > 0 || p_.frames[f].state) compare(c.updates, m.updates, "is updated");
+    }
+  }
+
+  // No term or update twice, and nothing that was compiled and is never called.
+  void check_repeats() {
+    std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
+    std::vector<bool> called(p_.segments.size(), false);
+    for (int64_t x = 0; x < length(); ++x) {
+      const Call& c = call(x);
+      called[static_cast<size_t>(c.segment)] = true;
+      for (size_t i = 0; i < c.frames.size(); ++i) {
+        const Access access = p_.segment(c).frames[i].access;
+        if (access != Access::kAdd && access != Access::kUpdate) continue;
+        if (!seen.insert({c.segment, c.layer, c.microbatch, c.frames[i]}).second)
+          say(x, fmt::format("{} changes {} a second time", name(x), frame(c.frames[i])));
+      }
+    }
+    for (size_t s = 0; s < called.size(); ++s)
+      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name));
+  }
+
+  const Program& p_;
+  int rank_;
+  std::vector<std::vector<FrameId>> sharing_;     // of each frame
+  std::vector<std::vector<FrameId>> in_scratch_;  // of each queue
+  std::vector<int64_t> meant_;                    // of each parameter of each position
+  std::vector<size_t> first_;                     // where a position's parameters begin there
+  std::vector<Content> contents_;
+  std::vector<Counts> counts_;
+  std::set<std::string> said_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return Values(p, rank).find(order);
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// What a step reads: global batches in micro-batches, read ahead on a thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace tessera {
+
+// Step s (from 0) takes samples [s·global, (s + 1)·global). With R data ranks and b = micro, its
+// micro-batch m of rank r holds samples s·global + (m·R + r)·b + [0, b): the position in the data
+// is a pure function of the step, and the ranks' micro-batches m together are R·b neighbours.
+struct BatchShape {
+  int64_t global = 1;           // sequences a step
+  int64_t micro = 1;            // sequences a micro-batch of one rank; global = micro × ranks × m
+  int64_t sequence_length = 0;  // T
+  int64_t rank = 0, ranks = 1;  // over data
+
+  int64_t microbatches() const { return global / (micro * ranks); }
+  int64_t first_sample(int64_t step, int64_t microbatch) const {
+    return step * global + (microbatch * ranks + rank) * micro;
+  }
+};
+
+// A label that no loss counts.
+constexpr int32_t kIgnoredLabel = -100;
+
+// What a micro-batch is written into, row by row.
+struct BatchView {
+  std::span<int32_t> tokens;     // [b, T]
+  std::span<int32_t> labels;     // [b, T]  the next token of each, or kIgnoredLabel
+  std::span<int32_t> positions;  // [b, T]  0 … T − 1
+  std::span<int64_t> samples;    // [b]     global sample numbers
+};
+
+// Fills the front of T + 1 tokens with a sample and returns how many there are: fewer than T + 1
+// only at the end of a validation set, 0 beyond it.
+using SampleReader = std::function<int64_t(int64_t sample, std::span<int32_t> out)>;
+
+// A thread of its own calls the reader, up to `ahead` micro-batches before they are asked for; it
+// is the only one to call it. All memory is taken at the start.
+class BatchSource {
+ public:
+  BatchSource(BatchShape shape, SampleReader reader, int ahead = 4);
+  ~BatchSource();  // stops the thread, also in the middle of its reading ahead
+  BatchSource(BatchSource&&) noexcept;
+
+  const BatchShape& shape() const;
+
+  // Micro-batch `microbatch` of step `step`. Fast if asked for in order; after a jump (a resume, or
+  // validation from its start) reading ahead begins anew there. Throws what the reader threw.
+  // Where a row is short, the rest is token 0 and kIgnoredLabel.
+  void fill(int64_t step, int64_t microbatch, const BatchView& out);
+
+ private:
+  class Prefetch;
+  std::unique_ptr<Prefetch> prefetch_;
+};
+
+}  // namespace tessera

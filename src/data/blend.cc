@@ -1,0 +1,73 @@
+#include "data/blend.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSaveEvery = 4096;
+__extension__ using Wide = __int128;  // products of weights and sample numbers
+
+}  // namespace
+
+Blend::Blend(std::span<const double> weights) : given_(weights.size(), 0) {
+  CHECK(!weights.empty(), "a blend of nothing");
+  double largest = 0;
+  for (const double w : weights) {
+    CHECK(w > 0 && std::isfinite(w), "a source of weight {}", w);
+    largest = std::max(largest, w);
+  }
+  for (const double w : weights) {
+    weights_.push_back(std::max<int64_t>(1, std::llround(w / largest * 0x1p40)));
+    total_ += weights_.back();
+  }
+  saved_.push_back(given_);
+}
+
+int Blend::choose() const {
+  const bool greedy = weights_.size() <= 2;
+  int best = -1;
+  Wide best_lag = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const Wide w = weights_[i], given = Wide{given_[i]} * total_;
+    if (!greedy && given >= w * (next_ + 1)) continue;
+    const Wide lag = w * std::max<int64_t>(next_, 1) - given;
+    bool better = best < 0 || lag > best_lag;
+    if (!greedy && best >= 0) {
+      const auto b = static_cast<size_t>(best);
+      // w_i / (given_i + 1) against w_b / (given_b + 1), multiplied out
+      const Wide mine = w * (given_[b] + 1), theirs = Wide{weights_[b]} * (given_[i] + 1);
+      better = mine > theirs || (mine == theirs && lag > best_lag);
+    }
+    if (better) {
+      best = static_cast<int>(i);
+      best_lag = lag;
+    }
+  }
+  return best;
+}
+
+void Blend::seek(int64_t sample) {
+  const int64_t known = std::min(sample / kSaveEvery, static_cast<int64_t>(saved_.size()) - 1);
+  const bool near = next_ <= sample && next_ >= known * kSaveEvery;
+  if (!near) {
+    given_ = saved_[static_cast<size_t>(known)];
+    next_ = known * kSaveEvery;
+  }
+  while (next_ < sample) at(next_);
+}
+
+Blend::Pick Blend::at(int64_t sample) {
+  CHECK(sample >= 0, "sample {}", sample);
+  if (sample != next_) seek(sample);
+  const int source = choose();
+  const Pick pick{source, given_[static_cast<size_t>(source)]++};
+  ++next_;
+  if (next_ == static_cast<int64_t>(saved_.size()) * kSaveEvery) saved_.push_back(given_);
+  return pick;
+}
+
+}  // namespace tessera

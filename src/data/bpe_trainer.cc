@@ -1,0 +1,243 @@
+#include "data/bpe_trainer.h"
+
+#include <algorithm>
+#include <bit>
+#include <queue>
+#include <set>
+#include <unordered_map>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+struct Pair {
+  int32_t left, right;
+  bool operator==(const Pair&) const = default;
+  auto operator<=>(const Pair&) const = default;
+};
+
+// How often each pair stands in all words, and which words got new ones of it in this turn.
+class PairCounts {
+ public:
+  struct Slot {
+    Pair pair{-1, -1};
+    int64_t count = 0;
+    std::vector<uint32_t> new_words;
+  };
+  Slot& at(Pair pair) {
+    if ((used_ + 1) * 2 > slots_.size()) grow();
+    Slot& slot = slots_[place(pair)];
+    if (slot.pair.left < 0) {
+      slot.pair = pair;
+      ++used_;
+    }
+    return slot;
+  }
+  const std::vector<Slot>& slots() const { return slots_; }
+  std::vector<Slot>& slots() { return slots_; }
+
+ private:
+  size_t place(Pair pair) const {
+    const uint64_t key =
+        uint64_t{static_cast<uint32_t>(pair.left)} << 32 | static_cast<uint32_t>(pair.right);
+    const size_t mask = slots_.size() - 1;
+    size_t i = (key * 0x9E3779B97F4A7C15u) >> (64 - std::countr_zero(slots_.size()));
+    while (slots_[i].pair.left >= 0 && slots_[i].pair != pair) i = (i + 1) & mask;
+    return i;
+  }
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    for (Slot& slot : old) {
+      if (slot.pair.left >= 0) slots_[place(slot.pair)] = std::move(slot);
+    }
+  }
+  std::vector<Slot> slots_ = std::vector<Slot>(1 << 16);
+  size_t used_ = 0;
+};
+
+// One pair waiting to be merged in some words. A pair can wait twice: where one token comes out of
+// two different merges, the second brings words that the first entry does not know.
+struct Waiting {
+  int64_t count;
+  Pair pair;
+  uint32_t words;  // index into Trainer::waiting_words_
+  bool operator<(const Waiting& other) const {
+    return count != other.count ? count < other.count : pair > other.pair;
+  }
+};
+
+// A pair that waited twice was merged twice; Hugging Face's table keeps its later rank.
+void keep_last_of_each(std::vector<std::array<int32_t, 3>>& merges) {
+  std::set<std::array<int32_t, 3>> seen;
+  std::vector<std::array<int32_t, 3>> kept;
+  for (auto merge = merges.rbegin(); merge != merges.rend(); ++merge) {
+    if (seen.insert(*merge).second) kept.push_back(*merge);
+  }
+  merges.assign(kept.rbegin(), kept.rend());
+}
+
+class Trainer {
+ public:
+  Trainer(std::span<const WordCounts::Word> words, const BpeTraining& training);
+  BpeDescription run();
+
+ private:
+  void add_token(const std::string& text);
+  void add_words(std::span<const WordCounts::Word> words);
+  void change(Pair pair, int64_t by, uint32_t word);
+  void merge_in(uint32_t word, Pair pair, int32_t into);
+  void enqueue(Pair pair);
+
+  struct Word {
+    size_t begin;
+    uint32_t length;
+    int64_t count;
+  };
+  BpeTraining training_;
+  std::vector<int32_t> symbols_;  // of all words, one after the other
+  std::vector<Word> words_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, int32_t> ids_;
+  PairCounts pairs_;
+  std::vector<Pair> touched_;  // that have new words in this turn
+  std::vector<std::vector<uint32_t>> waiting_words_;
+  std::priority_queue<Waiting> queue_;
+};
+
+Trainer::Trainer(std::span<const WordCounts::Word> words, const BpeTraining& training)
+    : training_(training) {
+  check_training(training);
+  for (const std::string& token : training.special_tokens) add_token(token);
+  std::vector<std::pair<char32_t, char>> alphabet;
+  for (int b = 0; b < 256; ++b) {
+    alphabet.emplace_back(byte_to_character(static_cast<uint8_t>(b)), static_cast<char>(b));
+  }
+  std::sort(alphabet.begin(), alphabet.end());
+  for (const auto& [character, byte] : alphabet) {
+    add_token(bytes_to_characters(std::string_view(&byte, 1)));
+  }
+  add_words(words);
+}
+
+void Trainer::add_token(const std::string& text) {
+  if (ids_.emplace(text, static_cast<int32_t>(tokens_.size())).second) tokens_.push_back(text);
+}
+
+void Trainer::add_words(std::span<const WordCounts::Word> words) {
+  std::array<int32_t, 256> byte_id;
+  for (int b = 0; b < 256; ++b) {
+    const char byte = static_cast<char>(b);
+    byte_id[static_cast<size_t>(b)] = ids_.at(bytes_to_characters(std::string_view(&byte, 1)));
+  }
+  size_t bytes = 0;
+  for (const auto& word : words) bytes += word.bytes.size();
+  symbols_.reserve(bytes);
+  words_.reserve(words.size());
+  for (const auto& word : words) {
+    const auto index = static_cast<uint32_t>(words_.size());
+    words_.push_back({symbols_.size(), static_cast<uint32_t>(word.bytes.size()), word.count});
+    for (const char c : word.bytes) symbols_.push_back(byte_id[static_cast<uint8_t>(c)]);
+    for (size_t i = words_.back().begin; i + 1 < symbols_.size(); ++i) {
+      change({symbols_[i], symbols_[i + 1]}, word.count, index);
+    }
+  }
+}
+
+void Trainer::change(Pair pair, int64_t by, uint32_t word) {
+  PairCounts::Slot& slot = pairs_.at(pair);
+  slot.count += by;
+  if (by < 0) return;
+  if (slot.new_words.empty()) touched_.push_back(pair);
+  if (slot.new_words.empty() || slot.new_words.back() != word) slot.new_words.push_back(word);
+}
+
+// Joins each `pair` in that word, from left to right, and counts what its neighbours become.
+void Trainer::merge_in(uint32_t index, Pair pair, int32_t into) {
+  Word& word = words_[index];
+  int32_t* s = symbols_.data() + word.begin;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < word.length;) {
+    const bool here = i + 1 < word.length && s[i] == pair.left && s[i + 1] == pair.right;
+    if (!here) {
+      s[kept++] = s[i++];
+      continue;
+    }
+    if (kept > 0) {
+      change({s[kept - 1], pair.left}, -word.count, index);
+      change({s[kept - 1], into}, word.count, index);
+    }
+    if (i + 2 < word.length) {
+      change({pair.right, s[i + 2]}, -word.count, index);
+      change({into, s[i + 2]}, word.count, index);
+    }
+    s[kept++] = into;
+    i += 2;
+  }
+  word.length = kept;
+}
+
+void Trainer::enqueue(Pair pair) {
+  PairCounts::Slot& slot = pairs_.at(pair);
+  if (slot.count > 0) {
+    queue_.push({slot.count, pair, static_cast<uint32_t>(waiting_words_.size())});
+    waiting_words_.push_back(std::move(slot.new_words));
+  }
+  slot.new_words = {};
+}
+
+BpeDescription Trainer::run() {
+  BpeDescription out;
+  for (;;) {
+    for (const Pair pair : touched_) enqueue(pair);
+    touched_.clear();
+    if (static_cast<int32_t>(tokens_.size()) >= training_.vocabulary || queue_.empty()) break;
+    Waiting top = queue_.top();
+    queue_.pop();
+    if (const int64_t count = pairs_.at(top.pair).count; count != top.count) {
+      top.count = count;
+      queue_.push(top);
+      continue;
+    }
+    if (top.count < std::max<int64_t>(training_.least_count, 1)) break;
+    const auto [left, right] = top.pair;
+    const std::string text =
+        tokens_[static_cast<size_t>(left)] + tokens_[static_cast<size_t>(right)];
+    add_token(text);
+    const int32_t into = ids_.at(text);
+    out.merges.push_back({left, right, into});
+    for (const uint32_t word : waiting_words_[top.words]) merge_in(word, top.pair, into);
+    waiting_words_[top.words] = {};
+  }
+  keep_last_of_each(out.merges);
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    out.vocabulary.emplace_back(tokens_[id], static_cast<int32_t>(id));
+  }
+  for (const std::string& token : training_.special_tokens) {
+    AddedToken added{.id = ids_.at(token), .content = token, .normalized = false, .special = true};
+    out.added_tokens.push_back(std::move(added));
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_training(const BpeTraining& training) {
+  std::set<std::string> seen;
+  for (const std::string& token : training.special_tokens) {
+    if (token.empty()) throw Error("a special token is empty");
+    if (!seen.insert(token).second) throw Error("special token '{}' stands twice", token);
+  }
+  const auto fixed = static_cast<int32_t>(training.special_tokens.size()) + 256;
+  if (training.vocabulary < fixed || training.vocabulary > kLargestTokenId) {
+    throw Error("a vocabulary of {} was asked for; wanted {} (special tokens and 256 bytes) to {}",
+                training.vocabulary, fixed, kLargestTokenId);
+  }
+}
+
+BpeDescription train_bpe(std::span<const WordCounts::Word> words, const BpeTraining& training) {
+  return Trainer(words, training).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+#include "data/dataset_about.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kFormat = "tessera dataset 1";
+
+// Reads members of one JSON object and names the one that is missing or of another type.
+class Members {
+ public:
+  Members(const Tree& object, std::string source) : object_(object), source_(std::move(source)) {}
+
+  template <class T>
+  T get(const char* key, const char* wanted) const {
+    const Tree* member = object_.find(key);
+    const T* value = member != nullptr ? std::get_if<T>(&member->value) : nullptr;
+    if (value == nullptr) {
+      const Tree& at = member != nullptr ? *member : object_;
+      throw Error("{}:{}:{}: wanted '{}' with {}. Build the dataset again, or remove this file",
+                  source_, at.line, at.column, key, wanted);
+    }
+    return *value;
+  }
+  int64_t integer(const char* key) const {
+    const auto n = get<int64_t>(key, "an integer");
+    if (n < 0) throw Error("{}: '{}' is {}, wanted 0 or more", source_, key, n);
+    return n;
+  }
+  std::string text(const char* key) const { return get<std::string>(key, "a text"); }
+  const Tree* find(const char* key) const { return object_.find(key); }
+
+ private:
+  const Tree& object_;
+  std::string source_;
+};
+
+}  // namespace
+
+std::string to_json(const DatasetAbout& about) {
+  Tree sources = Tree::list();
+  for (const SourceAbout& s : about.sources) {
+    Tree one;
+    one.set("name", Tree(s.name));
+    one.set("documents", Tree(s.documents));
+    one.set("tokens", Tree(s.tokens));
+    one.set("text_bytes", Tree(s.text_bytes));
+    sources.push(std::move(one));
+  }
+  Tree t;
+  t.set("format", Tree(std::string(kFormat)));
+  t.set("tokenizer", Tree(about.tokenizer));
+  t.set("tokenizer_fingerprint", Tree(fmt::format("{:016x}", about.tokenizer_fingerprint)));
+  t.set("vocabulary", Tree(about.vocabulary));
+  t.set("end_of_text", about.end_of_text ? Tree(int64_t{*about.end_of_text}) : Tree());
+  t.set("documents", Tree(about.documents));
+  t.set("tokens", Tree(about.tokens));
+  t.set("text_bytes", Tree(about.text_bytes));
+  t.set("invalid_bytes", Tree(about.invalid_bytes));
+  t.set("first_invalid", Tree(about.first_invalid));
+  t.set("split", Tree(about.split));
+  t.set("format_of_files", Tree(about.format));
+  t.set("key", Tree(about.key));
+  t.set("sources", std::move(sources));
+  return to_json(t, 2) + "\n";
+}
+
+std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
+  Path path = data.prefix();
+  path += ".json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  const std::string name = path.string();
+  const Tree tree = parse_json(read_file(path), name);
+  const Members m(tree, name);
+  if (const std::string format = m.text("format"); format != kFormat) {
+    throw Error("{}: 'format' is '{}', wanted '{}'", name, format, kFormat);
+  }
+  DatasetAbout about;
+  about.tokenizer = m.text("tokenizer");
+  try {
+    about.tokenizer_fingerprint = std::stoull(m.text("tokenizer_fingerprint"), nullptr, 16);
+  } catch (const std::logic_error&) {
+    throw Error("{}: 'tokenizer_fingerprint' is no hexadecimal number", name);
+  }
+  about.vocabulary = m.integer("vocabulary");
+  if (const Tree* end = m.find("end_of_text"); end != nullptr && !end->is_null()) {
+    about.end_of_text = static_cast<int32_t>(m.integer("end_of_text"));
+  }
+  about.documents = m.integer("documents");
+  about.tokens = m.integer("tokens");
+  about.text_bytes = m.integer("text_bytes");
+  about.invalid_bytes = m.integer("invalid_bytes");
+  about.first_invalid = m.text("first_invalid");
+  about.split = m.text("split");
+  about.format = m.text("format_of_files");
+  about.key = m.text("key");
+  for (const Tree& one : m.get<Tree::List>("sources", "a list")) {
+    const Members s(one, name);
+    about.sources.push_back(
+        {s.text("name"), s.integer("documents"), s.integer("tokens"), s.integer("text_bytes")});
+  }
+  if (about.documents != data.documents() || about.tokens != data.tokens()) {
+    throw Error(
+        "{}: describes {} documents and {} tokens, but {} has {} and {}. They do not belong "
+        "together: build the dataset again, or remove this file",
+        name, about.documents, about.tokens, data.index_name(), data.documents(), data.tokens());
+  }
+  return about;
+}
+
+}  // namespace tessera

@@ -1,0 +1,275 @@
+#include "data/dataset_builder.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "data/indexed_dataset.h"
+#include "data/indexed_dataset_writer.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kBatchBytes = int64_t{1} << 20;  // of text; large enough to hide the hand-over
+constexpr int64_t kUnderWayBytes = int64_t{64} << 20;  // of text in all batches
+
+// Documents that one thread encodes in one go.
+struct Batch {
+  struct Entry {
+    Document document;   // or a piece of one; without its text once it is encoded
+    int64_t before = 0;  // bytes of the document before this piece
+    int64_t bytes = 0;
+    size_t end = 0;  // of its ids
+    EncodeReport report;
+  };
+  std::vector<Entry> entries;
+  std::vector<int32_t> ids;
+  int64_t bytes = 0;
+  std::exception_ptr error;
+  bool done = false;
+};
+
+// Threads that encode batches; they are handed out in the order in which they came in.
+class Encoders {
+ public:
+  Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
+      : tokenizer_(tokenizer), end_of_text_(end_of_text) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~Encoders() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& t : threads_) t.join();
+  }
+  Encoders(const Encoders&) = delete;
+  Encoders& operator=(const Encoders&) = delete;
+
+  void push(std::unique_ptr<Batch> batch) {
+    under_way_ += batch->bytes;
+    {
+      const std::lock_guard lock(mutex_);
+      batches_.push_back(std::move(batch));
+    }
+    wake_.notify_one();
+  }
+  bool empty() const { return under_way_ == 0 && batches_.empty(); }
+  bool full() const { return under_way_ >= kUnderWayBytes; }
+
+  // The oldest batch; waits until it is encoded, and throws what its encoding threw.
+  std::unique_ptr<Batch> pop() {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return batches_.front()->done; });
+    std::unique_ptr<Batch> batch = std::move(batches_.front());
+    batches_.pop_front();
+    --claimed_;
+    under_way_ -= batch->bytes;
+    if (batch->error) std::rethrow_exception(batch->error);
+    return batch;
+  }
+
+ private:
+  void work() {
+    EncodeCache cache;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [this] { return stop_ || claimed_ < batches_.size(); });
+      if (stop_) return;
+      Batch& batch = *batches_[claimed_++];
+      lock.unlock();
+      try {
+        encode(batch, cache);
+      } catch (...) {
+        batch.error = std::current_exception();
+      }
+      lock.lock();
+      batch.done = true;
+      done_.notify_one();
+    }
+  }
+
+  void encode(Batch& batch, EncodeCache& cache) const {
+    batch.ids.reserve(static_cast<size_t>(batch.bytes / 3) + batch.entries.size());
+    for (Batch::Entry& e : batch.entries) {
+      tokenizer_.encode(e.document.text, batch.ids, cache, &e.report);
+      if (end_of_text_ && e.document.ends) batch.ids.push_back(*end_of_text_);
+      e.end = batch.ids.size();
+      e.document.text = std::string();
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  std::optional<int32_t> end_of_text_;
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::deque<std::unique_ptr<Batch>> batches_;
+  size_t claimed_ = 0;  // of batches_, from the front
+  bool stop_ = false;
+  int64_t under_way_ = 0;  // only the caller's thread touches it
+  std::vector<std::thread> threads_;
+};
+
+// Writes encoded batches and keeps the accounts of PREFIX.json.
+class Accounts {
+ public:
+  Accounts(IndexedDatasetWriter& writer, DatasetAbout& about) : writer_(writer), about_(about) {}
+
+  void write(const Batch& batch) {
+    size_t begin = 0;
+    for (const Batch::Entry& e : batch.entries) {
+      const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
+      writer_.add_tokens(ids);
+      if (e.document.ends) writer_.end_document();
+      begin = e.end;
+      SourceAbout& source = about_.sources[static_cast<size_t>(e.document.source)];
+      source.documents += e.document.ends;
+      source.tokens += static_cast<int64_t>(ids.size());
+      source.text_bytes += e.bytes;
+      about_.text_bytes += e.bytes;
+      if (e.report.invalid_bytes > 0) invalid(e, source.name);
+    }
+    about_.documents = writer_.documents();
+    about_.tokens = writer_.tokens();
+  }
+
+ private:
+  void invalid(const Batch::Entry& e, const std::string& name) {
+    if (about_.invalid_bytes == 0) {
+      about_.first_invalid = fmt::format("{}:{}: byte {} of the document that starts in this line",
+                                         name, e.document.line, e.before + e.report.first_invalid);
+    }
+    about_.invalid_bytes += e.report.invalid_bytes;
+  }
+
+  IndexedDatasetWriter& writer_;
+  DatasetAbout& about_;
+};
+
+// Documents in batches. What comes in pieces is cut where the tokenizer says that a cut changes no
+// id, and the rest is kept for the next piece.
+class BatchReader {
+ public:
+  BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
+      : stream_(stream), tokenizer_(tokenizer) {}
+
+  std::unique_ptr<Batch> next() {
+    auto batch = std::make_unique<Batch>();
+    while (batch->bytes < kBatchBytes) {
+      Batch::Entry entry;
+      if (!next_entry(entry)) break;
+      entry.bytes = static_cast<int64_t>(entry.document.text.size());
+      constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // empty documents take memory too
+      batch->bytes += entry.bytes + kBookkeeping;
+      batch->entries.push_back(std::move(entry));
+    }
+    return batch;
+  }
+
+ private:
+  bool next_entry(Batch::Entry& entry) {
+    Document& d = entry.document;
+    while (stream_.next(d)) {
+      if (rest_.empty() && d.ends) return true;
+      rest_ += d.text;
+      entry.before = before_;
+      size_t cut = 0;
+      if (d.ends) {
+        cut = rest_.size();
+        before_ = 0;
+      } else if (rest_.size() >= try_at_) {
+        cut = tokenizer_.last_cut(rest_);
+        before_ += static_cast<int64_t>(cut);
+      }
+      // A text that cannot be cut is not searched again before it has doubled.
+      try_at_ = cut > 0 ? 0 : std::max(try_at_, 2 * rest_.size());
+      if (cut == 0) continue;
+      d.text.assign(rest_, 0, cut);
+      rest_.erase(0, cut);
+      return true;
+    }
+    return false;
+  }
+
+  DocumentStream& stream_;
+  const Tokenizer& tokenizer_;
+  std::string rest_;    // of the document that comes in pieces
+  int64_t before_ = 0;  // bytes of it that stand before rest_
+  size_t try_at_ = 0;
+};
+
+void make_folder(const Path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
+}
+
+DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
+                      const std::vector<std::string>& files) {
+  DatasetAbout about;
+  about.tokenizer = options.tokenizer_name;
+  about.tokenizer_fingerprint = tokenizer.fingerprint();
+  about.vocabulary = tokenizer.vocabulary_size();
+  if (options.end_of_text) {
+    about.end_of_text = tokenizer.end_of_text();
+    if (!about.end_of_text) {
+      throw Error(
+          "{}: has no end-of-text token to put behind each document. Add one to the "
+          "tokenizer, or leave it out with --no-end-of-text",
+          options.tokenizer_name);
+    }
+  }
+  about.split = name_of_entry(options.documents.split);
+  about.format = name_of_entry(options.documents.format);
+  about.key = options.documents.key;
+  for (const std::string& file : files) about.sources.push_back({file, 0, 0, 0});
+  return about;
+}
+
+}  // namespace
+
+BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
+                          const std::function<void(const BuildProgress&)>& progress) {
+  SourceList sources = list_sources(options.inputs);
+  BuildResult result;
+  result.skipped_files = sources.skipped;
+  DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
+  DocumentOptions documents = options.documents;
+  documents.piece_bytes = kBatchBytes;
+  DocumentStream stream(std::move(sources), documents);
+  BatchReader reader(stream, tokenizer);
+  std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
+  if (batch->entries.empty()) {
+    throw Error("{}{}: no document in it. Wanted text, or JSON lines with the key '{}'",
+                options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
+                options.documents.key);
+  }
+  if (options.out.has_parent_path()) make_folder(options.out.parent_path());
+  IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
+  Accounts accounts(writer, about);
+  Encoders encoders(tokenizer, about.end_of_text, options.threads);
+  const auto write_oldest = [&] {
+    accounts.write(*encoders.pop());
+    if (progress) {
+      progress({about.documents, about.tokens, about.text_bytes, stream.bytes_read(),
+                stream.bytes_total()});
+    }
+  };
+  while (!batch->entries.empty()) {
+    encoders.push(std::move(batch));
+    while (encoders.full()) write_oldest();
+    batch = reader.next();
+  }
+  while (!encoders.empty()) write_oldest();
+  writer.commit(to_json(about));
+  return result;
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// Text in, PREFIX.bin, PREFIX.idx and PREFIX.json out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "data/dataset_about.h"
+#include "data/documents.h"
+#include "data/tokenizer.h"
+
+namespace tessera {
+
+struct BuildOptions {
+  std::vector<std::string> inputs;  // files, folders, "-"
+  DocumentOptions documents;
+  Path out;                    // PREFIX; its folder is made if need be
+  std::string tokenizer_name;  // as it was named, for PREFIX.json
+  bool end_of_text = true;     // a token behind each document, also behind an empty one
+  int threads = 1;             // that encode; reading and writing take the caller's
+};
+
+struct BuildProgress {
+  int64_t documents = 0, tokens = 0, text_bytes = 0;
+  int64_t bytes_read = 0, bytes_total = -1;  // of the files as they are stored; −1: unknown
+};
+
+struct BuildResult {
+  DatasetAbout about;
+  int64_t skipped_files = 0;  // in folders, by their names
+};
+
+// Documents are encoded in parallel and written in order, so the files do not depend on `threads`.
+// Memory is bounded: about 64 MiB of text and its ids are under way, or one document if that is
+// longer; a text file that is one document is encoded in pieces that give the same ids. `progress`
+// (may be empty) is called by the caller's thread now and then. Throws Error if there is no
+// document in the inputs, if end_of_text is wanted of a tokenizer that has none, and whatever
+// reading, encoding and writing throw; then no file has changed.
+BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
+                          const std::function<void(const BuildProgress&)>& progress);
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+#include "data/explain.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "data/documents.h"
+
+namespace tessera {
+namespace {
+
+// The document that holds a sequence: the last one that starts at or before it. Documents without
+// a sequence of their own start there too, and stand before it.
+int64_t document_of(const IndexedDataset& data, int64_t sequence) {
+  int64_t low = 0, high = data.documents();
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (data.first_sequence(middle) <= sequence ? low : high) = middle;
+  }
+  return low;
+}
+
+void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrigin& origin) {
+  const Piece& p = origin.piece;
+  std::vector<int32_t> ids(static_cast<size_t>(p.from + p.count));
+  data.read(data.first_token(p.sequence), ids);
+  const auto all = std::span<const int32_t>(ids);
+  origin.text_from =
+      static_cast<int64_t>(tokenizer.decode(all.first(static_cast<size_t>(p.from))).size());
+  auto here = all.subspan(static_cast<size_t>(p.from));
+  const auto end = tokenizer.end_of_text();
+  if (end && !here.empty() && here.back() == *end) here = here.first(here.size() - 1);
+  origin.text = tokenizer.decode(here);
+  origin.text_to = origin.text_from + static_cast<int64_t>(origin.text.size());
+}
+
+template <class E>
+E entry_named(const std::string& name, E fallback) {
+  for (int i = 0; i < 3; ++i) {
+    if (name_of_entry(static_cast<E>(i)) == name) return static_cast<E>(i);
+  }
+  return fallback;
+}
+
+// Reads one source until all of its `wanted` origins are found.
+void locate_in(const SourceAbout& source, const DatasetAbout& about,
+               const std::vector<PieceOrigin*>& wanted) {
+  if (source.name == "-" || !std::filesystem::exists(source.name)) return;
+  int64_t last = 0;
+  for (const PieceOrigin* o : wanted) last = std::max(last, o->source_document);
+  DocumentStream stream({.files = {source.name}, .skipped = 0},
+                        {.split = entry_named(about.split, Split::kNone),
+                         .format = entry_named(about.format, TextFormat::kAuto),
+                         .key = about.key});
+  Document document;
+  for (int64_t d = 0; d <= last && stream.next(document); ++d) {
+    for (PieceOrigin* o : wanted) {
+      if (o->source_document != d) continue;
+      o->line = document.line;
+      o->offset = document.offset;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<Piece>& pieces,
+                                 const std::optional<DatasetAbout>& about,
+                                 const Tokenizer* tokenizer, bool locate) {
+  std::vector<PieceOrigin> origins;
+  for (const Piece& p : pieces) {
+    PieceOrigin o;
+    o.piece = p;
+    o.document = document_of(data, p.sequence);
+    o.document_tokens = data.length(p.sequence);
+    if (tokenizer != nullptr) find_text(data, *tokenizer, o);
+    origins.push_back(std::move(o));
+  }
+  if (!about) return origins;
+  int64_t first = 0;  // document of the source
+  for (const SourceAbout& source : about->sources) {
+    std::vector<PieceOrigin*> inside;
+    for (PieceOrigin& o : origins) {
+      if (o.document < first || o.document >= first + source.documents) continue;
+      o.source = source.name;
+      o.source_document = o.document - first;
+      inside.push_back(&o);
+    }
+    first += source.documents;
+    if (locate && !inside.empty()) locate_in(source, *about, inside);
+  }
+  return origins;
+}
+
+}  // namespace tessera

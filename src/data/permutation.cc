@@ -1,0 +1,51 @@
+#include "data/permutation.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace tessera {
+namespace {
+
+// The finaliser of splitmix64 (Steele, Lea & Flood 2014).
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+// x, taken as a fraction of 2^32, times `range`; ranges are about √n, far below 2^32.
+uint64_t scale(uint64_t x, uint64_t range) { return ((x >> 32) * range) >> 32; }
+
+}  // namespace
+
+Permutation::Permutation(uint64_t key, int64_t n) : n_(static_cast<uint64_t>(n)) {
+  constexpr int64_t kMost = int64_t{1} << 60;  // keeps both sides below 2^31
+  CHECK(n >= 0 && n < kMost, "a permutation of {} things", n);
+  left_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(n_)));
+  while (left_ * left_ < n_) ++left_;
+  right_ = left_ == 0 ? 0 : (n_ + left_ - 1) / left_;
+  const Philox random{key};
+  for (int r = 0; r < kRounds; ++r) {
+    keys_[static_cast<size_t>(r)] = random.word(static_cast<uint64_t>(r));
+  }
+}
+
+int64_t Permutation::operator()(int64_t i) const {
+  CHECK(i >= 0 && static_cast<uint64_t>(i) < n_, "place {} of {}", i, n_);
+  uint64_t x = static_cast<uint64_t>(i);
+  do {
+    uint64_t a = x / right_, b = x % right_;
+    for (size_t r = 0; r < kRounds; r += 2) {
+      a += scale(mix(b + keys_[r]), left_);
+      if (a >= left_) a -= left_;
+      b += scale(mix(a + keys_[r + 1]), right_);
+      if (b >= right_) b -= right_;
+    }
+    x = a * right_ + b;
+  } while (x >= n_);
+  return static_cast<int64_t>(x);
+}
+
+}  // namespace tessera

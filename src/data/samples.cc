@@ -1,0 +1,134 @@
+#include "data/samples.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kStride = 64;  // places between two known sums of PackedStream
+
+uint64_t order_key(std::string_view what, uint64_t seed, int64_t epoch) {
+  return Philox{hash_name(what, seed)}.word(static_cast<uint64_t>(epoch));
+}
+
+std::array<double, 3> parse_split(std::string_view split) {
+  const auto refuse = [&](const char* why) {
+    throw Error("split '{}': {}. Wanted shares of train, validation and test, as in 969,30,1",
+                split, why);
+  };
+  std::array<double, 3> shares{};
+  size_t parts = 0;
+  for (std::string_view rest = split;;) {
+    const size_t comma = rest.find(',');
+    std::string_view one = rest.substr(0, comma);
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    while (one.ends_with(' ')) one.remove_suffix(1);
+    if (parts == shares.size()) refuse("more than three parts");
+    double& share = shares[parts++];
+    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), share);
+    if (error != std::errc{} || end != one.data() + one.size()) refuse("not all are numbers");
+    if (!(share >= 0) || !std::isfinite(share)) refuse("a share is negative or infinite");
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (shares[0] + shares[1] + shares[2] <= 0) refuse("all shares are 0");
+  return shares;
+}
+
+}  // namespace
+
+SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
+  CHECK(part >= 0 && part < 3, "part {} of a split", part);
+  if (split.empty()) split = "1";
+  const std::array<double, 3> shares = parse_split(split);
+  const double sum = shares[0] + shares[1] + shares[2];
+  double begin = 0;
+  for (int i = 0; i < part; ++i) begin += shares[static_cast<size_t>(i)] / sum;
+  const double end = begin + shares[static_cast<size_t>(part)] / sum;
+  const auto cut = [&](double share) {
+    const double at = std::nearbyint(share * static_cast<double>(sequences));
+    return std::clamp<int64_t>(static_cast<int64_t>(at), 0, sequences);
+  };
+  return {cut(begin), cut(end)};
+}
+
+PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint64_t key)
+    : data_(data), range_(range), order_(key, range.size()) {
+  before_.reserve(static_cast<size_t>(range.size() / kStride + 1));
+  for (int64_t i = 0; i < range.size(); ++i) {
+    if (i % kStride == 0) before_.push_back(tokens_);
+    tokens_ += data.length(range.begin + order_(i));
+  }
+}
+
+void PackedStream::visit(int64_t from, int64_t count,
+                         const std::function<void(const Piece&)>& piece) const {
+  CHECK(from >= 0 && from + count <= tokens_, "tokens {} to {} of {}", from, from + count, tokens_);
+  const auto known = std::upper_bound(before_.begin(), before_.end(), from) - 1;
+  int64_t place = (known - before_.begin()) * kStride, start = *known;
+  while (count > 0) {
+    const int64_t sequence = range_.begin + order_(place++), length = data_.length(sequence);
+    const int64_t skipped = from - start, taken = std::min(length - skipped, count);
+    if (taken > 0) {
+      piece({sequence, skipped, taken});
+      from += taken;
+      count -= taken;
+    }
+    start += length;
+  }
+}
+
+SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_t sequence_length,
+                         uint64_t seed)
+    : data_(data), range_(range), sequence_length_(sequence_length), seed_(seed) {
+  CHECK(sequence_length > 0, "samples of {} tokens", sequence_length);
+  tokens_ = data.first_token(range.end) - data.first_token(range.begin);
+  per_epoch_ = (tokens_ - 1) / sequence_length;
+  if (tokens_ == 0 || per_epoch_ == 0) {
+    throw Error(
+        "{}: {} documents with {} tokens make no sample of {} + 1 tokens. Wanted a longer "
+        "text, another data.split or a smaller data.sequence_length",
+        data.data_name(), range.size(), tokens_, sequence_length);
+  }
+}
+
+SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
+  if (!current_ || current_->number != number) std::swap(current_, other_);
+  if (!current_ || current_->number != number) {
+    current_.reset(new Epoch{number,
+                             PackedStream(data_, range_, order_key("documents", seed_, number)),
+                             Permutation(order_key("samples", seed_, number), per_epoch_)});
+  }
+  return *current_;
+}
+
+void SampleOrder::visit(int64_t sample, const std::function<void(const Piece&)>& piece) {
+  CHECK(sample >= 0, "sample {}", sample);
+  const Epoch& e = epoch(sample / per_epoch_);
+  e.stream.visit(e.samples(sample % per_epoch_) * sequence_length_, sequence_length_ + 1, piece);
+}
+
+void SampleOrder::read(int64_t sample, std::span<int32_t> out) {
+  CHECK(static_cast<int64_t>(out.size()) == sequence_length_ + 1, "a sample in {} tokens",
+        out.size());
+  visit(sample, [&](const Piece& p) {
+    const auto n = static_cast<size_t>(p.count);
+    data_.read(data_.first_token(p.sequence) + p.from, out.first(n));
+    out = out.subspan(n);
+  });
+}
+
+std::vector<Piece> SampleOrder::pieces(int64_t sample) {
+  std::vector<Piece> pieces;
+  visit(sample, [&](const Piece& p) { pieces.push_back(p); });
+  return pieces;
+}
+
+}  // namespace tessera

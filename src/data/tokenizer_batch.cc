@@ -1,0 +1,75 @@
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "base/error.h"
+#include "data/tokenizer.h"
+
+namespace tessera {
+namespace {
+
+// A share of work: long enough to be worth the way to a thread, short enough to even out.
+constexpr size_t kPieceBytes = size_t{1} << 18;
+
+struct Piece {
+  size_t text;
+  std::string_view bytes;
+  std::vector<int32_t> ids;
+  EncodeReport report;
+};
+
+std::vector<Piece> cut(const Tokenizer& tokenizer, std::span<const std::string_view> texts) {
+  std::vector<Piece> pieces;
+  for (size_t t = 0; t < texts.size(); ++t) {
+    std::string_view left = texts[t];
+    while (left.size() > 2 * kPieceBytes) {
+      const size_t end = tokenizer.last_cut(left.substr(0, kPieceBytes));
+      if (end == 0) break;
+      pieces.push_back({t, left.substr(0, end), {}, {}});
+      left.remove_prefix(end);
+    }
+    pieces.push_back({t, left, {}, {}});
+  }
+  return pieces;
+}
+
+}  // namespace
+
+void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> texts,
+                  std::span<EncodeCache> caches, std::vector<std::vector<int32_t>>& ids,
+                  EncodeReport* report) {
+  CHECK(!caches.empty(), "encode_batch without a cache");
+  std::vector<Piece> pieces = cut(tokenizer, texts);
+  std::atomic<size_t> next = 0;
+  std::vector<std::exception_ptr> failed(caches.size());
+  const auto work = [&](size_t thread) {
+    try {
+      for (size_t p = next++; p < pieces.size(); p = next++) {
+        // English has about 4 bytes a token; more only costs a copy.
+        pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
+        tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
+      }
+    } catch (...) {
+      failed[thread] = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t t = 1; t < std::min(caches.size(), pieces.size()); ++t) threads.emplace_back(work, t);
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& e : failed) {
+    if (e) std::rethrow_exception(e);
+  }
+  ids.assign(texts.size(), {});
+  for (Piece& piece : pieces) {
+    std::vector<int32_t>& all = ids[piece.text];
+    if (all.empty()) {
+      all = std::move(piece.ids);
+    } else {
+      all.insert(all.end(), piece.ids.begin(), piece.ids.end());
+    }
+    if (report != nullptr) report->add(piece.report);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,137 @@
+// Matrix products, the head's loss, and attention.
+#include <cstring>
+
+#include "ir/state.h"
+#include "kernels/attention.h"
+#include "kernels/attention_parts.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/rotary.h"
+#include "runtime/bound_op.h"
+
+namespace tessera {
+namespace {
+
+float scale(const BoundOp& b) { return static_cast<float>(b.op->attributes.number("scale")); }
+
+// For kernels that work in place where the compiler could not let input and output share bytes.
+void copy_unless_shared(const TensorView& from, const TensorView& to) {
+  if (from.data != to.data) std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes()));
+}
+
+kernels::AttentionDropout attention_dropout(const BoundOp& b, size_t samples) {
+  const double p = b.op->attributes.number("dropout");
+  if (p == 0) return {};
+  return {{static_cast<float>(p), dropout_key(b, b.in[samples + 1])}, b.in[samples], 0};
+}
+
+}  // namespace
+
+void run_matmul(const BoundOp& b) {
+  b.product->run(b.in[0].data, b.packed != nullptr ? b.packed : b.in[1].data, b.out[0].data,
+                 b.workspace);
+}
+
+void run_matmul_grad_weight(const BoundOp& b) {
+  const kernels::Matmul& product = b.fresh[0] ? *b.fresh_product : *b.product;
+  product.run(b.in[0].data, b.in[1].data, b.out[0].data, b.workspace);
+}
+
+void run_pack(const BoundOp& b) { b.product->pack(b.in[0].data, b.out[0].data); }
+
+void run_cross_entropy(const BoundOp& b) {
+  const bool gradient = b.op->attributes.integer("gradient") != 0;
+  if (gradient) copy_unless_shared(b.in[0], b.out[1]);
+  kernels::CrossEntropy a;
+  a.logits = as_rows(gradient ? b.out[1] : b.in[0], b.in[0].shape[-1]);
+  a.labels = flat(b.in[1]);
+  a.report = b.out[0].as<double>() + kLossSum;
+  // Without the gradient the logits stay as they are.
+  a.gradient = gradient;
+  kernels::cross_entropy(a, b.workspace, b.threads);
+}
+
+void run_linear_cross_entropy(const BoundOp& b) {
+  kernels::LinearCrossEntropyOperands a;
+  a.x = b.in[0].data;
+  a.weight = b.in[1].data;
+  a.labels = b.in[2].as<int32_t>();
+  a.report = b.out[0].as<double>() + kLossSum;
+  if (b.op->attributes.integer("gradient")) {
+    a.dx = b.out[1].data;
+    a.dweight = b.out[2].f32();
+    a.fresh = b.fresh[2];
+  }
+  b.head->run(a, b.workspace);
+}
+
+void run_rotary(const BoundOp& b) {
+  copy_unless_shared(b.in[0], b.out[0]);
+  const Attributes& a = b.op->attributes;
+  kernels::rotary(b.out[0], b.in[1],
+                  {a.integer("dims"), a.number("base"), a.integer("inverse") != 0}, b.workspace);
+}
+
+void run_attention(const BoundOp& b) {
+  kernels::Attention a;
+  a.qkv = b.in[0];
+  a.out = b.out[0];
+  a.lse = b.out[1];
+  a.scale = scale(b);
+  a.dropout = attention_dropout(b, 1);
+  a.threads = b.threads;
+  kernels::attention(a, b.workspace);
+}
+
+void run_attention_grad(const BoundOp& b) {
+  kernels::AttentionGrad a;
+  a.qkv = b.in[0];
+  a.out = b.in[1];
+  a.lse = b.in[2];
+  a.d_out = b.in[3];
+  a.d_qkv = b.out[0];
+  a.scale = scale(b);
+  a.dropout = attention_dropout(b, 4);
+  a.threads = b.threads;
+  kernels::attention_grad(a, b.workspace);
+}
+
+void run_cached_attention(const BoundOp& b) {
+  kernels::CachedAttention a;
+  a.qkv = b.in[0];
+  a.out = b.out[0];
+  a.cache = b.out[1];
+  a.start = b.in[1].as<int32_t>()[0];
+  a.scale = scale(b);
+  a.threads = b.threads;
+  kernels::cached_attention(a, b.workspace);
+}
+
+void run_attention_scores(const BoundOp& b) {
+  kernels::attention_scores(b.in[0], scale(b), b.out[0], b.threads, b.workspace);
+}
+
+void run_attention_scores_grad(const BoundOp& b) {
+  copy_unless_shared(b.in[2], b.out[0]);  // the v part, from attention_mix_grad
+  kernels::attention_scores_grad(b.in[0], scale(b), b.in[1], b.out[0], b.threads, b.workspace);
+}
+
+void run_softmax(const BoundOp& b) { kernels::softmax(b.in[0], b.out[0]); }
+
+void run_softmax_grad(const BoundOp& b) { kernels::softmax_grad(b.in[0], b.in[1], b.out[0]); }
+
+void run_attention_mix(const BoundOp& b) {
+  kernels::attention_mix(b.in[1], b.in[0], b.out[0], b.threads, b.workspace);
+}
+
+void run_attention_mix_grad(const BoundOp& b) {
+  kernels::AttentionMixGrad a;
+  a.probabilities = b.in[0];
+  a.qkv = b.in[1];
+  a.d_out = b.in[2];
+  a.d_probabilities = b.out[0];
+  a.d_qkv = b.out[1];
+  a.threads = b.threads;
+  kernels::attention_mix_grad(a, b.workspace);
+}
+
+}  // namespace tessera

@@ -1,0 +1,146 @@
+// Ops that work on rows: norms, activations, sums, embeddings.
+#include <cstring>
+
+#include "base/philox.h"
+#include "ir/state.h"
+#include "kernels/cast.h"
+#include "kernels/embedding.h"
+#include "kernels/fill.h"
+#include "kernels/gelu.h"
+#include "kernels/norm.h"
+#include "kernels/sum.h"
+#include "runtime/bound_op.h"
+
+namespace tessera {
+namespace {
+
+using kernels::GeluKind;
+
+GeluKind form(const BoundOp& b) {
+  return b.op->attributes.text("form") == "erf" ? GeluKind::kErf : GeluKind::kTanh;
+}
+
+// Kernels add to vectors; a fresh one starts from zero.
+const TensorView& zeroed(const BoundOp& b, size_t output) {
+  if (b.fresh[output]) kernels::clear(b.out[output]);
+  return b.out[output];
+}
+
+// Terms first, then biases.
+struct Summands {
+  std::array<TensorView, 4> terms, biases;
+  size_t term_count = 0, bias_count = 0;
+};
+
+Summands summands(const BoundOp& b, size_t terms, size_t biases) {
+  Summands s;
+  s.term_count = terms;
+  s.bias_count = biases;
+  CHECK(terms <= 4 && biases <= 4, "a sum of {} terms and {} biases", terms, biases);
+  const int64_t columns = biases > 0 ? b.in[terms].elements() : b.in[0].shape[-1];
+  for (size_t i = 0; i < terms; ++i) s.terms[i] = as_rows(b.in[i], columns);
+  for (size_t i = 0; i < biases; ++i) s.biases[i] = flat(b.in[terms + i]);
+  return s;
+}
+
+}  // namespace
+
+TensorView as_rows(const TensorView& t, int64_t columns) {
+  return {t.data, t.dtype, {t.elements() / columns, columns}};
+}
+
+TensorView flat(const TensorView& t) { return {t.data, t.dtype, {t.elements()}}; }
+
+void run_norm(const BoundOp& b) {
+  const auto terms = static_cast<size_t>(b.op->attributes.integer("terms", 1));
+  const auto biases = static_cast<size_t>(b.op->attributes.integer("biases"));
+  const int64_t d = b.in[0].shape[-1];
+  const kernels::NormOutput output = {b.in[terms + biases], b.in[terms + biases + 1],
+                                      as_rows(b.out[0], d)};
+  kernels::Norm n;
+  n.epsilon = static_cast<float>(b.op->attributes.number("epsilon"));
+  n.outputs = {&output, 1};
+  n.stats = as_rows(b.out[1], 2);
+  if (terms + biases == 1) return kernels::norm(as_rows(b.in[0], d), n);
+  const Summands s = summands(b, terms, biases);
+  kernels::sum_norm({s.terms.data(), terms}, {s.biases.data(), biases}, as_rows(b.out[2], d), n);
+}
+
+void run_norm_grad(const BoundOp& b) {
+  const int64_t d = b.in[0].shape[-1];
+  kernels::NormGrad a;
+  a.x = as_rows(b.in[0], d);
+  a.stats = as_rows(b.in[1], 2);
+  a.gain = b.in[2];
+  a.dy = as_rows(b.in[3], d);
+  a.dx = as_rows(b.out[0], d);
+  a.accumulate_dx = b.op->attributes.integer("add") != 0;
+  if (a.accumulate_dx && b.in[4].data != a.dx.data) kernels::cast(flat(b.in[4]), flat(a.dx));
+  a.dgain = zeroed(b, 1);
+  a.dbias = zeroed(b, 2);
+  kernels::norm_grad(a, b.workspace);
+}
+
+void run_gelu(const BoundOp& b) {
+  const bool bias = b.op->attributes.integer("bias") != 0;
+  const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
+  kernels::gelu(form(b), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
+                as_rows(b.out[0], d));
+}
+
+void run_gelu_grad(const BoundOp& b) {
+  const bool bias = b.op->attributes.integer("bias") != 0;
+  const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
+  kernels::GeluGrad a;
+  a.kind = form(b);
+  a.x = as_rows(b.in[0], d);
+  a.dy = as_rows(b.in[bias ? 2 : 1], d);
+  a.dx = as_rows(b.out[0], d);
+  if (bias) {
+    a.bias = flat(b.in[1]);
+    a.dbias = flat(zeroed(b, 1));
+  }
+  kernels::gelu_grad(a, b.workspace);
+}
+
+void run_sum(const BoundOp& b) {
+  const auto terms = static_cast<size_t>(b.op->attributes.integer("terms"));
+  const Summands s = summands(b, terms, b.op->inputs.size() - terms);
+  const TensorView out = as_rows(b.out[0], s.terms[0].shape[1]);
+  kernels::sum({s.terms.data(), terms}, {s.biases.data(), s.bias_count}, out);
+}
+
+void run_bias_grad(const BoundOp& b) {
+  const int64_t d = b.out[0].elements();
+  for (size_t i = 0; i < b.op->outputs.size(); ++i)
+    kernels::bias_grad(as_rows(b.in[0], d), flat(zeroed(b, i)), b.workspace);
+}
+
+uint64_t dropout_key(const BoundOp& b, const TensorView& step) {
+  const auto* s = step.as<double>();
+  const auto seed = static_cast<uint64_t>(s[kSeed]), number = static_cast<uint64_t>(s[kStepNumber]);
+  const auto key = static_cast<uint64_t>(b.op->attributes.integer("key"));
+  return Philox{key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((number << 16) |
+                                                           static_cast<uint64_t>(b.layer + 1));
+}
+
+void run_dropout(const BoundOp& b) {
+  const kernels::Dropout d = {static_cast<float>(b.op->attributes.number("p")),
+                              dropout_key(b, b.in[2])};
+  const Shape& s = b.in[0].shape;
+  const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
+  kernels::dropout({b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
+                   {b.out[0].data, b.out[0].dtype, rows});
+}
+
+void run_cast(const BoundOp& b) { kernels::cast(flat(b.in[0]), flat(b.out[0])); }
+
+void run_embedding(const BoundOp& b) {
+  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]));
+}
+
+void run_embedding_grad(const BoundOp& b) {
+  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0));
+}
+
+}  // namespace tessera

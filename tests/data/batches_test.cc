@@ -1,0 +1,122 @@
+#include "data/batches.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kT = 3;
+
+struct Micro {
+  std::vector<int32_t> tokens, labels, positions;
+  std::vector<int64_t> samples;
+  explicit Micro(int64_t b)
+      : tokens(static_cast<size_t>(b * kT)),
+        labels(tokens),
+        positions(tokens),
+        samples(static_cast<size_t>(b)) {}
+  BatchView view() { return {tokens, labels, positions, samples}; }
+};
+
+// Sample n holds n·10, n·10 + 1, …
+int64_t numbers(int64_t sample, std::span<int32_t> out) {
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<int32_t>(sample * 10) + static_cast<int32_t>(i);
+  return static_cast<int64_t>(out.size());
+}
+
+TEST(BatchesTest, RanksShareTheGlobalBatch) {
+  for (const int64_t ranks : {1, 2, 3}) {
+    std::set<int64_t> seen;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      BatchSource source(
+          {.global = 12, .micro = 2, .sequence_length = kT, .rank = rank, .ranks = ranks}, numbers);
+      ASSERT_EQ(source.shape().microbatches(), 6 / ranks);
+      for (int64_t step = 0; step < 4; ++step) {
+        for (int64_t m = 0; m < 6 / ranks; ++m) {
+          Micro out(2);
+          source.fill(step, m, out.view());
+          for (size_t i = 0; i < 2; ++i) {
+            EXPECT_EQ(out.samples[i], step * 12 + (m * ranks + rank) * 2 + static_cast<int64_t>(i));
+            EXPECT_TRUE(seen.insert(out.samples[i]).second);
+            EXPECT_EQ(out.tokens[i * kT + 1], out.samples[i] * 10 + 1);
+            EXPECT_EQ(out.labels[i * kT + 1], out.samples[i] * 10 + 2);
+            EXPECT_EQ(out.positions[i * kT + 2], 2);
+          }
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), 48u);
+    EXPECT_EQ(*seen.rbegin(), 47);
+  }
+}
+
+TEST(BatchesTest, JumpsReadTheSame) {
+  BatchSource source({.global = 4, .micro = 2, .sequence_length = kT}, numbers, 3);
+  for (const int64_t step : {5, 6, 7, 2, 2, 100, 3, 4, 0}) {
+    for (const int64_t m : {0, 1}) {
+      Micro out(2);
+      source.fill(step, m, out.view());
+      EXPECT_EQ(out.samples[0], step * 4 + m * 2);
+      EXPECT_EQ(out.tokens[0], out.samples[0] * 10);
+    }
+  }
+}
+
+TEST(BatchesTest, ShortSamplesAreMasked) {
+  BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
+                     [](int64_t sample, auto out) {
+                       if (sample >= 2) return int64_t{0};
+                       numbers(sample, out);
+                       return sample == 0 ? int64_t{4} : int64_t{2};
+                     });
+  Micro out(1);
+  source.fill(1, 0, out.view());
+  EXPECT_EQ(out.tokens, (std::vector<int32_t>{10, 11, 0}));
+  EXPECT_EQ(out.labels, (std::vector<int32_t>{11, -100, -100}));
+  source.fill(2, 0, out.view());
+  EXPECT_EQ(out.labels, (std::vector<int32_t>{-100, -100, -100}));
+}
+
+TEST(BatchesTest, ErrorsReachWhoAsks) {
+  BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
+                     [](int64_t sample, auto out) {
+                       if (sample == 3) throw Error("sample 3 is bad");
+                       return numbers(sample, out);
+                     });
+  Micro out(1);
+  for (int64_t s = 0; s < 3; ++s) source.fill(s, 0, out.view());
+  EXPECT_THROW(source.fill(3, 0, out.view()), Error);
+  source.fill(4, 0, out.view());
+  EXPECT_EQ(out.tokens[0], 40);
+}
+
+TEST(BatchesTest, ReadsAheadAndNoFurther) {
+  std::atomic<int64_t> read{0};
+  BatchSource source(
+      {.global = 2, .micro = 2, .sequence_length = kT},
+      [&](int64_t sample, auto out) {
+        ++read;
+        return numbers(sample, out);
+      },
+      4);
+  EXPECT_EQ(read, 0);
+  Micro out(2);
+  source.fill(0, 0, out.view());
+  for (int i = 0; i < 2000 && read < 10; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(read, 10);  // the first, and four more of two samples each
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(read, 10);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,191 @@
+#include "data/indexed_dataset.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "tests/data/dataset_fixture.h"
+
+namespace tessera {
+namespace {
+
+using IndexedDatasetTest = DatasetFixture;
+
+std::string hex(const std::string& bytes) {
+  std::string out;
+  for (const char c : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
+
+TEST_F(IndexedDatasetTest, WritesMegatronsBytes) {
+  const std::string prefix = dataset("d", {{1, 2, 3}, {4, 5}});
+  EXPECT_EQ(
+      hex(read_file(prefix + ".idx")),
+      "4d4d494449445800000100000000000000080200000000000000030000000000000003000000020000000000"
+      "0000000000000600000000000000000000000000000001000000000000000200000000000000");
+  EXPECT_EQ(hex(read_file(prefix + ".bin")), "01000200030004000500");
+}
+
+TEST_F(IndexedDatasetTest, TypeFollowsTheVocabulary) {
+  EXPECT_EQ(dtype_for_vocabulary(65499), DType::kU16);
+  EXPECT_EQ(dtype_for_vocabulary(65500), DType::kI32);
+}
+
+TEST_F(IndexedDatasetTest, ReadsWhatItWrote) {
+  for (const DType type : {DType::kU16, DType::kI32}) {
+    std::vector<std::vector<int32_t>> documents;
+    for (int d = 0; d < 200; ++d) {  // every third one is empty
+      std::vector<int32_t> ids;
+      for (int i = 0; i < d % 3 * 37; ++i) ids.push_back((d * 1009 + i) % 65536);
+      documents.push_back(ids);
+    }
+    const IndexedDataset data(dataset("d", documents, type));
+    EXPECT_EQ(data.dtype(), type);
+    ASSERT_EQ(data.sequences(), 200);
+    EXPECT_EQ(data.documents(), 200);
+    int64_t token = 0;
+    for (int64_t s = 0; s < 200; ++s) {
+      const auto& want = documents[static_cast<size_t>(s)];
+      ASSERT_EQ(data.length(s), static_cast<int64_t>(want.size()));
+      EXPECT_EQ(data.first_token(s), token);
+      EXPECT_EQ(data.first_sequence(s), s);
+      std::vector<int32_t> got(want.size());
+      data.read(data.first_token(s), got);
+      EXPECT_EQ(got, want);
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(data.sequence_of(token++), s);
+    }
+    EXPECT_EQ(data.tokens(), token);
+  }
+}
+
+TEST_F(IndexedDatasetTest, ManyDocumentsWaitInAFile) {
+  constexpr int kDocuments = 200'000;  // more than one buffer of lengths
+  IndexedDatasetWriter writer(path("d"), DType::kU16);
+  std::vector<int32_t> ids;
+  for (int d = 0; d < kDocuments; ++d) {
+    ids.assign(static_cast<size_t>(d % 5), d % 1000);
+    writer.add_document(ids);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("d.lengths.part")));
+  writer.commit("{}");
+  const IndexedDataset data(path("d"));
+  ASSERT_EQ(data.sequences(), kDocuments);
+  for (int d = 0; d < kDocuments; ++d) ASSERT_EQ(data.length(d), d % 5);
+}
+
+TEST_F(IndexedDatasetTest, NothingIsLeftWithoutCommit) {
+  dataset("d", {{1}});
+  const auto before = snapshot();
+  {
+    IndexedDatasetWriter writer(path("d"), DType::kI32);
+    writer.add_document(std::vector<int32_t>{1, 2, 3});
+  }
+  EXPECT_EQ(snapshot(), before);
+}
+
+// A file size limit stands for a full disk: the system call fails in the same place.
+TEST_F(IndexedDatasetTest, AFullDiskChangesNothing) {
+  dataset("d", {{1}});
+  const auto before = snapshot();
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t limit : {rlim_t{1} << 20, rlim_t{1} << 12}) {  // in the data, in the index
+    const rlimit small{limit, old.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const std::string message = error_of([&] {
+      IndexedDatasetWriter writer(path("d"), DType::kU16);
+      const std::vector<int32_t> ids(limit > 4096 ? 100'000 : 0, 7);
+      for (int i = 0; i < 1000; ++i) writer.add_document(ids);
+      writer.commit("{}");
+    });
+    setrlimit(RLIMIT_FSIZE, &old);
+    EXPECT_TRUE(contains(message, limit > 4096 ? "d.bin.part: cannot be written: File too large"
+                                               : "d.idx.part: cannot be written: File too large"))
+        << message;
+    EXPECT_EQ(snapshot(), before);
+  }
+  signal(SIGXFSZ, SIG_DFL);
+}
+
+// Each fault of a file, and what the message must say.
+struct Fault {
+  const char* name;
+  std::function<void(std::string& idx, std::string& bin)> damage;
+  std::string wanted;
+};
+
+void poke(std::string& bytes, size_t at, auto value) {
+  std::memcpy(&bytes[at], &value, sizeof value);
+}
+
+TEST_F(IndexedDatasetTest, SaysWhatIsWrongWithADamagedFile) {
+  using S = std::string&;
+  const std::vector<Fault> faults = {
+      {"empty", [](S idx, S) { idx.clear(); }, "holds 0 bytes, fewer than the 34 of its header"},
+      {"magic", [](S idx, S) { idx[0] = 'X'; }, "does not start with 'MMIDIDX'"},
+      {"old", [](S idx, S) { idx.replace(0, 8, std::string("TNTIDX\0\0", 8)); }, "old format"},
+      {"version", [](S idx, S) { poke(idx, 9, uint64_t{2}); }, "byte 9: version 2, wanted 1"},
+      {"float", [](S idx, S) { idx[17] = 6; }, "byte 17: type code 6, wanted one for token ids"},
+      {"cut", [](S idx, S) { idx.resize(idx.size() - 1); },
+       "says 2 sequences and 3 document entries, which take more than the 81 bytes"},
+      {"huge", [](S idx, S) { poke(idx, 18, uint64_t{1} << 61); }, "says 2305843009213693952 seq"},
+      {"huge documents", [](S idx, S) { poke(idx, 26, ~uint64_t{0}); }, "take more than the 82"},
+      {"modes", [](S idx, S) { idx += "ab"; }, "2 bytes follow after what the header describes"},
+      {"length", [](S idx, S) { poke(idx, 38, int32_t{-2}); }, "byte 38: sequence 1 has length -2"},
+      {"offset", [](S idx, S) { poke(idx, 50, int64_t{8}); },
+       "byte 50: sequence 1 starts at byte 8 of the .bin, but the lengths before it add up to 6"},
+      {"documents", [](S idx, S) { poke(idx, 66, int64_t{3}); }, "byte 66: document entry 1 is 3"},
+      {"last", [](S idx, S) { poke(idx, 74, int64_t{1}); }, "document entry 2 is 1, wanted 2"},
+      {"first", [](S idx, S) { poke(idx, 58, int64_t{1}); }, "document entry 0 is 1, wanted 0"},
+      {"short data", [](S, S bin) { bin.resize(9); }, "holds 9 bytes, but"},
+      {"long data", [](S, S bin) { bin += "xx"; }, "do not belong together"},
+  };
+  for (const Fault& fault : faults) {
+    const std::string prefix = dataset("d", {{1, 2, 3}, {4, 5}});
+    std::string idx = read_file(prefix + ".idx"), bin = read_file(prefix + ".bin");
+    fault.damage(idx, bin);
+    put("d.idx", idx);
+    put("d.bin", bin);
+    const auto before = snapshot();
+    const std::string message = error_of([&] { IndexedDataset data(prefix); });
+    EXPECT_TRUE(contains(message, fault.wanted)) << fault.name << ": " << message;
+    EXPECT_TRUE(contains(message, prefix)) << message;
+    EXPECT_EQ(snapshot(), before);
+  }
+}
+
+TEST_F(IndexedDatasetTest, MissingFilesAreNamed) {
+  EXPECT_TRUE(contains(error_of([&] { IndexedDataset d(path("none")); }), "none.idx"));
+  const std::string prefix = dataset("d", {{1}});
+  std::filesystem::remove(prefix + ".bin");
+  EXPECT_TRUE(contains(error_of([&] { IndexedDataset d(prefix); }), "d.bin"));
+}
+
+// A sparse .bin of 3 GiB: offsets beyond 2 GiB are read where they point.
+TEST_F(IndexedDatasetTest, OffsetsBeyondTwoGib) {
+  constexpr int64_t kEach = int64_t{1} << 28, kDocuments = 6;  // of u16: 512 MiB each
+  std::string idx(34, '\0');
+  std::memcpy(idx.data(), "MMIDIDX\0\0", 9);
+  poke(idx, 9, uint64_t{1});
+  idx[17] = 8;
+  poke(idx, 18, kDocuments);
+  poke(idx, 26, kDocuments + 1);
+  const auto append = [&](auto v) { idx.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  for (int64_t d = 0; d < kDocuments; ++d) append(static_cast<int32_t>(kEach));
+  for (int64_t d = 0; d < kDocuments; ++d) append(d * kEach * 2);
+  for (int64_t d = 0; d <= kDocuments; ++d) append(d);
+  put("big.idx", idx);
+  put("big.bin", "");
+  std::filesystem::resize_file(path("big.bin"), static_cast<uintmax_t>(kDocuments * kEach * 2));
+  const IndexedDataset data(path("big"));
+  EXPECT_EQ(data.tokens(), kDocuments * kEach);
+  EXPECT_EQ(data.sequence_of(5 * kEach), 5);
+  std::vector<int32_t> ids(4, -1);
+  data.read(6 * kEach - 4, ids);
+  EXPECT_EQ(ids, (std::vector<int32_t>{0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,238 @@
+// Our kernels against PyTorch's float64 (tests/golden/README.md), in float32. Bounds are norm-wise
+// and a small multiple of what rounding every input once would cost.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+#include "kernels/adamw.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/gelu.h"
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/norm.h"
+#include "kernels/rotary.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kBound = 1e-6;
+
+// A tensor that owns its bytes.
+class Array {
+ public:
+  Array(DType dtype, const Shape& shape)
+      : bytes_(static_cast<size_t>(shape.elements() * size_of(dtype))),
+        view_{bytes_.data(), dtype, shape} {}
+  Array(Array&&) = default;
+
+  const TensorView& view() const { return view_; }
+  float* data() const { return view_.f32(); }
+
+ private:
+  std::vector<std::byte> bytes_;
+  TensorView view_;
+};
+
+Array zeros(const Shape& shape) { return {DType::kF32, shape}; }
+
+class Golden : public ::testing::Test {
+ protected:
+  Golden() : file_(Path(TESSERA_GOLDEN_FOLDER) / "ops.safetensors") {}
+
+  Array get(const std::string& name) const {
+    for (const SafetensorsEntry& e : file_.entries()) {
+      if (e.name != name) continue;
+      Array a(*e.dtype, e.shape);
+      std::memcpy(a.view().data, file_.bytes(e).data(), file_.bytes(e).size());
+      return a;
+    }
+    throw Error("ops.safetensors has no {}", name);
+  }
+  double number(const std::string& name) const { return std::stod(file_.metadata().at(name)); }
+
+  void expect_close(const Array& got, const std::string& name, double bound = kBound) const {
+    const Array want = get(name);
+    ASSERT_EQ(got.view().shape.elements(), want.view().shape.elements()) << name;
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < want.view().elements(); ++i) {
+      const double w = want.data()[i], d = got.data()[i] - w;
+      difference += d * d;
+      size += w * w;
+    }
+    EXPECT_LE(std::sqrt(difference), bound * std::sqrt(size)) << name;
+    EXPECT_GT(size, 0) << name;
+  }
+
+ private:
+  SafetensorsFile file_;
+};
+
+std::vector<std::byte> workspace(int64_t bytes) {
+  return std::vector<std::byte>(static_cast<size_t>(bytes + 64));
+}
+void* aligned(std::vector<std::byte>& w) {
+  const auto at = reinterpret_cast<uintptr_t>(w.data());
+  return w.data() + (64 - at % 64) % 64;
+}
+
+TEST_F(Golden, LayerNorm) {
+  for (const std::string c : {"layer_norm", "layer_norm_offset"}) {
+    const Array x = get(c + ".x"), gain = get(c + ".gain"), bias = get(c + ".bias");
+    const Array dy = get(c + ".dy");
+    const int64_t n = x.view().shape[0], d = x.view().shape[1];
+    const Array y = zeros({n, d}), stats = zeros({n, 2}), dx = zeros({n, d});
+    const Array dgain = zeros({d}), dbias = zeros({d});
+    const std::array<kernels::NormOutput, 1> outputs = {{{gain.view(), bias.view(), y.view()}}};
+    kernels::norm(x.view(), {.epsilon = static_cast<float>(number(c + ".epsilon")),
+                             .outputs = outputs,
+                             .stats = stats.view()});
+    auto w = workspace(kernels::norm_grad_workspace_bytes(n, d));
+    kernels::norm_grad({.x = x.view(),
+                        .stats = stats.view(),
+                        .gain = gain.view(),
+                        .dy = dy.view(),
+                        .dx = dx.view(),
+                        .dgain = dgain.view(),
+                        .dbias = dbias.view()},
+                       aligned(w));
+    // A mean of 100 over a deviation of 1 costs two digits of the statistics.
+    const double bound = c == "layer_norm" ? kBound : 1e-5;
+    expect_close(y, c + ".y", bound);
+    expect_close(dx, c + ".dx", bound);
+    expect_close(dgain, c + ".d_gain", bound);
+    expect_close(dbias, c + ".d_bias", bound);
+  }
+}
+
+TEST_F(Golden, Gelu) {
+  for (const auto& [kind, c] :
+       {std::pair<kernels::GeluKind, std::string>{kernels::GeluKind::kErf, "gelu_erf"},
+        std::pair<kernels::GeluKind, std::string>{kernels::GeluKind::kTanh, "gelu_tanh"}}) {
+    const Array x = get(c + ".x"), bias = get(c + ".bias"), dy = get(c + ".dy");
+    const int64_t n = x.view().shape[0], d = x.view().shape[1];
+    const Array y = zeros({n, d}), dx = zeros({n, d}), dbias = zeros({d});
+    kernels::gelu(kind, x.view(), bias.view(), y.view());
+    auto w = workspace(kernels::gelu_grad_workspace_bytes(n, d));
+    kernels::gelu_grad({kind, x.view(), bias.view(), dy.view(), dx.view(), dbias.view()},
+                       aligned(w));
+    expect_close(y, c + ".y");
+    expect_close(dx, c + ".dx");
+    expect_close(dbias, c + ".d_bias");
+  }
+}
+
+TEST_F(Golden, Rotary) {
+  const Array qkv = get("rotary.qkv"), d_qkv = get("rotary.d_out");
+  const Array positions = get("rotary.positions");
+  kernels::Rotary r{.dims = static_cast<int64_t>(number("rotary.dims")),
+                    .base = number("rotary.base")};
+  auto w = workspace(kernels::rotary_workspace_bytes(positions.view().elements(), r));
+  kernels::rotary(qkv.view(), positions.view(), r, aligned(w));
+  expect_close(qkv, "rotary.out");
+  r.inverse = true;
+  kernels::rotary(d_qkv.view(), positions.view(), r, aligned(w));
+  expect_close(d_qkv, "rotary.d_qkv");
+}
+
+TEST_F(Golden, Attention) {
+  for (const std::string c : {"attention", "attention_long", "attention_grouped"}) {
+    const Array qkv = get(c + ".qkv"), d_out = get(c + ".d_out");
+    const Shape& s = qkv.view().shape;  // [B, T, KV, G+2, D]
+    const int64_t g = s[3] - 2, heads = s[2] * g;
+    const Array out = zeros({s[0], s[1], heads, s[4]}), lse = zeros({s[0], heads, s[1]});
+    const Array d_qkv = zeros(s);
+    const auto scale = static_cast<float>(number(c + ".scale"));
+    auto w = workspace(kernels::attention_workspace_bytes(s[1], s[4], 2));
+    kernels::attention({.qkv = qkv.view(),
+                        .out = out.view(),
+                        .lse = lse.view(),
+                        .scale = scale,
+                        .dropout = {},
+                        .threads = 2},
+                       aligned(w));
+    w = workspace(kernels::attention_grad_workspace_bytes(s[1], s[4], 2));
+    kernels::attention_grad({.qkv = qkv.view(),
+                             .out = out.view(),
+                             .lse = lse.view(),
+                             .d_out = d_out.view(),
+                             .d_qkv = d_qkv.view(),
+                             .scale = scale,
+                             .dropout = {},
+                             .threads = 2},
+                            aligned(w));
+    expect_close(out, c + ".out");
+    expect_close(lse, c + ".lse");
+    expect_close(d_qkv, c + ".d_qkv");
+  }
+}
+
+TEST_F(Golden, CrossEntropy) {
+  const Array logits = get("cross_entropy.logits"), labels = get("cross_entropy.labels");
+  std::array<double, 2> report = {};
+  auto w = workspace(kernels::cross_entropy_workspace_bytes(logits.view().shape[0]));
+  kernels::cross_entropy(
+      {.logits = logits.view(), .labels = labels.view(), .report = report.data(), .gradient = true},
+      aligned(w), 2);
+  EXPECT_NEAR(report[0], get("cross_entropy.loss_sum").data()[0], 1e-6 * report[0]);
+  EXPECT_EQ(report[1], number("cross_entropy.tokens"));
+  expect_close(logits, "cross_entropy.d_logits");
+}
+
+TEST_F(Golden, LinearCrossEntropy) {
+  const Array hidden = get("cross_entropy.hidden"), weight = get("cross_entropy.weight");
+  const Array labels = get("cross_entropy.labels");
+  const Array dx = zeros(hidden.view().shape), dweight = zeros(weight.view().shape);
+  std::array<double, 2> report = {};
+  const kernels::LinearCrossEntropy op({.tokens = hidden.view().shape[0],
+                                        .hidden = hidden.view().shape[1],
+                                        .vocabulary = weight.view().shape[0]},
+                                       read_cpu_features(), 2);
+  auto w = workspace(op.workspace_bytes());
+  op.run({.x = hidden.view().data,
+          .weight = weight.view().data,
+          .labels = labels.view().as<int32_t>(),
+          .report = report.data(),
+          .dx = dx.view().data,
+          .dweight = dweight.data(),
+          .fresh = true},
+         aligned(w));
+  EXPECT_NEAR(report[0], get("cross_entropy.loss_sum").data()[0], 1e-6 * report[0]);
+  expect_close(dx, "cross_entropy.d_hidden");
+  expect_close(dweight, "cross_entropy.d_weight");
+}
+
+TEST_F(Golden, AdamW) {
+  for (const std::string c : {"adamw", "adamw_no_decay"}) {
+    const Array weight = get(c + ".weight"), gradients = get(c + ".gradients");
+    const int64_t steps = gradients.view().shape[0], n = gradients.view().shape[1];
+    const Array m = zeros({n}), v = zeros({n});
+    const std::array<kernels::UpdateRange, 1> ranges = {{{0, n, true}}};
+    for (int64_t t = 1; t <= steps; ++t) {
+      const TensorView gradient{gradients.data() + (t - 1) * n, DType::kF32, {n}};
+      kernels::adamw({.weights = weight.view(),
+                      .m = m.view(),
+                      .v = v.view(),
+                      .gradient = gradient,
+                      .weights_low = {},
+                      .ranges = ranges},
+                     {.learning_rate = number(c + ".learning_rate"),
+                      .beta1 = number(c + ".beta1"),
+                      .beta2 = number(c + ".beta2"),
+                      .epsilon = number(c + ".epsilon"),
+                      .weight_decay = number(c + ".weight_decay"),
+                      .step = t});
+    }
+    expect_close(weight, c + ".new_weight");
+    expect_close(m, c + ".moment1");
+    expect_close(v, c + ".moment2");
+  }
+}
+
+}  // namespace
+}  // namespace tessera

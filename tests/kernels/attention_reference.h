@@ -1,0 +1,102 @@
+// Causal attention and its gradient in double, element by element.
+#pragma once
+
+#include "base/philox.h"
+#include "kernels/attention.h"
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+
+struct AttentionSizes {
+  int64_t b, t, kv, g, d;
+  int64_t heads() const { return kv * g; }
+  Shape qkv() const { return {b, t, kv, g + 2, d}; }
+  Shape out() const { return {b, t, heads(), d}; }
+  // Element of qkv: member g is the key, g + 1 the value.
+  int64_t at(int64_t s, int64_t i, int64_t group, int64_t member, int64_t c) const {
+    return (((s * t + i) * kv + group) * (g + 2) + member) * d + c;
+  }
+};
+
+struct AttentionAnswer {
+  std::vector<double> out, lse, d_qkv;
+  std::vector<double> scores, probabilities, d_probabilities, d_scores;  // [B, H, T, T]
+};
+
+inline double mask_of(const AttentionDropout& a, int64_t sample, int64_t head, int64_t t, int64_t i,
+                      int64_t j) {
+  const float p = a.dropout.probability;
+  if (p == 0) return 1;
+  const int64_t row = (t + 3) / 4 * 4;
+  const auto e = static_cast<uint64_t>(((a.first_head + head) * t + i) * row + j);
+  const auto number = static_cast<uint64_t>(a.samples.as<int64_t>()[sample]);
+  const uint32_t word = Philox{a.dropout.key}.block(e / 4, number)[e % 4];
+  return Philox::uniform(word) >= p ? 1 / (1 - static_cast<double>(p)) : 0;
+}
+
+inline void attend(const AttentionSizes& z, int64_t s, int64_t head, const Array& qkv,
+                   const Array& d_out, double scale, const AttentionDropout& drop,
+                   AttentionAnswer& a) {
+  const int64_t kv = head / z.g, member = head % z.g;
+  const auto q = [&](int64_t i, int64_t c) { return qkv.at(z.at(s, i, kv, member, c)); };
+  const auto k = [&](int64_t i, int64_t c) { return qkv.at(z.at(s, i, kv, z.g, c)); };
+  const auto v = [&](int64_t i, int64_t c) { return qkv.at(z.at(s, i, kv, z.g + 1, c)); };
+  const auto add = [&](int64_t i, int64_t slot, int64_t c, double x) {
+    a.d_qkv[static_cast<size_t>(z.at(s, i, kv, slot, c))] += x;
+  };
+  for (int64_t i = 0; i < z.t; ++i) {
+    std::vector<double> x, p, dp;
+    const int64_t row = ((s * z.t + i) * z.heads() + head) * z.d;
+    const auto square = static_cast<size_t>(((s * z.heads() + head) * z.t + i) * z.t);
+    double sum = 0, delta = 0;
+    for (int64_t j = 0; j <= i; ++j) {
+      x.push_back(0);
+      for (int64_t c = 0; c < z.d; ++c) x.back() += scale * q(i, c) * k(j, c);
+      sum += std::exp(x.back());
+    }
+    a.lse[static_cast<size_t>((s * z.heads() + head) * z.t + i)] = std::log(sum);
+    for (int64_t j = 0; j <= i; ++j) {
+      const auto u = static_cast<size_t>(j);
+      const double mask = mask_of(drop, s, head, z.t, i, j);
+      p.push_back(std::exp(x[u]) / sum);
+      dp.push_back(0);
+      for (int64_t c = 0; c < z.d; ++c) {
+        a.out[static_cast<size_t>(row + c)] += mask * p[u] * v(j, c);
+        dp[u] += mask * d_out.at(row + c) * v(j, c);
+        add(j, z.g + 1, c, mask * p[u] * d_out.at(row + c));
+      }
+      delta += p[u] * dp[u];
+    }
+    for (int64_t j = 0; j <= i; ++j) {
+      const auto u = static_cast<size_t>(j);
+      const double ds = p[u] * (dp[u] - delta);
+      a.scores[square + u] = x[u];
+      a.probabilities[square + u] = p[u];
+      a.d_probabilities[square + u] = dp[u];
+      a.d_scores[square + u] = ds;
+      for (int64_t c = 0; c < z.d; ++c) {
+        add(i, member, c, scale * ds * k(j, c));
+        add(j, z.g, c, scale * ds * q(i, c));
+      }
+    }
+  }
+}
+
+inline AttentionAnswer attention_reference(const AttentionSizes& z, const Array& qkv,
+                                           const Array& d_out, double scale,
+                                           const AttentionDropout& drop = {}) {
+  AttentionAnswer a;
+  const auto heads = static_cast<size_t>(z.b * z.heads() * z.t);
+  a.out.resize(static_cast<size_t>(z.out().elements()));
+  a.d_qkv.resize(static_cast<size_t>(z.qkv().elements()));
+  a.lse.resize(heads);
+  for (auto* v : {&a.scores, &a.probabilities, &a.d_probabilities, &a.d_scores}) {
+    v->resize(heads * static_cast<size_t>(z.t));
+  }
+  for (int64_t s = 0; s < z.b; ++s) {
+    for (int64_t h = 0; h < z.heads(); ++h) attend(z, s, h, qkv, d_out, scale, drop, a);
+  }
+  return a;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,123 @@
+#include "kernels/attention.h"
+
+#include "tests/kernels/attention_reference.h"
+
+namespace tessera::kernels {
+namespace {
+
+void compare(const AttentionSizes& z, DType t, const AttentionDropout& drop = {}) {
+  SCOPED_TRACE(fmt::format("B {} T {} KV {} G {} D {} {}", z.b, z.t, z.kv, z.g, z.d, name_of(t)));
+  const float scale = 1 / std::sqrt(static_cast<float>(z.d));
+  const Array qkv = Array::random(z.qkv(), 1, t, 3), d_out = Array::random(z.out(), 2, t);
+  const Array out(z.out(), t), lse({z.b, z.heads(), z.t}), d_qkv(z.qkv(), t);
+  Workspace forward(attention_workspace_bytes(z.t, z.d, 2));
+  Workspace backward(attention_grad_workspace_bytes(z.t, z.d, 2));
+  attention({qkv, out, lse, scale, drop, 2}, forward);
+  attention_grad({qkv, out, lse, d_out, d_qkv, scale, drop, 2}, backward);
+  const AttentionAnswer a = attention_reference(z, qkv, d_out, static_cast<double>(scale), drop);
+  EXPECT_LT(distance(out, a.out), tolerance(t));
+  EXPECT_LT(distance(lse, a.lse), 1e-6);
+  EXPECT_LT(distance(d_qkv, a.d_qkv), t == DType::kBF16 ? 6e-3 : 2e-6);
+}
+
+TEST(Attention, MatchesTheFormulaInAllSizes) {
+  for_every_target([] {
+    for (const int64_t d : {8, 24, 32, 64, 80, 96, 128, 256})
+      compare({1, 70, 1, 1, d}, DType::kF32);
+    for (const int64_t t : {1, 2, 3, 15, 16, 17, 63, 64, 65, 129}) {
+      compare({1, t, 2, 1, 16}, DType::kF32);
+    }
+    compare({2, 66, 2, 1, 40}, DType::kBF16);
+  });
+}
+
+TEST(Attention, GroupsShareTheirKeyAndValue) {
+  for_every_target([] {
+    compare({2, 67, 2, 3, 16}, DType::kF32);
+    compare({1, 30, 1, 4, 64}, DType::kBF16);
+  });
+}
+
+TEST(Attention, DropoutIsTheStatedFunctionOfSampleHeadAndPlace) {
+  for_every_target([] {
+    Array samples({2}, DType::kI64);
+    samples.set(0, 12);
+    samples.set(1, 1e10);
+    const AttentionDropout drop{{.probability = 0.25f, .key = 99}, samples, 5};
+    compare({2, 70, 2, 1, 16}, DType::kF32, drop);
+    compare({2, 33, 1, 2, 16}, DType::kF32, drop);
+  });
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  const AttentionSizes z{1, 130, 1, 1, 32};
+  const Array qkv = Array::random(z.qkv(), 1, DType::kF32, 60), d_out = Array::random(z.out(), 2);
+  const Array out(z.out()), lse({1, 1, z.t}), d_qkv(z.qkv());
+  Workspace workspace(attention_grad_workspace_bytes(z.t, z.d, 1));
+  attention({qkv, out, lse, 1, {}, 1}, workspace);
+  attention_grad({qkv, out, lse, d_out, d_qkv, 1, {}, 1}, workspace);
+  for (int64_t i = 0; i < d_qkv.size(); ++i) ASSERT_TRUE(std::isfinite(d_qkv.at(i)));
+}
+
+TEST(Attention, NotANumberStaysVisible) {
+  const AttentionSizes z{1, 100, 1, 1, 16};
+  Array qkv = Array::random(z.qkv(), 1);
+  qkv.set(z.at(0, 80, 0, 1, 3), std::nan(""));  // a key
+  const Array out(z.out());
+  Workspace workspace(attention_workspace_bytes(z.t, z.d, 1));
+  attention({qkv, out, {}, 1, {}, 1}, workspace);
+  EXPECT_TRUE(std::isfinite(out.at(79 * 16)));
+  EXPECT_TRUE(std::isnan(out.at(80 * 16)));
+  EXPECT_TRUE(std::isnan(out.at(99 * 16)));
+}
+
+TEST(Attention, ThreadsDoNotChangeTheBits) {
+  const AttentionSizes z{2, 100, 3, 2, 32};
+  const Array qkv = Array::random(z.qkv(), 1), d_out = Array::random(z.out(), 2);
+  const auto run = [&](int threads) {
+    const Array out(z.out()), lse({z.b, z.heads(), z.t});
+    Array d_qkv(z.qkv());
+    Workspace workspace(attention_grad_workspace_bytes(z.t, z.d, threads));
+    attention({qkv, out, lse, 0.2f, {}, threads}, workspace);
+    attention_grad({qkv, out, lse, d_out, d_qkv, 0.2f, {}, threads}, workspace);
+    return d_qkv;
+  };
+  const Array one = run(1);
+  for (const int threads : {2, 3, 6}) EXPECT_TRUE(one.same_bits(run(threads)));
+}
+
+TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
+  for_every_target([] {
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      const AttentionSizes z{2, 75, 2, 2, 24};
+      const int64_t capacity = 80, row = z.kv * (z.g + 2) * z.d;
+      const Array qkv = Array::random(z.qkv(), 1, t, 2), d_out(z.out());
+      const Array cache({z.b, capacity, 2, z.kv, z.d}, t);
+      const AttentionAnswer a = attention_reference(z, qkv, d_out, 0.25);
+      Workspace workspace(cached_attention_workspace_bytes(capacity, z.d, 2));
+      int64_t start = 0;
+      for (const int64_t n : {66, 1, 1, 5, 1, 1}) {
+        Array piece({z.b, n, z.kv, z.g + 2, z.d}, t);
+        for (int64_t i = 0; i < piece.size(); ++i) {
+          const int64_t s = i / (n * row);
+          piece.set(i, qkv.at(s * z.t * row + start * row + i % (n * row)));
+        }
+        const Array out({z.b, n, z.heads(), z.d}, t);
+        cached_attention({piece, cache, static_cast<int32_t>(start), out, 0.25f, 2}, workspace);
+        std::vector<double> expected;
+        const int64_t width = z.heads() * z.d;
+        for (int64_t i = 0; i < out.size(); ++i) {
+          const int64_t s = i / (n * width);
+          const int64_t at = s * z.t * width + start * width + i % (n * width);
+          expected.push_back(a.out[static_cast<size_t>(at)]);
+        }
+        EXPECT_LT(distance(out, expected), tolerance(t)) << start;
+        start += n;
+      }
+      ASSERT_EQ(start, z.t);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tessera::kernels

@@ -1,0 +1,145 @@
+// Each op against PyTorch's values in float64 (tests/golden/ops.safetensors).
+#include "base/file.h"
+#include "base/tree.h"
+#include "kernels/adamw.h"
+#include "kernels/attention.h"
+#include "kernels/gelu.h"
+#include "kernels/norm.h"
+#include "kernels/rotary.h"
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+// The file is eight bytes of length, a JSON table of (dtype, shape, place), and the data.
+class Golden {
+ public:
+  Golden() : bytes_(read_file(Path(TESSERA_GOLDEN) / "ops.safetensors")) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes_.data(), sizeof length);
+    table_ = parse_json(std::string_view(bytes_).substr(8, length), "ops.safetensors");
+    data_ = 8 + length;
+  }
+  Array operator()(const std::string& name) const {
+    const Tree* const entry = table_.find(name);
+    CHECK(entry != nullptr, "no golden tensor {}", name);
+    std::vector<int64_t> dims;
+    for (const Tree& d : *entry->find("shape")->as_list())
+      dims.push_back(std::get<int64_t>(d.value));
+    const bool integers = *entry->find("dtype")->as_string() == "I32";
+    Array a(Shape(dims), integers ? DType::kI32 : DType::kF32);
+    const Tree::List& place = *entry->find("data_offsets")->as_list();
+    const auto begin = static_cast<size_t>(std::get<int64_t>(place[0].value));
+    std::memcpy(a.data(), bytes_.data() + data_ + begin, static_cast<size_t>(a.view().bytes()));
+    return a;
+  }
+  double number(const std::string& name) const {
+    return std::stod(*table_.find("__metadata__")->find(name)->as_string());
+  }
+
+ private:
+  std::string bytes_;
+  Tree table_;
+  size_t data_ = 0;
+};
+
+std::vector<double> doubles(const Array& a) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < a.size(); ++i) v.push_back(a.at(i));
+  return v;
+}
+
+TEST(Golden, LayerNorm) {
+  const Golden golden;
+  for (const std::string c : {"layer_norm", "layer_norm_offset"}) {
+    const auto of = [&](const char* name) { return golden(c + "." + name); };
+    const Array x = of("x"), gain = of("gain"), bias = of("bias"), dy = of("dy");
+    const int64_t n = x.shape()[0], d = x.shape()[1];
+    const Array y({n, d}), stats({n, 2}), dx({n, d}), dgain({d}), dbias({d});
+    const NormOutput output{gain, bias, y};
+    const auto epsilon = static_cast<float>(golden.number("layer_norm.epsilon"));
+    norm(x, {.epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
+    Workspace workspace(norm_grad_workspace_bytes(n, d));
+    norm_grad({NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, dbias}, workspace);
+    // A float mean of 100 is itself uncertain by 4e-6 of the deviation.
+    const double bound = c == "layer_norm" ? 3e-7 : 5e-6;
+    EXPECT_LT(distance(y, doubles(of("y"))), bound);
+    EXPECT_LT(distance(dx, doubles(of("dx"))), 3 * bound);
+    EXPECT_LT(distance(dgain, doubles(of("d_gain"))), bound);
+    EXPECT_LT(distance(dbias, doubles(of("d_bias"))), 3e-7);
+  }
+}
+
+TEST(Golden, Gelu) {
+  const Golden golden;
+  for (const std::string c : {"gelu_erf", "gelu_tanh"}) {
+    const auto of = [&](const char* name) { return golden(c + "." + name); };
+    const GeluKind kind = c == "gelu_erf" ? GeluKind::kErf : GeluKind::kTanh;
+    const Array x = of("x"), bias = of("bias"), dy = of("dy"), y(x.shape()), dx(x.shape());
+    const Array dbias(bias.shape());
+    gelu(kind, x, bias, y);
+    Workspace workspace(gelu_grad_workspace_bytes(x.shape()[0], x.shape()[1]));
+    gelu_grad({kind, x, bias, dy, dx, dbias}, workspace);
+    EXPECT_LT(distance(y, doubles(of("y"))), 2e-7);
+    EXPECT_LT(distance(dx, doubles(of("dx"))), 2e-7);
+    EXPECT_LT(distance(dbias, doubles(of("d_bias"))), 2e-7);
+  }
+}
+
+TEST(Golden, Rotary) {
+  const Golden golden;
+  Array qkv = golden("rotary.qkv"), d_out = golden("rotary.d_out");
+  const Array positions = golden("rotary.positions");
+  Rotary r{.dims = static_cast<int64_t>(golden.number("rotary.dims")),
+           .base = golden.number("rotary.base")};
+  Workspace workspace(rotary_workspace_bytes(positions.size(), r));
+  rotary(qkv, positions, r, workspace);
+  EXPECT_LT(distance(qkv, doubles(golden("rotary.out"))), 2e-6);
+  r.inverse = true;
+  rotary(d_out, positions, r, workspace);
+  EXPECT_LT(distance(d_out, doubles(golden("rotary.d_qkv"))), 2e-6);
+}
+
+TEST(Golden, Attention) {
+  const Golden golden;
+  for (const std::string c : {"attention", "attention_long", "attention_grouped"}) {
+    const auto of = [&](const char* name) { return golden(c + "." + name); };
+    const Array qkv = of("qkv"), d_out = of("d_out"), d_qkv(qkv.shape()), out(d_out.shape());
+    const Array lse(of("lse").shape());
+    const auto scale = static_cast<float>(golden.number(c + ".scale"));
+    const int64_t t = qkv.shape()[1], d = qkv.shape()[4];
+    Workspace workspace(attention_grad_workspace_bytes(t, d, 2));
+    attention({qkv, out, lse, scale, {}, 2}, workspace);
+    attention_grad({qkv, out, lse, d_out, d_qkv, scale, {}, 2}, workspace);
+    EXPECT_LT(distance(out, doubles(of("out"))), 5e-7) << c;
+    EXPECT_LT(distance(lse, doubles(of("lse"))), 5e-7) << c;
+    EXPECT_LT(distance(d_qkv, doubles(of("d_qkv"))), 1e-6) << c;
+  }
+}
+
+TEST(Golden, AdamW) {
+  const Golden golden;
+  for (const std::string c : {"adamw", "adamw_no_decay"}) {
+    const auto of = [&](const char* name) { return golden(c + "." + name); };
+    const Array weights = of("weight"), gradients = of("gradients");
+    const int64_t n = weights.size(), steps = gradients.shape()[0];
+    const Array m({n}), v({n});
+    const UpdateRange all{0, n, true};
+    for (int64_t t = 0; t < steps; ++t) {
+      const TensorView g{gradients.as<float>() + t * n, DType::kF32, {n}};
+      adamw({weights, m, v, g, {}, {&all, 1}},
+            {.learning_rate = golden.number(c + ".learning_rate"),
+             .beta1 = golden.number(c + ".beta1"),
+             .beta2 = golden.number(c + ".beta2"),
+             .epsilon = golden.number(c + ".epsilon"),
+             .weight_decay = golden.number(c + ".weight_decay"),
+             .step = t + 1});
+    }
+    EXPECT_LT(distance(weights, doubles(of("new_weight"))), 2e-7);
+    EXPECT_LT(distance(m, doubles(of("moment1"))), 2e-7);
+    EXPECT_LT(distance(v, doubles(of("moment2"))), 2e-7);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::kernels

@@ -1,0 +1,142 @@
+#include "kernels/norm.h"
+
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+struct Reference {
+  std::vector<double> y, dx, dgain, dbias;
+};
+
+Reference reference(NormKind kind, const Array& x, const Array& gain, const Array& bias,
+                    const Array& dy, double epsilon) {
+  const int64_t d = x.shape()[-1], n = x.size() / d;
+  Reference r;
+  r.dgain.resize(static_cast<size_t>(d));
+  r.dbias.resize(static_cast<size_t>(d));
+  for (int64_t row = 0; row < n; ++row) {
+    double mean = 0, var = 0, mg = 0, mgx = 0;
+    for (int64_t c = 0; c < d; ++c) mean += x.at(row * d + c) / static_cast<double>(d);
+    if (kind == NormKind::kRms) mean = 0;
+    for (int64_t c = 0; c < d; ++c) {
+      var += std::pow(x.at(row * d + c) - mean, 2) / static_cast<double>(d);
+    }
+    const double rstd = 1 / std::sqrt(var + epsilon);
+    const auto xh = [&](int64_t c) { return (x.at(row * d + c) - mean) * rstd; };
+    const auto g = [&](int64_t c) { return dy.at(row * d + c) * gain.at(c); };
+    for (int64_t c = 0; c < d; ++c) {
+      r.y.push_back(xh(c) * gain.at(c) + bias.at(c));
+      r.dgain[static_cast<size_t>(c)] += dy.at(row * d + c) * xh(c);
+      r.dbias[static_cast<size_t>(c)] += dy.at(row * d + c);
+      mg += g(c) / static_cast<double>(d);
+      mgx += g(c) * xh(c) / static_cast<double>(d);
+    }
+    if (kind == NormKind::kRms) mg = 0;
+    for (int64_t c = 0; c < d; ++c) r.dx.push_back(rstd * (g(c) - mg - xh(c) * mgx));
+  }
+  return r;
+}
+
+void compare(NormKind kind, int64_t n, int64_t d, DType t) {
+  SCOPED_TRACE(fmt::format("rows {} of {}, {}", n, d, name_of(t)));
+  const float epsilon = 1e-5f;
+  const Array x = Array::random({n, d}, 1, t, 3), gain = Array::random({d}, 2, t);
+  const Array bias = Array::random({d}, 3, t), dy = Array::random({n, d}, 4, t);
+  Array y({n, d}, t), stats({n, 2}), dx({n, d}, t);
+  Array dgain = Array::full({d}, 10), dbias = Array::full({d}, 20);
+  const NormOutput output{gain, bias, y};
+  norm(x, {.kind = kind, .epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
+  Workspace workspace(norm_grad_workspace_bytes(n, d));
+  norm_grad({kind, x, stats, gain, dy, dx, false, dgain, dbias}, workspace);
+  Reference r = reference(kind, x, gain, bias, dy, 1e-5);
+  for (double& g : r.dgain) g += 10;
+  for (double& b : r.dbias) b += 20;
+  EXPECT_LT(distance(y, r.y), tolerance(t));
+  EXPECT_LT(distance(dx, r.dx), tolerance(t));
+  EXPECT_LT(distance(dgain, r.dgain), 1e-6);
+  EXPECT_LT(distance(dbias, r.dbias), 1e-6);
+}
+
+TEST(Norm, MatchesTheFormulaInAllSizes) {
+  for_every_target([] {
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      for (const auto& [n, d] : {std::pair<int64_t, int64_t>{2, 5}, {3, 7}, {33, 64}, {70, 129}}) {
+        compare(NormKind::kLayer, n, d, t);
+        compare(NormKind::kRms, n, d, t);
+      }
+    }
+  });
+}
+
+TEST(Norm, OffsetsMuchLargerThanTheDeviationAreHarmless) {
+  Array x = Array::random({2, 96}, 5);
+  for (int64_t i = 0; i < x.size(); ++i) x.set(i, 1000 + x.at(i));
+  const Array gain = Array::full({96}, 1), bias = Array::full({96}, 0), y({2, 96});
+  const NormOutput output{gain, {}, y};
+  norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = {}});
+  EXPECT_LT(distance(y, reference(NormKind::kLayer, x, gain, bias, x, 1e-5).y), 1e-4);
+}
+
+TEST(Norm, SumNormIsASumThenNorms) {
+  for_every_target([] {
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      const Shape s{5, 40};
+      const Array a = Array::random(s, 1, t), b = Array::random(s, 2),
+                  bias = Array::random({40}, 3);
+      const Array gain1 = Array::random({40}, 4), gain2 = Array::random({40}, 5), out(s, t);
+      const Array y1(s, t), y2(s), stats({5, 2}), z1(s, t), z2(s);
+      const TensorView terms[] = {a, b}, biases[] = {bias};
+      const NormOutput both[] = {{gain1, bias, y1}, {gain2, {}, y2}};
+      sum_norm(terms, biases, out, {.epsilon = 1e-5f, .outputs = both, .stats = stats});
+      std::vector<double> sum;
+      for (int64_t i = 0; i < a.size(); ++i) sum.push_back(a.at(i) + b.at(i) + bias.at(i % 40));
+      EXPECT_LT(distance(out, sum), tolerance(t));
+      const NormOutput first{gain1, bias, z1}, second{gain2, {}, z2};
+      norm(out, {.epsilon = 1e-5f, .outputs = {&first, 1}, .stats = {}});
+      norm(out, {.epsilon = 1e-5f, .outputs = {&second, 1}, .stats = {}});
+      EXPECT_TRUE(y1.same_bits(z1));
+      EXPECT_TRUE(y2.same_bits(z2));
+    }
+  });
+}
+
+TEST(Norm, GradientAccumulates) {
+  const Array x = Array::random({9, 33}, 1), gain = Array::random({33}, 2), y({9, 33});
+  const Array dy = Array::random({9, 33}, 3), stats({9, 2}), dx({9, 33}), dgain({33});
+  Array added = Array::full({9, 33}, 0.5);
+  const NormOutput output{gain, {}, y};
+  norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = stats});
+  Workspace workspace(norm_grad_workspace_bytes(9, 33));
+  norm_grad({NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, {}}, workspace);
+  norm_grad({NormKind::kLayer, x, stats, gain, dy, added, true, dgain, {}}, workspace);
+  for (int64_t i = 0; i < dx.size(); ++i)
+    EXPECT_FLOAT_EQ(added.as<float>()[i], 0.5f + dx.as<float>()[i]);
+}
+
+TEST(Norm, ThreadsDoNotChangeTheBits) {
+  const int64_t n = 517, d = 200;
+  const Array x = Array::random({n, d}, 1), gain = Array::random({d}, 2);
+  const Array dy = Array::random({n, d}, 3);
+  expect_same_for_any_threads([&] {
+    Array y({n, d}), stats({n, 2}), dx({n, d}), grads({2 * d});
+    const TensorView g = grads.view();
+    const NormOutput output{gain, {}, y};
+    norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = stats});
+    Workspace workspace(norm_grad_workspace_bytes(n, d));
+    norm_grad({NormKind::kLayer,
+               x,
+               stats,
+               gain,
+               dy,
+               dx,
+               false,
+               {g.data, g.dtype, {d}},
+               {g.as<float>() + d, g.dtype, {d}}},
+              workspace);
+    return grads;
+  });
+}
+
+}  // namespace
+}  // namespace tessera::kernels

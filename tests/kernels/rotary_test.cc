@@ -1,0 +1,61 @@
+#include "kernels/rotary.h"
+
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr int64_t kB = 2, kT = 9, kKv = 3;
+
+std::vector<double> turned(const Array& qkv, const Array& positions, int64_t dims, double base) {
+  const int64_t slots = qkv.shape()[3], d = qkv.shape()[4];
+  std::vector<double> out;
+  for (int64_t i = 0; i < qkv.size(); ++i) {
+    const int64_t c = i % d, slot = i / d % slots, token = i / (d * slots * kKv), half = dims / 2;
+    if (c >= dims || slot + 1 == slots) {
+      out.push_back(qkv.at(i));
+      continue;
+    }
+    const double frequency =
+        std::pow(base, -2.0 * static_cast<double>(c % half) / static_cast<double>(dims));
+    const double angle = positions.at(token) * frequency;
+    const double other = c < half ? -qkv.at(i + half) : qkv.at(i - half);
+    out.push_back(qkv.at(i) * std::cos(angle) + other * std::sin(angle));
+  }
+  return out;
+}
+
+TEST(Rotary, TurnsQueriesAndKeysAndLeavesTheRest) {
+  for_every_target([] {
+    for (const DType t : {DType::kF32, DType::kBF16}) {
+      for (const int64_t dims : {2, 6, 8, 16, 32, 64, 80}) {
+        const int64_t d = dims <= 64 ? 64 : 80, slots = dims == 8 ? 5 : 3;
+        Array qkv = Array::random({kB, kT, kKv, slots, d}, 1, t), positions({kB, kT}, DType::kI32);
+        for (int64_t i = 0; i < positions.size(); ++i)
+          positions.set(i, static_cast<double>(i % 7 + 3));
+        const std::vector<double> expected = turned(qkv, positions, dims, 10000);
+        const Rotary r{.dims = dims};
+        Workspace workspace(rotary_workspace_bytes(kB * kT, r));
+        rotary(qkv, positions, r, workspace);
+        EXPECT_LT(distance(qkv, expected), tolerance(t)) << dims;
+      }
+    }
+  });
+}
+
+TEST(Rotary, InverseTurnsBack) {
+  Array qkv = Array::random({kB, kT, kKv, 3, 32}, 2), positions({kB, kT}, DType::kI32);
+  for (int64_t i = 0; i < positions.size(); ++i) positions.set(i, static_cast<double>(100 * i));
+  std::vector<double> before;
+  for (int64_t i = 0; i < qkv.size(); ++i) before.push_back(qkv.at(i));
+  Rotary r{.dims = 32};
+  Workspace workspace(rotary_workspace_bytes(kB * kT, r));
+  rotary(qkv, positions, r, workspace);
+  EXPECT_GT(distance(qkv, before), 0.1);
+  r.inverse = true;
+  rotary(qkv, positions, r, workspace);
+  EXPECT_LT(distance(qkv, before), 1e-6);
+}
+
+}  // namespace
+}  // namespace tessera::kernels
