@@ -23,6 +23,7 @@ struct Block {
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
   bool loss = false;  // ends in a loss: trained by one segment, forward and backward in one
+  bool operator==(const Block&) const = default;
 };
 
 // The whole model on one logical device.
@@ -33,6 +34,7 @@ struct Graph {
 
   Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+  bool operator==(const Graph&) const = default;
 };
 
 // Values of one index that are born and die together, contiguous.
@@ -42,6 +44,7 @@ struct FrameKind {
   int64_t bytes = 0;
   uint8_t per = kOne;
   bool state = false;  // lives across steps
+  bool operator==(const FrameKind&) const = default;
 };
 
 // One life of a frame kind: written first, read last. State frames live for ever.
@@ -50,6 +53,7 @@ struct Frame {
   int64_t layer = kNone, microbatch = kNone;
   int64_t offset = kNone;  // in the arena
   bool state = false;
+  bool operator==(const Frame&) const = default;
 };
 
 enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
@@ -57,6 +61,7 @@ enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
 struct Parameter {
   FrameKindId kind = kNone;
   Access access = Access::kRead;
+  bool operator==(const Parameter&) const = default;
 };
 
 // A straight line of ops, compiled once, called for every layer and micro-batch.
@@ -66,6 +71,7 @@ struct Segment {
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
   Queue queue = Queue::kCompute;
+  bool operator==(const Segment&) const = default;
 };
 
 // The facts of a message or collective, so that `check` never opens a segment.
@@ -73,6 +79,7 @@ struct Wire {
   std::string channel;  // empty: no communication
   std::string operation, label;
   int64_t bytes = 0;
+  bool operator==(const Wire&) const = default;
 };
 
 struct Call {
@@ -82,6 +89,7 @@ struct Call {
   std::vector<bool> fresh;      // of each: this call adds first, so it writes
   Wire wire;
   std::vector<CallId> after, before_step;
+  bool operator==(const Call&) const = default;
 };
 
 // What one pipeline stage runs.
@@ -104,6 +112,7 @@ struct Program {
   const Segment& segment(const Call& c) const { return segment(c.segment); }
   const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
   int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
+  bool operator==(const Program&) const = default;
 };
 
 // Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.

@@ -76,6 +76,7 @@ struct Value {
   int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
+  bool operator==(const Value&) const = default;
 };
 
 std::string_view name_of(Role r);
