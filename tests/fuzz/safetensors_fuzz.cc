@@ -1,6 +1,5 @@
 // Any bytes as a safetensors file; or, where they begin with "index:", as an index, a line "--",
 // and a file it may name ("one.safetensors"). All that is accepted is read to the last byte.
-//
 #include <cstdint>
 
 #include "checkpoint/checksum.h"
