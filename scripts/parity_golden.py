@@ -17,9 +17,10 @@ import parity_reference as reference
 
 SEED = 20261121
 MODELS = {
-    "neox": dict(layers=2, hidden=64, heads=4, vocabulary=96, context=32),
-    "gpt2": dict(layers=2, hidden=48, heads=3, vocabulary=91, context=32),
+    "neox": dict(layers=2, hidden=48, heads=3, vocabulary=288, context=32),
+    "gpt2": dict(layers=2, hidden=48, heads=3, vocabulary=275, context=32),
 }
+ROWS, TOKENS = 3, 24
 STEPS, LEARNING_RATE = 5, 1e-3
 
 
@@ -145,7 +146,8 @@ def model_files(folder, family, sizes):
     model.save_pretrained(folder / family)
     (folder / family / "generation_config.json").unlink(missing_ok=True)
     exact = reference.double_copy(model)
-    batch = torch.randint(0, sizes["vocabulary"], (3, sizes["context"] - 7))
+    stream = torch.randint(0, sizes["vocabulary"], (ROWS * TOKENS + 1,))
+    batch = stream.unfold(0, TOKENS + 1, TOKENS)  # as a dataset of one document is cut
     with torch.no_grad():
         logits = reference.logits_of(exact, batch[:, :-1])
         logits32 = reference.logits_of(model, batch[:, :-1])

@@ -63,8 +63,11 @@ def double_copy(model):
 
 
 def named_parameters(model):
-    """Under the names of the checkpoint; tied tensors once."""
-    return {n: p for n, p in model.named_parameters()}
+    """Under the names of a saved checkpoint; tied tensors once. Transformers 5 calls NeoX's head
+    lm_head in memory and embed_out in files."""
+    neox = isinstance(model, GPTNeoXForCausalLM)
+    return {"embed_out.weight" if neox and n == "lm_head.weight" else n: p
+            for n, p in model.named_parameters()}
 
 
 def logits_of(model, tokens, autocast=False):

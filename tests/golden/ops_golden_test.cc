@@ -148,7 +148,7 @@ TEST_F(Golden, Attention) {
     const Array out = zeros({s[0], s[1], heads, s[4]}), lse = zeros({s[0], heads, s[1]});
     const Array d_qkv = zeros(s);
     const auto scale = static_cast<float>(number(c + ".scale"));
-    auto w = workspace(kernels::attention_workspace_bytes(s[1], g, s[4], 2));
+    auto w = workspace(kernels::attention_workspace_bytes(s[1], s[4], 2));
     kernels::attention({.qkv = qkv.view(),
                         .out = out.view(),
                         .lse = lse.view(),
@@ -156,7 +156,7 @@ TEST_F(Golden, Attention) {
                         .dropout = {},
                         .threads = 2},
                        aligned(w));
-    w = workspace(kernels::attention_grad_workspace_bytes(s[1], g, s[4], 2));
+    w = workspace(kernels::attention_grad_workspace_bytes(s[1], s[4], 2));
     kernels::attention_grad({.qkv = qkv.view(),
                              .out = out.view(),
                              .lse = lse.view(),

@@ -1,0 +1,182 @@
+// The program against PyTorch's float64, through all rooms: a model of each family comes in from
+// Hugging Face's format, trains five steps on the reference's batch, and must have its losses, its
+// gradient norms and every gradient. Bounds are 20 times PyTorch's own distance from float32 to
+// float64, which the golden files hold.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/tree.h"
+#include "checkpoint/safetensors.h"
+#include "data/indexed_dataset_writer.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kTimesOwn = 20;
+
+// The tensors of one file, as doubles.
+class Tensors {
+ public:
+  explicit Tensors(const Path& path) : file_(path) {}
+
+  const SafetensorsEntry& entry(const std::string& name) const {
+    for (const SafetensorsEntry& e : file_.entries()) {
+      if (e.name == name) return e;
+    }
+    throw Error("{} has no {}", file_.path().string(), name);
+  }
+  template <class T>
+  std::vector<T> get(const std::string& name) const {
+    const auto bytes = file_.bytes(entry(name));
+    std::vector<T> out(bytes.size() / sizeof(T));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
+  double number(const std::string& name) const { return std::stod(file_.metadata().at(name)); }
+  const std::vector<SafetensorsEntry>& entries() const { return file_.entries(); }
+
+ private:
+  SafetensorsFile file_;
+};
+
+double relative_distance(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    const double d = double{got[i]} - double{want[i]};
+    difference += d * d;
+    size += double{want[i]} * double{want[i]};
+  }
+  return std::sqrt(difference / size);
+}
+
+struct Family {
+  const char* name;
+  const char* model;  // of the run file; sizes are those of scripts/parity_golden.py
+};
+
+class ModelGolden : public ::testing::TestWithParam<Family> {
+ protected:
+  ModelGolden()
+      : golden_(Path(TESSERA_GOLDEN_FOLDER) / GetParam().name),
+        reference_(golden_ / "reference.safetensors"),
+        folder_(std::filesystem::temp_directory_path() /
+                fmt::format("tessera_golden_{}_{}", ::getpid(), GetParam().name)) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~ModelGolden() override { std::filesystem::remove_all(folder_); }
+
+  void tessera(const std::string& arguments) const {
+    const std::string log = (folder_ / "log").string();
+    const std::string command = fmt::format("{} {} >{} 2>&1", TESSERA_PROGRAM, arguments, log);
+    ASSERT_EQ(std::system(command.c_str()), 0) << command << "\n" << read_file(log);
+  }
+
+  // One document that is cut into the rows of the reference's batch.
+  void write_data() const {
+    const Shape shape = reference_.entry("tokens").shape;
+    const std::vector<int32_t> rows = reference_.get<int32_t>("tokens");
+    std::vector<int32_t> stream;
+    for (int64_t b = 0; b < shape[0]; ++b) {
+      const auto row = rows.begin() + b * shape[1];
+      stream.insert(stream.end(), row, row + shape[1] - 1);
+    }
+    stream.push_back(rows.back());
+    IndexedDatasetWriter writer(folder_ / "data", DType::kU16);
+    writer.add_document(stream);
+    writer.commit("{}");
+    std::filesystem::remove(folder_ / "data.json");  // as if another program had made it
+  }
+
+  // The run file of all steps on that batch, with `micro` rows at once.
+  std::string write_run(int64_t micro) const {
+    const Shape shape = reference_.entry("tokens").shape;
+    const std::string f = folder_.string();
+    const std::string text = fmt::format(
+        "run: {{ directory: {}/run{}, dump_gradients: {}/gradients{}.safetensors }}\n"
+        "model: {{ {}, layers: 2, hidden: 48, heads: 3, vocabulary_multiple: 1, context: 32 }}\n"
+        "data: {{ tokenizer: {}/tokenizer.json, train: [{}/data], sequence_length: {} }}\n"
+        "batch: {{ global: {}, micro: {} }}\n"
+        "optimizer: {{ learning_rate: {}, beta1: {}, beta2: {}, epsilon: {}, weight_decay: {}, "
+        "clip_norm: {} }}\n"
+        "schedule: {{ kind: constant, steps: {} }}\n"
+        "precision: fp32\n"
+        "checkpoint: {{ every_steps: 0, from: {}/imported, load: weights }}\n"
+        "metrics: {{ tensorboard: false }}\n",
+        f, micro, f, micro, GetParam().model, f, f, shape[1] - 1, shape[0], micro,
+        reference_.number("learning_rate"), reference_.number("beta1"), reference_.number("beta2"),
+        reference_.number("epsilon"), reference_.number("weight_decay"),
+        reference_.number("clip_norm"), reference_.entry("losses").shape[0], f);
+    const Path path = folder_ / fmt::format("run{}.yaml", micro);
+    write_file(path, text);
+    return path.string();
+  }
+
+  void expect_curve(const std::string& key, const std::string& name, int64_t micro) const {
+    const std::vector<double> want = reference_.get<double>(name);
+    const std::string text = read_file(folder_ / fmt::format("run{}/metrics.jsonl", micro));
+    const double bound = kTimesOwn * reference_.number("fp32_distance." + name);
+    size_t at = 0;
+    for (const double w : want) {
+      const size_t end = text.find('\n', at);
+      ASSERT_NE(end, std::string::npos) << text;
+      const Tree line = parse_json(text.substr(at, end - at), "metrics.jsonl");
+      at = end + 1;
+      ASSERT_NE(line.find(key), nullptr) << text;
+      EXPECT_NEAR(std::get<double>(line.find(key)->value), w, bound * w) << key << "\n" << text;
+    }
+  }
+
+  void expect_gradients(int64_t micro) const {
+    const Tensors got(folder_ / fmt::format("gradients{}.safetensors", micro));
+    const double bound = kTimesOwn * reference_.number("fp32_distance.gradients");
+    int compared = 0;
+    for (const SafetensorsEntry& e : reference_.entries()) {
+      if (!e.name.starts_with("gradient.")) continue;
+      const std::string name = e.name.substr(std::strlen("gradient."));
+      EXPECT_EQ(got.entry(name).shape, e.shape) << name;
+      EXPECT_LE(relative_distance(got.get<float>(name), reference_.get<float>(e.name)), bound)
+          << name;
+      ++compared;
+    }
+    EXPECT_EQ(static_cast<size_t>(compared), got.entries().size());
+  }
+
+  Path golden_;
+  Tensors reference_;
+  Path folder_;
+};
+
+TEST_P(ModelGolden, TrainsAsPyTorchDoes) {
+  write_data();
+  tessera(fmt::format("tokenizer train --vocabulary 270 --out {}/tokenizer.json {}/README.md",
+                      folder_.string(), TESSERA_GOLDEN_FOLDER));
+  tessera(fmt::format("checkpoint import --from {} --out {}/imported", golden_.string(),
+                      folder_.string()));
+  const int64_t rows = reference_.entry("tokens").shape[0];
+  for (const int64_t micro : {rows, int64_t{1}}) {  // at once, and accumulated row by row
+    tessera("train " + write_run(micro));
+    if (HasFatalFailure()) return;
+    expect_curve("loss", "losses", micro);
+    expect_curve("grad_norm", "norms", micro);
+    expect_gradients(micro);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, ModelGolden,
+    ::testing::Values(Family{"neox", "family: neox, vocabulary: 288"},
+                      Family{"gpt2",
+                             "family: gpt2, vocabulary: 275, tied_embeddings: true, "
+                             "gelu: tanh"}),
+    [](const auto& family) { return std::string(family.param.name); });
+
+}  // namespace
+}  // namespace tessera
