@@ -21,8 +21,6 @@ class BpeTokenizer : public Tokenizer {
 
   // Throws Error, naming `source`, where the vocabulary cannot spell every text.
   BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint, const std::string& source);
-  BpeTokenizer(const BpeTokenizer&) = delete;  // its parts refer to each other
-  BpeTokenizer& operator=(const BpeTokenizer&) = delete;
 
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
               EncodeReport* report) const override;
@@ -48,16 +46,16 @@ class BpeTokenizer : public Tokenizer {
   void encode_word(std::string_view word, Output& out) const;
   void encode_new_word(std::string_view word, uint64_t hash, Output& out) const;
 
-  UnicodeTable unicode_;
+  const UnicodeTable& unicode_ = unicode_table();
   Pretokenizer pretokenizer_{unicode_};
   AddedTokenFinder raw_tokens_{unicode_}, normalized_tokens_{unicode_};
   MergeTable merges_;
   bool nfc_, add_prefix_space_, use_regex_, ignore_merges_;
   bool cuts_at_spaces_ = false;
 
-  std::vector<std::string> tokens_;                      // bytes by id
-  std::unordered_map<std::string_view, int32_t> words_;  // bytes to id, where merges are ignored
-  std::array<int32_t, 256> byte_id_{};                   // -1: has none
+  std::vector<std::string> tokens_;                 // bytes by id
+  std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
+  std::array<int32_t, 256> byte_id_{};              // -1: has none
   std::optional<int32_t> end_of_text_;
   uint64_t fingerprint_;
 };

@@ -16,8 +16,6 @@ namespace tessera {
 class WordCounts {
  public:
   explicit WordCounts(int threads);
-  WordCounts(const WordCounts&) = delete;
-  WordCounts& operator=(const WordCounts&) = delete;
 
   // Splits each text by itself as GPT-2 does and counts its words. Threads share the texts, so one
   // call should bring many. Invalid UTF-8 stays in the words, and is reported.
@@ -51,8 +49,7 @@ class WordCounts {
   };
   EncodeReport count_texts(std::span<const std::string_view> texts, Table& table) const;
 
-  UnicodeTable unicode_;
-  Pretokenizer pretokenizer_{unicode_};
+  Pretokenizer pretokenizer_{unicode_table()};
   std::vector<Table> tables_;  // one a thread
 };
 

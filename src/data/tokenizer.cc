@@ -24,7 +24,7 @@ EncodeReport utf8_report(std::string_view text) {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
-  EncodeCache cache(int64_t{1} << 20);
+  EncodeCache cache(int64_t{1} << 16);
   encode(text, ids, cache);
   return ids;
 }

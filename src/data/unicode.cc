@@ -61,6 +61,11 @@ size_t find_invalid_utf8(std::string_view text, size_t from) {
   return text.size();
 }
 
+const UnicodeTable& unicode_table() {
+  static const UnicodeTable table;
+  return table;
+}
+
 UnicodeTable::UnicodeTable() : page_of_(0x1100) {
   const std::span<const uint32_t> ranges = unicode_ranges();
   std::vector<uint8_t> page(256);

@@ -58,6 +58,9 @@ class UnicodeTable {
   std::vector<uint8_t> pages_;    // [pages, 256]
 };
 
+// The one table there is: constant, made at the first call.
+const UnicodeTable& unicode_table();
+
 // True where `text` may differ from its NFC form: no is certain, yes is not.
 bool may_change_under_nfc(std::string_view text, const UnicodeTable& table);
 

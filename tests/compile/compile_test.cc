@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "compile/check.h"
 #include "ir/parse.h"
 #include "ir/print.h"
