@@ -49,8 +49,10 @@ void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
   uint32_t rank = 0;
   for (const auto& [left, right, id] : bpe.merges) merges_.add(left, right, {rank++, id});
   if (!ignore_merges_) return;
-  for (const auto& [text, id] : bpe.vocabulary)
-    words_.emplace(tokens_[static_cast<size_t>(id)], id);
+  for (const auto& [text, id] : bpe.vocabulary) {
+    const std::string& bytes = tokens_[static_cast<size_t>(id)];
+    if (bytes_to_characters(bytes) == text) words_.emplace(bytes, id);
+  }
 }
 
 void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
@@ -170,7 +172,7 @@ void BpeTokenizer::encode_word(std::string_view word, Output& out) const {
 
 void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output& out) const {
   if (ignore_merges_) {
-    if (const auto found = words_.find(word); found != words_.end()) {
+    if (const auto found = words_.find(std::string(word)); found != words_.end()) {
       return out.ids.push_back(found->second);
     }
   }

@@ -55,9 +55,9 @@ class BpeTokenizer : public Tokenizer {
   bool nfc_, add_prefix_space_, use_regex_, ignore_merges_;
   bool cuts_at_spaces_ = false;
 
-  std::vector<std::string> tokens_;                      // bytes by id
-  std::unordered_map<std::string_view, int32_t> words_;  // bytes to id, where merges are ignored
-  std::array<int32_t, 256> byte_id_{};                   // -1: has none
+  std::vector<std::string> tokens_;                 // bytes by id
+  std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
+  std::array<int32_t, 256> byte_id_{};              // -1: has none
   std::optional<int32_t> end_of_text_;
   uint64_t fingerprint_;
 };

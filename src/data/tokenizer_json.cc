@@ -163,7 +163,8 @@ void Reader::read_merges(const Tree& merges) {
   if (merges.as_list() == nullptr) fail(merges, "model.merges must be a list");
   out_.merges.reserve(merges.as_list()->size());
   for (const Tree& merge : *merges.as_list()) {
-    const auto [left, right] = merge_parts(merge);
+    const std::pair<std::string, std::string> parts = merge_parts(merge);
+    const std::string &left = parts.first, &right = parts.second;
     const auto lookup = [&](const std::string& text) {
       const auto found = ids_.find(text);
       if (found == ids_.end()) {
