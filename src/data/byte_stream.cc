@@ -117,7 +117,8 @@ struct ZstdDecoder : StoredBytes {
 
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 18;
+constexpr int64_t kBufferBytes = int64_t{1} << 16;
+constexpr int64_t kLeastBuffer = 64;  // holds the first bytes that tell the format
 
 bool ends_with(const std::string& s, const char* suffix) {
   const size_t n = std::strlen(suffix);
@@ -126,8 +127,7 @@ bool ends_with(const std::string& s, const char* suffix) {
 
 }  // namespace
 
-ByteStream::ByteStream(const std::string& name)
-    : name_(name == "-" ? "standard input" : name), buffer_(kBufferBytes, '\0') {
+ByteStream::ByteStream(const std::string& name) : name_(name == "-" ? "standard input" : name) {
   if (name == "-") {
     fd_ = dup(STDIN_FILENO);
   } else {
@@ -136,6 +136,9 @@ ByteStream::ByteStream(const std::string& name)
   if (fd_ < 0) throw Error("{}: cannot be read: {}", name_, std::strerror(errno));
   struct stat status {};
   if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) file_bytes_ = status.st_size;
+  // One byte more than the file has: its end shows without growing the buffer.
+  const int64_t wanted = file_bytes_ < 0 ? kBufferBytes : std::min(file_bytes_ + 1, kBufferBytes);
+  buffer_.resize(static_cast<size_t>(std::max(wanted, kLeastBuffer)));
   try {
     if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, wanted a file", name_);
     while (end_ < 4 && refill()) {

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kReadBytes = size_t{1} << 18;
+constexpr size_t kReadBytes = size_t{1} << 16;
 
 }  // namespace
 
