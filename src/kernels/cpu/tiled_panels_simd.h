@@ -12,7 +12,7 @@ constexpr int kColumns = 2 * static_cast<int>(kLanes);
 // Two vectors of B and one of A beside the sums: 12 of 16 registers, or 28 of 32.
 constexpr int kRows = kLanes >= 16 ? 14 : 6;
 
-RegisterTile register_tile() { return {kRows, kColumns}; }
+inline RegisterTile register_tile() { return {kRows, kColumns}; }
 
 template <class T>
 float widened(T x) {
@@ -59,8 +59,8 @@ void fill_panels(const From* source, int64_t line_stride, int64_t step, int64_t 
 }
 
 // One panel of B in its own type: what pack() writes.
-void pack_panels_of(const PanelSource& source, int64_t first, int64_t lines, int64_t depth,
-                    void* panel) {
+inline void pack_panels_of(const PanelSource& source, int64_t first, int64_t lines, int64_t depth,
+                           void* panel) {
   const int64_t offset = first * source.line_stride;
   if (source.dtype == DType::kF32) {
     fill_panels<kColumns>(static_cast<const float*>(source.data) + offset, source.line_stride,

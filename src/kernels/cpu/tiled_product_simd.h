@@ -15,8 +15,8 @@ struct TileTarget {
 };
 
 // c = alpha · A panel · B panel (+ c) for one register tile.
-HWY_NOINLINE void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                                int64_t depth, const TileTarget& target) {
+HWY_NOINLINE inline void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                                       int64_t depth, const TileTarget& target) {
   const F f;
   V sum[kRows][2];
   for (int i = 0; i < kRows; ++i) sum[i][0] = sum[i][1] = hn::Zero(f);
@@ -58,8 +58,8 @@ HWY_NOINLINE void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RE
 }
 
 // The block of B at (p, n) as f32 panels: in place where pack() left just that.
-const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, int64_t p,
-                         int64_t depth, float* room, int64_t* panel_stride) {
+inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, int64_t p,
+                                int64_t depth, float* room, int64_t* panel_stride) {
   const MatmulShape& s = *part.shape;
   *panel_stride = depth * kColumns;
   if (!s.packed_b) {
@@ -81,7 +81,7 @@ const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t columns, 
 }
 
 // One thread's part of C.
-void run_part(const PartOfProduct& part) {
+inline void run_part(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
   const auto aligned = [](int64_t floats) { return (floats + 15) / 16 * 16; };
   float* const room_a = part.workspace;
@@ -138,7 +138,7 @@ HWY_INLINE float dot(Source x, Source y, int64_t n) {
 }
 
 // One thread's part of C where B's rows lie along k and A has few: c[m, n] = a row · b row.
-void multiply_few_rows(const PartOfProduct& part) {
+inline void multiply_few_rows(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
   const Source a(part.a, s.a == DType::kBF16), b(part.b, s.b == DType::kBF16);
   for (int64_t n = part.n_begin; n < part.n_end; ++n) {
