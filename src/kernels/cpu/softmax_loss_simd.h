@@ -59,7 +59,7 @@ HWY_INLINE void ScaleRow(const float* from, int64_t n, float factor, Sink to) {
   if (i < n) StoreSome(hn::Mul(s, LoadSome({from, false}, i, n - i)), to, i, n - i);
 }
 
-HWY_NOINLINE void LossOfRow(const LossRows& a, int64_t row) {
+HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   const int64_t n = a.columns;
   float* const z = a.logits + row * n;
   const Sink out = a.rounded ? Sink(a.rounded + row * n, true) : Sink(z, false);

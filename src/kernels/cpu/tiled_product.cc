@@ -27,14 +27,14 @@ constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * t
 // Divides C into `threads` parts with the least copying: a part of [m, n] copies m·k + k·n
 // elements.
 std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
+  // A copied tile costs about as much as 16 multiplied ones.
+  constexpr int64_t kCopyCost = 16;
   std::pair<int64_t, int64_t> best{1, 1};
-  double least = std::numeric_limits<double>::infinity();
+  int64_t least = std::numeric_limits<int64_t>::max();
   for (int64_t rows = 1; rows <= parts; ++rows) {
     const int64_t columns = parts / rows;
-    const auto part_m = static_cast<double>((m + rows - 1) / rows);
-    const auto part_n = static_cast<double>((n + columns - 1) / columns);
-    // The work of the largest part; a copied element costs about as much as 16 multiply-adds.
-    const double cost = part_m * part_n + 16 * (part_m + part_n);
+    const int64_t part_m = (m + rows - 1) / rows, part_n = (n + columns - 1) / columns;
+    const int64_t cost = part_m * part_n + kCopyCost * (part_m + part_n);
     if (cost < least) least = cost, best = {rows, columns};
   }
   return best;

@@ -1,0 +1,89 @@
+// Panels of operands for TiledProduct, compiled once for every instruction set: hence no include
+// guard.
+#include <algorithm>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/tiled_product_parts.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+constexpr int kColumns = 2 * static_cast<int>(kLanes);
+// Two vectors of B and one of A beside the sums: 12 of 16 registers, or 28 of 32.
+constexpr int kRows = kLanes >= 16 ? 14 : 6;
+
+inline RegisterTile register_tile() { return {kRows, kColumns}; }
+
+template <class T>
+float widened(T x) {
+  return static_cast<float>(x);
+}
+
+// Copies `count` lines of `depth` elements into one panel [depth, width]; missing lines become 0.
+// Element (line, p) stands at source[line * line_stride + p * step].
+template <int width, class From, class To>
+void fill_panel(const From* HWY_RESTRICT source, int64_t line_stride, int64_t step, int64_t count,
+                int64_t depth, To* HWY_RESTRICT panel) {
+  if (count < width) {
+    std::fill_n(panel, depth * width, To(0.0f));
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t line = 0; line < count; ++line) {
+        panel[p * width + line] = static_cast<To>(source[line * line_stride + p * step]);
+      }
+    }
+  } else if (line_stride == 1) {
+    for (int64_t p = 0; p < depth; ++p) {
+      for (int64_t line = 0; line < width; ++line) {
+        panel[p * width + line] = static_cast<To>(source[p * step + line]);
+      }
+    }
+  } else {
+    constexpr int64_t kStrip = 16;  // one cache line of every source line at a time
+    for (int64_t p0 = 0; p0 < depth; p0 += kStrip) {
+      const int64_t p1 = std::min(depth, p0 + kStrip);
+      for (int64_t line = 0; line < width; ++line) {
+        const From* from = source + line * line_stride;
+        for (int64_t p = p0; p < p1; ++p) panel[p * width + line] = static_cast<To>(from[p * step]);
+      }
+    }
+  }
+}
+
+template <int width, class From, class To>
+void fill_panels(const From* source, int64_t line_stride, int64_t step, int64_t lines,
+                 int64_t depth, To* panels) {
+  for (int64_t first = 0; first < lines; first += width) {
+    fill_panel<width>(source + first * line_stride, line_stride, step,
+                      std::min<int64_t>(width, lines - first), depth, panels + first * depth);
+  }
+}
+
+// One panel of B in its own type: what pack() writes.
+inline void pack_panels_of(const PanelSource& source, int64_t first, int64_t lines, int64_t depth,
+                           void* panel) {
+  const int64_t offset = first * source.line_stride;
+  if (source.dtype == DType::kF32) {
+    fill_panels<kColumns>(static_cast<const float*>(source.data) + offset, source.line_stride,
+                          source.step, lines, depth, static_cast<float*>(panel));
+  } else {
+    fill_panels<kColumns>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
+                          source.step, lines, depth, static_cast<BF16*>(panel));
+  }
+}
+
+// Lines [first, first + lines) × elements [p, p + depth) of a source, as f32 panels.
+template <int width>
+void widen_panels(const PanelSource& source, int64_t first, int64_t lines, int64_t p, int64_t depth,
+                  float* panels) {
+  const int64_t offset = first * source.line_stride + p * source.step;
+  if (source.dtype == DType::kF32) {
+    fill_panels<width>(static_cast<const float*>(source.data) + offset, source.line_stride,
+                       source.step, lines, depth, panels);
+  } else {
+    fill_panels<width>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
+                       source.step, lines, depth, panels);
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
