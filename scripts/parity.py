@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 import parity_reference as reference
 
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
-GLOBAL_BATCH, MICRO_BATCH = 8, 4
+GLOBAL_BATCH, MICRO_BATCH = 4, 2
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
