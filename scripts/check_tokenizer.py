@@ -71,10 +71,13 @@ def variants(path):
     """The tokenizer with added tokens of every kind, and its other switches."""
     with open(path, encoding="utf-8") as f:
         base = json.load(f)
-    first = max(max(base["model"]["vocab"].values()), *(t["id"] for t in base["added_tokens"])) + 1
+    vocabulary = base["model"]["vocab"]
+    ids = set(vocabulary.values()) | {t["id"] for t in base["added_tokens"]}
 
-    def token(i, content, **flags):
-        out = dict(id=first + i, content=content, special=False, normalized=False, lstrip=False,
+    def token(content, **flags):
+        new = vocabulary.get(content, max(ids) + 1)
+        ids.add(new)
+        out = dict(id=new, content=content, special=False, normalized=False, lstrip=False,
                    rstrip=False, single_word=False)
         return {**out, **flags}
 
@@ -83,11 +86,11 @@ def variants(path):
     yield "no regex", {**base, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
                                                  "trim_offsets": True, "use_regex": False}}
     yield "ignore_merges", {**base, "model": {**base["model"], "ignore_merges": True}}
-    extra = [token(0, "xyzzy", single_word=True), token(1, "<l>", lstrip=True),
-             token(2, "<r>", rstrip=True, special=True), token(3, "<lr>", lstrip=True, rstrip=True),
-             token(4, "e\u0301t\u00e9", normalized=True), token(5, "<|end", special=True),
-             token(6, "aaaa", normalized=True, single_word=True), token(7, "123"),
-             token(8, "\u00e5", normalized=True, rstrip=True)]
+    extra = [token("xyzzy", single_word=True), token("<l>", lstrip=True),
+             token("<r>", rstrip=True, special=True), token("<lr>", lstrip=True, rstrip=True),
+             token("e\u0301t\u00e9", normalized=True), token("<|end", special=True),
+             token("aaaa", normalized=True, single_word=True), token("123"),
+             token("\u00e5", normalized=True, rstrip=True)]
     yield "added tokens", {**base, "added_tokens": base["added_tokens"] + extra}
     yield "nfc", {**base, "normalizer": {"type": "NFC"}, "added_tokens": base["added_tokens"] + extra}
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that are missing, and nothing where all are there.
-# usage: scripts/install_packages.sh [build] [quickstart] [test] [check] [bench]   (default: build)
+# usage: scripts/install_packages.sh [build] [quickstart] [test] [check] [fuzz] [bench]   (default: build)
 set -eu
 
 packages_for() {
@@ -11,8 +11,9 @@ packages_for() {
     quickstart) echo dict-gcide xz-utils ;;
     test) echo libgtest-dev python3 ;;
     check) echo python3 git clang-format clang-tidy universal-ctags ;;
+    fuzz) echo clang llvm libomp-dev libclang-rt-dev ;;
     bench) echo libbenchmark-dev libopenblas-dev python3-venv time ;;
-    *) echo "install_packages.sh: there is no group '$1'. Known: build quickstart test check bench" >&2
+    *) echo "install_packages.sh: there is no group '$1'. Known: build quickstart test check fuzz bench" >&2
        exit 2 ;;
   esac
 }

@@ -4,27 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {
-
-// Bytes of the UTF-8 sequence that starts at s[i], or 0 if it is none (RFC 3629).
-size_t utf8_length(std::string_view s, size_t i) {
-  const auto at = [&](size_t k) { return k < s.size() ? static_cast<uint8_t>(s[k]) : uint8_t{0}; };
-  const uint8_t a = at(i), b = at(i + 1);
-  const auto follows = [](uint8_t x) { return (x & 0xc0) == 0x80; };
-  if (a < 0x80) return 1;
-  if (a >= 0xc2 && a <= 0xdf) return follows(b) ? 2 : 0;
-  if (a >= 0xe0 && a <= 0xef) {
-    const bool overlong = a == 0xe0 && b < 0xa0, surrogate = a == 0xed && b > 0x9f;
-    return follows(b) && follows(at(i + 2)) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (a >= 0xf0 && a <= 0xf4) {
-    const bool overlong = a == 0xf0 && b < 0x90, beyond = a == 0xf4 && b > 0x8f;
-    return follows(b) && follows(at(i + 2)) && follows(at(i + 3)) && !overlong && !beyond ? 4 : 0;
-  }
-  return 0;
-}
 
 void append_json_string(std::string& out, std::string_view s) {
   out += '"';
@@ -32,7 +15,7 @@ void append_json_string(std::string& out, std::string_view s) {
     const size_t n = utf8_length(s, i);
     const char c = s[i];
     if (n == 0) {
-      out += "\\ufffd";
+      out += "\xef\xbf\xbd";  // U+FFFD
     } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;

@@ -43,7 +43,7 @@ class Tree {
 // that stands twice in one object is an error, and so is nesting deeper than 256. Integers beyond
 // int64 become doubles. YAML: a plain scalar is null, true, false, an integer, a number or else a
 // string (1_000, yes and 0x10 are strings); a quoted one is always a string. No aliases, no tags,
-// one document.
+// one document, keys of at most 128 bytes.
 Tree parse_json(std::string_view text, const std::string& source);
 Tree parse_yaml(std::string_view text, const std::string& source);
 

@@ -10,11 +10,13 @@
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kMaxDepth = 256;
+constexpr size_t kMaxKey = 128;  // YAML has no key of over 1,024 characters, escapes included
 
 bool is_number(std::string_view s) {  // the core schema of YAML 1.2: [-+]? digits [. digits] [e…]
   size_t i = s.starts_with('-') || s.starts_with('+') ? 1 : 0;
@@ -106,6 +108,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (level.tree.find(name) != nullptr)
       fail(mark,
            fmt::format("the key '{}' stands twice in this object. Keep one of the two.", name));
+    if (name.size() > kMaxKey)
+      fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
     level.key = name;
     level.has_key = true;
     level.key_line = mark.line + 1;
@@ -221,9 +225,25 @@ void append_yaml(std::string& out, const Tree& t, size_t indent) {
   }
 }
 
+void require_utf8(std::string_view text, const std::string& source) {
+  int line = 1, column = 1;
+  for (size_t i = 0; i < text.size(); ++column) {
+    const size_t n = utf8_length(text, i);
+    if (n == 0 || text[i] == '\0')
+      throw Error("{}:{}:{}: found byte 0x{:02x}, wanted text in UTF-8", source, line, column,
+                  static_cast<unsigned char>(text[i]));
+    if (text[i] == '\n') {
+      ++line;
+      column = 0;
+    }
+    i += n;
+  }
+}
+
 }  // namespace
 
 Tree parse_yaml(std::string_view text, const std::string& source) {
+  require_utf8(text, source);
   std::istringstream in{std::string(text)};
   try {
     YAML::Parser parser(in);

@@ -95,19 +95,22 @@ Tree summary(const DatasetAbout& about, const std::string& prefix) {
   return t;
 }
 
-void print_summary(const DatasetAbout& about) {
+void print_text(const DatasetAbout& about) {
+  fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
+             share(about.text_bytes, about.tokens));
+  if (about.invalid_bytes > 0) {
+    fmt::print("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
+               format_count(about.invalid_bytes), about.first_invalid);
+  }
+}
+
+void print_counts(const DatasetAbout& about) {
   const auto ids = name_of(dtype_for_vocabulary(about.vocabulary));
   fmt::print("  documents   {}\n", format_count(about.documents));
   fmt::print("  tokens      {} ({}, vocabulary {}{})\n", format_count(about.tokens), ids,
              format_count(about.vocabulary),
              about.end_of_text ? fmt::format(", end of text {}", *about.end_of_text)
                                : std::string(", no end of text"));
-  fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
-             share(about.text_bytes, about.tokens));
-  if (about.invalid_bytes > 0) {
-    fmt::print("  not UTF-8   {} bytes, kept as they are; the first at {}\n",
-               format_count(about.invalid_bytes), about.first_invalid);
-  }
 }
 
 int build(Args args) {
@@ -156,7 +159,8 @@ int build(Args args) {
     return 0;
   }
   fmt::print("{}.bin, .idx and .json written in {}\n", out, format_duration(line.seconds()));
-  print_summary(result.about);
+  print_counts(result.about);
+  print_text(result.about);
   if (result.skipped_files > 0) {
     fmt::print("  left out    {} files in folders whose names are not those of text\n",
                format_count(result.skipped_files));
@@ -234,7 +238,7 @@ int inspect(Args args) {
     return 0;
   }
   const LengthsAndIds l = look_through(data);
-  const auto about = read_about(prefix);
+  const auto about = read_about(data);
   if (json) {
     Tree t = about ? summary(*about, prefix) : Tree();
     t.set("documents", Tree(data.documents()));
@@ -260,7 +264,7 @@ int inspect(Args args) {
                prefix);
     return 0;
   }
-  print_summary(*about);
+  print_text(*about);
   fmt::print("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
   constexpr size_t kShown = 10;
   for (const SourceAbout& s :
@@ -285,7 +289,7 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
                    int64_t sequence_length, int64_t seed) {
   if (std::filesystem::exists(name + ".idx")) {
     if (!overrides.empty()) throw UsageError("{}: key=value needs a run file", overrides[0]);
-    const auto about = read_about(name);
+    const auto about = read_about(IndexedDataset(name));
     return {name,
             about ? about->tokenizer : "",
             {.datasets = {{name, 1}},
@@ -393,8 +397,8 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
   const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
                              ? nullptr
                              : load_tokenizer(subject.tokenizer);
-  const auto pieces = explain(data.dataset(origin.dataset), origin.pieces, read_about(prefix),
-                              tokenizer.get(), locate);
+  const auto pieces = explain(data.dataset(origin.dataset), origin.pieces,
+                              read_about(data.dataset(origin.dataset)), tokenizer.get(), locate);
   if (json) {
     Tree list = Tree::list(), t;
     for (const PieceOrigin& o : pieces) list.push(tree_of(o));

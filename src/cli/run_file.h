@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// The run file with the command line's key=value over it, checked. Knows the model presets.
+// The run file with the command line's key=value over it, checked.
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides);
 
 }  // namespace tessera

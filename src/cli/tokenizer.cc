@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <thread>
 
 #include "base/config.h"
@@ -72,20 +73,22 @@ class InvalidBytes {
       }
       const Document& found = batch.documents[d];
       const std::string& file = stream.sources()[static_cast<size_t>(found.source)];
-      first_ = fmt::format("{}, byte {} of the text that starts at line {}", file,
-                           format_count(place), format_count(found.line));
+      const auto end = found.text.begin() + place;
+      first_ = fmt::format("{}:{} (byte {} of the file)", file == "-" ? "standard input" : file,
+                           found.line + std::count(found.text.begin(), end, '\n'),
+                           format_count(found.offset + place));
     }
     total_.add(report);
   }
   void warn() const {
     if (total_.invalid_bytes == 0) return;
-    fmt::print(stderr, "{} bytes are no UTF-8, the first in {}. ",
-               format_count(total_.invalid_bytes), first_);
+    fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
+               format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
     if (total_.replaced_bytes == 0) {
-      fmt::print(stderr, "They are encoded byte by byte, nothing is lost.\n");
+      fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
     } else {
       fmt::print(stderr,
-                 "For {} of them the tokenizer has no token, U+FFFD stands there instead.\n",
+                 "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
                  format_count(total_.replaced_bytes));
     }
   }
@@ -196,55 +199,94 @@ void append_ids(const std::vector<int32_t>& ids, char separator, std::string& ou
   }
 }
 
-int encode(Args args) {
-  std::string path, split = "none", key = "text";
+struct EncodeOptions {
+  std::string tokenizer, split = "none", key = "text";
   std::vector<std::string> inputs;
   int64_t threads = 0;
-  bool json = false;
+  bool json = false, summary = false;
+};
+
+bool parse_encode(Args args, EncodeOptions& o) {
   Arguments arguments(
       "tokenizer encode",
       "Prints the ids of each document in a line. A plain text file is one document "
       "unless --split says otherwise; .jsonl files hold one a line.",
       "tessera tokenizer encode --tokenizer t.json --split lines book.txt");
-  arguments.option(path, "--tokenizer", "T", "a tokenizer.json", true);
-  arguments.option(split, "--split", "HOW", "plain text: none | lines | paragraphs");
-  arguments.option(key, "--key", "KEY", "JSON lines: the key that holds the text");
-  arguments.option(threads, "--threads", "N", "0: all cores that this process may use");
-  arguments.json(json);
-  arguments.many(inputs, "FILE", "files, folders or '-'", 1);
-  if (!arguments.parse(args)) return 0;
-  DocumentOptions options{.split = split_named(split), .key = key};
-  std::vector<EncodeCache> caches(static_cast<size_t>(thread_count(threads)));
-  const auto tokenizer = load_tokenizer(path);
-  DocumentStream stream(list_sources(inputs), options);
+  arguments.option(o.tokenizer, "--tokenizer", "T", "a tokenizer.json", true);
+  arguments.option(o.split, "--split", "HOW", "plain text: none | lines | paragraphs");
+  arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
+  arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
+  arguments.flag(o.summary, "--summary", "no ids, but how many, and how fast");
+  arguments.json(o.json);
+  arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
+  return arguments.parse(args);
+}
+
+struct EncodeTotals {
+  int64_t documents = 0, tokens = 0;
+  double encode_s = 0, cpu_s = 0;  // without reading and printing; of all threads
+  InvalidBytes invalid;
+};
+
+// Prints the ids of a batch; as JSON, the elements of one list.
+void print_ids(const std::vector<std::vector<int32_t>>& ids, bool json, bool first) {
+  std::string out;
+  for (const auto& document : ids) {
+    if (json) out += first ? "[" : ",[";
+    append_ids(document, json ? ',' : ' ', out);
+    out += json ? ']' : '\n';
+    first = false;
+  }
+  std::fwrite(out.data(), 1, out.size(), stdout);
+}
+
+void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
+  const auto bytes = static_cast<double>(totals.invalid.total().bytes);
+  if (o.json) {
+    Tree t;
+    t.set("documents", Tree(totals.documents));
+    t.set("tokens", Tree(totals.tokens));
+    t.set("encode_s", Tree(totals.encode_s));
+    t.set("cpu_s", Tree(totals.cpu_s));
+    totals.invalid.put(t);
+    // The object was begun with its list of ids.
+    fmt::print("{}{}\n", o.summary ? "{" : "],", to_json(t).substr(1));
+  } else if (o.summary) {
+    fmt::print("  documents  {}\n", format_count(totals.documents));
+    fmt::print("  tokens     {}, {:.2f} bytes a token\n", format_count(totals.tokens),
+               bytes / static_cast<double>(std::max<int64_t>(totals.tokens, 1)));
+    fmt::print("  encoded    in {:.2f} s: {:.1f} MB/s, {:.1f} for each busy thread\n",
+               totals.encode_s, bytes / 1e6 / std::max(totals.encode_s, 1e-9),
+               bytes / 1e6 / std::max(totals.cpu_s, 1e-9));
+  }
+}
+
+int encode(Args args) {
+  EncodeOptions o;
+  if (!parse_encode(args, o)) return 0;
+  const DocumentOptions options{.split = split_named(o.split), .key = o.key};
+  std::vector<EncodeCache> caches(static_cast<size_t>(thread_count(o.threads)));
+  const auto tokenizer = load_tokenizer(o.tokenizer);
+  DocumentStream stream(list_sources(o.inputs), options);
 
   Batch batch;
-  InvalidBytes invalid;
+  EncodeTotals totals;
   std::vector<std::vector<int32_t>> ids;
-  std::string out = json ? "{\"ids\":[" : "";
-  int64_t documents = 0, tokens = 0;
+  if (o.json && !o.summary) fmt::print("{{\"ids\":[");
   while (batch.read(stream)) {
     EncodeReport report;
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu = std::clock();
     encode_batch(*tokenizer, batch.texts, caches, ids, &report);
-    invalid.add(report, batch, stream);
-    for (const auto& document : ids) {
-      if (json) out += documents > 0 ? ",[" : "[";
-      append_ids(document, json ? ',' : ' ', out);
-      out += json ? ']' : '\n';
-      ++documents;
-      tokens += std::ssize(document);
-    }
-    std::fwrite(out.data(), 1, out.size(), stdout);
-    out.clear();
+    totals.encode_s += seconds_since(start);
+    totals.cpu_s += static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC;
+    totals.invalid.add(report, batch, stream);
+    if (!o.summary) print_ids(ids, o.json, totals.documents == 0);
+    totals.documents += std::ssize(ids);
+    for (const auto& document : ids) totals.tokens += std::ssize(document);
   }
-  if (json) {
-    Tree t;
-    t.set("documents", Tree(documents));
-    t.set("tokens", Tree(tokens));
-    invalid.put(t);
-    fmt::print("{}],{}\n", out, to_json(t).substr(1));
-  }
-  invalid.warn();
+  print_totals(o, totals);
+  totals.invalid.warn();
   return 0;
 }
 
@@ -280,7 +322,7 @@ int info(Args args) {
     return 0;
   }
   fmt::print("{}: byte-level BPE\n", file.string());
-  fmt::print("  vocabulary   {} ({} merges, {} added tokens)\n",
+  fmt::print("  vocabulary   {} ({} merges, added tokens: {})\n",
              format_count(tokenizer->vocabulary_size()), format_count(std::ssize(bpe.merges)),
              format_count(std::ssize(bpe.added_tokens)));
   fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",

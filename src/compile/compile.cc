@@ -16,9 +16,10 @@ constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 void require_one_rank(const Layout& l) {
   const int64_t ranks = l.data * l.tensor * l.pipeline * l.context * l.expert;
   if (ranks != 1)
-    throw Error("layout asks for {} ranks (data {} x tensor {} x pipeline {} x context {} x expert "
-                "{}); this version runs one. Set all of them to 1.",
-                ranks, l.data, l.tensor, l.pipeline, l.context, l.expert);
+    throw Error(
+        "layout asks for {} ranks (data {} x tensor {} x pipeline {} x context {} x expert "
+        "{}); this version runs one. Set all of them to 1.",
+        ranks, l.data, l.tensor, l.pipeline, l.context, l.expert);
 }
 
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
@@ -56,8 +57,8 @@ Program compile(const CompileRequest& asked, const Target& target) {
     throw Error("precision: this version trains in fp32 and bf16 only.");
   const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
   Graph graph = graph_for(request, recompute);
-  Program p = schedule(expand(std::move(graph), request, recompute, target), request, recompute,
-                       target);
+  Program p =
+      schedule(expand(std::move(graph), request, recompute, target), request, recompute, target);
   p.name = kPurposes[static_cast<int>(request.purpose)];
   place(p, {.alignment = target.alignment});
   return p;

@@ -26,9 +26,9 @@ struct CompileRequest {
   Precision precision = Precision::kFp32;
   OptimizerPolicy optimizer;
   Purpose purpose = Purpose::kTrain;
-  int64_t sequences = 1;      // of a micro-batch, on this rank
-  int64_t tokens = 1;         // of a sequence
-  int64_t microbatches = 1;   // of a step
+  int64_t sequences = 1;     // of a micro-batch, on this rank
+  int64_t tokens = 1;        // of a sequence
+  int64_t microbatches = 1;  // of a step
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;

@@ -17,7 +17,8 @@ struct Layout {
   int64_t interleave = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
   int64_t zero = 1;
-  std::string recompute = "none";  // none | selective | full | full:N (the first N layers of a stage)
+  std::string recompute =
+      "none";  // none | selective | full | full:N (the first N layers of a stage)
 
   static void fields(auto& self, auto&& visit) {
     visit("data", self.data, "ranks that hold different sequences");
@@ -25,11 +26,14 @@ struct Layout {
     visit("pipeline", self.pipeline, "stages");
     visit("context", self.context, "ranks that share a sequence");
     visit("expert", self.expert, "ranks that share the experts");
-    visit("sequence_parallel", self.sequence_parallel, "split norms and residuals over tensor ranks");
+    visit("sequence_parallel", self.sequence_parallel,
+          "split norms and residuals over tensor ranks");
     visit("interleave", self.interleave, "chunks of layers a stage");
-    visit("pipeline_schedule", self.pipeline_schedule, "gpipe | 1f1b | interleaved_1f1b | zero_bubble");
+    visit("pipeline_schedule", self.pipeline_schedule,
+          "gpipe | 1f1b | interleaved_1f1b | zero_bubble");
     visit("zero", self.zero, "ZeRO stage: 0 | 1 | 2 | 3");
-    visit("recompute", self.recompute, "none | selective | full | full:N (the first N layers of a stage)");
+    visit("recompute", self.recompute,
+          "none | selective | full | full:N (the first N layers of a stage)");
   }
 };
 
@@ -40,8 +44,10 @@ struct CompilerOptions {
   bool poison = false;
 
   static void fields(auto& self, auto&& visit) {
-    visit("attention", self.attention, "fused | materialised: whether scores are held for all pairs");
-    visit("cross_entropy", self.cross_entropy, "fused | unfused: whether logits are held for all tokens");
+    visit("attention", self.attention,
+          "fused | materialised: whether scores are held for all pairs");
+    visit("cross_entropy", self.cross_entropy,
+          "fused | unfused: whether logits are held for all tokens");
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");

@@ -45,9 +45,9 @@ void materialise_attention(Graph& graph) {
 void unfuse_cross_entropy(Graph& graph) {
   replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, index_of(graph, op), "");
-    const ValueId logits = b.emit_one(OpKind::kMatmul, block.name + ".logits",
-                                      {{"contract", int64_t{1}}, {"out", "f32"}},
-                                      {op.inputs[0], op.inputs[1]});
+    const ValueId logits =
+        b.emit_one(OpKind::kMatmul, block.name + ".logits",
+                   {{"contract", int64_t{1}}, {"out", "f32"}}, {op.inputs[0], op.inputs[1]});
     b.emit(OpKind::kCrossEntropy, op.origin, {}, {logits, op.inputs[2]}, op.outputs);
   });
 }
@@ -71,9 +71,8 @@ void decode(Graph& graph, int64_t context) {
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, index_of(graph, op), "");
     const Shape qkv = graph[op.inputs[0]].shape;
-    const ValueId cache =
-        b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
-                {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
+    const ValueId cache = b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
+                                  {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
     b.emit(OpKind::kCachedAttention, op.origin,
            {{"scale", op.attributes.number("scale")}, {"context", context}},
            {op.inputs[0], positions}, {op.outputs[0], cache});

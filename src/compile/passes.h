@@ -10,7 +10,7 @@ namespace tessera {
 
 // What is kept of the forward for the backward.
 struct Recompute {
-  bool selective = false;  // norms and attention are computed again inside the backward
+  bool selective = false;   // norms and attention are computed again inside the backward
   int64_t full_layers = 0;  // the first so many layers keep only their input
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.

@@ -9,15 +9,15 @@ ValueId find(const Program& p, const std::string& name) {
   return kNone;
 }
 
-Piece piece(const Program& p, const std::string& name, ValueId value, int64_t layer) {
+StatePiece piece(const Program& p, const std::string& name, ValueId value, int64_t layer) {
   const Shape& s = p[value].shape;
   return {name, value, layer, kNone, std::vector<int64_t>(s.dims().size(), 0), s.dims()};
 }
 
 }  // namespace
 
-std::vector<Piece> pieces(const Program& program) {
-  std::vector<Piece> out;
+std::vector<StatePiece> pieces(const Program& program) {
+  std::vector<StatePiece> out;
   for (const Frame& f : program.frames)
     for (const ValueId v : program.kind(f.kind).values) {
       const Value& weight = program[v];

@@ -18,11 +18,10 @@ void recompute_selective(Graph& graph, Block& block) {
   std::map<ValueId, ValueId> again;  // forward value → its clone
   std::vector<Op> clones;
   for (const Op& op : block.forward) {
-    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
-      return readers(block.backward, v) > 0;
-    });
-    const bool leaves = std::find(op.outputs.begin(), op.outputs.end(), block.output) !=
-                        op.outputs.end();
+    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                    [&](ValueId v) { return readers(block.backward, v) > 0; });
+    const bool leaves =
+        std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
     if (!cheap(op.kind) || !needed || leaves) continue;
     Op clone = op;
     for (ValueId& v : clone.inputs)
@@ -61,8 +60,10 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
     const auto [stop, error] = std::from_chars(text.data() + 5, end, n);
     if (error == std::errc() && stop == end && n >= 0 && n <= layers) return {.full_layers = n};
   }
-  throw Error("layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
-              "N from 0 to {} layers.", text, layers);
+  throw Error(
+      "layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
+      "N from 0 to {} layers.",
+      text, layers);
 }
 
 void recompute_selective(Graph& graph) {

@@ -13,13 +13,18 @@ class Scheduler {
  public:
   Scheduler(Expanded expanded, const CompileRequest& request, const Recompute& recompute,
             const Target& target)
-      : e_(std::move(expanded)), p_(e_.program), request_(request), recompute_(recompute),
+      : e_(std::move(expanded)),
+        p_(e_.program),
+        request_(request),
+        recompute_(recompute),
         target_(target) {}
 
   Program run();
 
  private:
-  int64_t layers(size_t block) const { return e_.blocks[block].name == "layer" ? e_.blocks[block].layers : 1; }
+  int64_t layers(size_t block) const {
+    return e_.blocks[block].name == "layer" ? e_.blocks[block].layers : 1;
+  }
   void state();
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
   void train(int64_t microbatch);

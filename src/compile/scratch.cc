@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/in_place.h"
 
 namespace tessera {
 namespace {
@@ -73,28 +74,6 @@ int64_t pack(std::vector<Life>& lives) {
 
 }  // namespace
 
-InPlace in_place(const Op& op) {
-  const auto last = static_cast<int>(op.inputs.size()) - 1;
-  switch (op.kind) {
-    case OpKind::kSum:
-    case OpKind::kRotary:
-    case OpKind::kDropout:
-    case OpKind::kSoftmax:
-    case OpKind::kGelu:
-      return {0, 0};
-    case OpKind::kCrossEntropy:
-      return op.outputs.size() > 1 ? InPlace{0, 1} : InPlace{};
-    case OpKind::kAttentionScoresGrad:  // adds its parts to the gradient so far
-    case OpKind::kGeluGrad:
-    case OpKind::kSoftmaxGrad:
-      return {last, 0};  // dx over dy
-    case OpKind::kNormGrad:
-      return {op.attributes.integer("add") ? last : 3, 0};  // over what it adds to, or over dy
-    default:
-      return {};
-  }
-}
-
 void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   const std::map<ValueId, ValueId> root = share(p, s);
   const auto bytes_of = [&](ValueId v) { return root.contains(v) ? root.at(v) : v; };
@@ -104,8 +83,8 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
       const ValueId r = bytes_of(v);
       if (p[r].frame != kNone) return;
       const auto at = static_cast<int>(i);
-      Life& life = lives.try_emplace(r, Life{r, at, at, align(p[r].bytes(), alignment), 0})
-                       .first->second;
+      Life& life =
+          lives.try_emplace(r, Life{r, at, at, align(p[r].bytes(), alignment), 0}).first->second;
       life.last = at;
     });
   std::vector<Life> list;

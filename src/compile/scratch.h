@@ -6,14 +6,8 @@
 namespace tessera {
 
 // Gives every value of the segment without a frame an offset, and the segment its scratch_bytes.
-// Where an op may work in place and its input dies there, output and input share their bytes; an
-// input may even lie where the output's frame is.
+// Where an op may work in place (ir/in_place.h) and its input dies there, output and input share
+// their bytes; an input may even lie where the output's frame is.
 void layout_scratch(Program& program, Segment& segment, int64_t alignment);
-
-// The input that an op may overwrite with one of its outputs: indices, or -1 where there is none.
-struct InPlace {
-  int input = kNone, output = 0;
-};
-InPlace in_place(const Op& op);
 
 }  // namespace tessera

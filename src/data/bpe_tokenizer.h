@@ -21,6 +21,8 @@ class BpeTokenizer : public Tokenizer {
 
   // Throws Error, naming `source`, where the vocabulary cannot spell every text.
   BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint, const std::string& source);
+  BpeTokenizer(const BpeTokenizer&) = delete;  // its parts refer to each other
+  BpeTokenizer& operator=(const BpeTokenizer&) = delete;
 
   void encode(std::string_view text, std::vector<int32_t>& ids, EncodeCache& cache,
               EncodeReport* report) const override;

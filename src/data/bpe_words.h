@@ -16,6 +16,8 @@ namespace tessera {
 class WordCounts {
  public:
   explicit WordCounts(int threads);
+  WordCounts(const WordCounts&) = delete;
+  WordCounts& operator=(const WordCounts&) = delete;
 
   // Splits each text by itself as GPT-2 does and counts its words. Threads share the texts, so one
   // call should bring many. Invalid UTF-8 stays in the words, and is reported.

@@ -69,8 +69,8 @@ std::string to_json(const DatasetAbout& about) {
   return to_json(t, 2) + "\n";
 }
 
-std::optional<DatasetAbout> read_about(const Path& prefix) {
-  Path path = prefix;
+std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
+  Path path = data.prefix();
   path += ".json";
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
@@ -103,6 +103,12 @@ std::optional<DatasetAbout> read_about(const Path& prefix) {
     const Members s(one, name);
     about.sources.push_back(
         {s.text("name"), s.integer("documents"), s.integer("tokens"), s.integer("text_bytes")});
+  }
+  if (about.documents != data.documents() || about.tokens != data.tokens()) {
+    throw Error(
+        "{}: describes {} documents and {} tokens, but {} has {} and {}. They do not belong "
+        "together: build the dataset again, or remove this file",
+        name, about.documents, about.tokens, data.index_name(), data.documents(), data.tokens());
   }
   return about;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "data/indexed_dataset.h"
 
 namespace tessera {
 
@@ -26,7 +26,7 @@ struct DatasetAbout {
   int64_t tokens = 0;      // end-of-text tokens included
   int64_t text_bytes = 0;  // what bits per byte divide by
   int64_t invalid_bytes = 0;
-  std::string first_invalid;         // "corpus.txt: byte 1042 (line 17)"; empty: none
+  std::string first_invalid;         // where, in words; empty: none
   std::string split, format, key;    // of DocumentOptions, by name
   std::vector<SourceAbout> sources;  // in the order of the documents
 };
@@ -34,7 +34,7 @@ struct DatasetAbout {
 std::string to_json(const DatasetAbout& about);
 
 // PREFIX.json, or nothing where there is none. Throws Error if it is damaged or describes other
-// documents and tokens than the index does.
-std::optional<DatasetAbout> read_about(const Path& prefix);
+// documents and tokens than the dataset has.
+std::optional<DatasetAbout> read_about(const IndexedDataset& data);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 #include "data/dataset_builder.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -21,7 +22,8 @@ constexpr int64_t kUnderWayBytes = int64_t{64} << 20;  // of text in all batches
 // Documents that one thread encodes in one go.
 struct Batch {
   struct Entry {
-    Document document;  // without its text once it is encoded
+    Document document;   // or a piece of one; without its text once it is encoded
+    int64_t before = 0;  // bytes of the document before this piece
     int64_t bytes = 0;
     size_t end = 0;  // of its ids
     EncodeReport report;
@@ -98,7 +100,7 @@ class Encoders {
     batch.ids.reserve(static_cast<size_t>(batch.bytes / 3) + batch.entries.size());
     for (Batch::Entry& e : batch.entries) {
       tokenizer_.encode(e.document.text, batch.ids, cache, &e.report);
-      if (end_of_text_) batch.ids.push_back(*end_of_text_);
+      if (end_of_text_ && e.document.ends) batch.ids.push_back(*end_of_text_);
       e.end = batch.ids.size();
       e.document.text = std::string();
     }
@@ -124,10 +126,11 @@ class Accounts {
     size_t begin = 0;
     for (const Batch::Entry& e : batch.entries) {
       const auto ids = std::span(batch.ids).subspan(begin, e.end - begin);
-      writer_.add_document(ids);
+      writer_.add_tokens(ids);
+      if (e.document.ends) writer_.end_document();
       begin = e.end;
       SourceAbout& source = about_.sources[static_cast<size_t>(e.document.source)];
-      ++source.documents;
+      source.documents += e.document.ends;
       source.tokens += static_cast<int64_t>(ids.size());
       source.text_bytes += e.bytes;
       about_.text_bytes += e.bytes;
@@ -140,9 +143,8 @@ class Accounts {
  private:
   void invalid(const Batch::Entry& e, const std::string& name) {
     if (about_.invalid_bytes == 0) {
-      about_.first_invalid =
-          fmt::format("{}:{}: byte {} of the document that starts there (byte {} of the file)",
-                      name, e.document.line, e.report.first_invalid, e.document.offset);
+      about_.first_invalid = fmt::format("{}:{}: byte {} of the document that starts in this line",
+                                         name, e.document.line, e.before + e.report.first_invalid);
     }
     about_.invalid_bytes += e.report.invalid_bytes;
   }
@@ -151,17 +153,62 @@ class Accounts {
   DatasetAbout& about_;
 };
 
-std::unique_ptr<Batch> read_batch(DocumentStream& stream) {
-  auto batch = std::make_unique<Batch>();
-  while (batch->bytes < kBatchBytes) {
-    Batch::Entry entry;
-    if (!stream.next(entry.document)) break;
-    entry.bytes = static_cast<int64_t>(entry.document.text.size());
-    constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // empty documents take memory too
-    batch->bytes += entry.bytes + kBookkeeping;
-    batch->entries.push_back(std::move(entry));
+// Documents in batches. What comes in pieces is cut where the tokenizer says that a cut changes no
+// id, and the rest is kept for the next piece.
+class BatchReader {
+ public:
+  BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
+      : stream_(stream), tokenizer_(tokenizer) {}
+
+  std::unique_ptr<Batch> next() {
+    auto batch = std::make_unique<Batch>();
+    while (batch->bytes < kBatchBytes) {
+      Batch::Entry entry;
+      if (!next_entry(entry)) break;
+      entry.bytes = static_cast<int64_t>(entry.document.text.size());
+      constexpr int64_t kBookkeeping = sizeof(Batch::Entry);  // empty documents take memory too
+      batch->bytes += entry.bytes + kBookkeeping;
+      batch->entries.push_back(std::move(entry));
+    }
+    return batch;
   }
-  return batch;
+
+ private:
+  bool next_entry(Batch::Entry& entry) {
+    Document& d = entry.document;
+    while (stream_.next(d)) {
+      if (rest_.empty() && d.ends) return true;
+      rest_ += d.text;
+      entry.before = before_;
+      size_t cut = 0;
+      if (d.ends) {
+        cut = rest_.size();
+        before_ = 0;
+      } else if (rest_.size() >= try_at_) {
+        cut = tokenizer_.last_cut(rest_);
+        before_ += static_cast<int64_t>(cut);
+      }
+      // A text that cannot be cut is not searched again before it has doubled.
+      try_at_ = cut > 0 ? 0 : std::max(try_at_, 2 * rest_.size());
+      if (cut == 0) continue;
+      d.text.assign(rest_, 0, cut);
+      rest_.erase(0, cut);
+      return true;
+    }
+    return false;
+  }
+
+  DocumentStream& stream_;
+  const Tokenizer& tokenizer_;
+  std::string rest_;    // of the document that comes in pieces
+  int64_t before_ = 0;  // bytes of it that stand before rest_
+  size_t try_at_ = 0;
+};
+
+void make_folder(const Path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
 }
 
 DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
@@ -194,14 +241,17 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   BuildResult result;
   result.skipped_files = sources.skipped;
   DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
-  DocumentStream stream(std::move(sources), options.documents);
-  std::unique_ptr<Batch> batch = read_batch(stream);  // a mistake in the first lines costs nothing
+  DocumentOptions documents = options.documents;
+  documents.piece_bytes = kBatchBytes;
+  DocumentStream stream(std::move(sources), documents);
+  BatchReader reader(stream, tokenizer);
+  std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
   if (batch->entries.empty()) {
     throw Error("{}{}: no document in it. Wanted text, or JSON lines with the key '{}'",
                 options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
                 options.documents.key);
   }
-  if (options.out.has_parent_path()) std::filesystem::create_directories(options.out.parent_path());
+  if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
@@ -215,7 +265,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   while (!batch->entries.empty()) {
     encoders.push(std::move(batch));
     while (encoders.full()) write_oldest();
-    batch = read_batch(stream);
+    batch = reader.next();
   }
   while (!encoders.empty()) write_oldest();
   writer.commit(to_json(about));

@@ -13,70 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kReadBytes = size_t{1} << 18;
 
-std::string_view without_compression(std::string_view name) {
-  for (const std::string_view suffix : {".gz", ".zst"}) {
-    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
-  }
-  return name;
-}
-
-bool named_json_lines(std::string_view name) {
-  name = without_compression(name);
-  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
-}
-
-bool named_text(std::string_view name) {
-  name = without_compression(name);
-  return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
-}
-
-void list_folder(const std::string& folder, SourceList& list) {
-  std::vector<std::string> found;
-  try {
-    for (auto it = fs::recursive_directory_iterator(folder); it != fs::end(it); ++it) {
-      const std::string name = it->path().filename().string();
-      if (name.starts_with('.')) {
-        if (it->is_directory()) it.disable_recursion_pending();
-      } else if (it->is_regular_file()) {
-        if (named_json_lines(name) || named_text(name)) {
-          found.push_back(it->path().string());
-        } else {
-          ++list.skipped;
-        }
-      }
-    }
-  } catch (const fs::filesystem_error& e) {
-    throw Error("{}: the folder cannot be read: {}", folder, e.code().message());
-  }
-  if (found.empty()) {
-    throw Error(
-        "{}: no text in this folder. Wanted files whose names end in .txt, .text, .md, "
-        ".jsonl, .ndjson or .json, also with .gz or .zst behind; name others one by one",
-        folder);
-  }
-  std::sort(found.begin(), found.end());
-  list.files.insert(list.files.end(), found.begin(), found.end());
-}
-
 }  // namespace
-
-SourceList list_sources(const std::vector<std::string>& inputs) {
-  SourceList list;
-  for (const std::string& input : inputs) {
-    std::error_code error;
-    if (input != "-" && fs::is_directory(input, error)) {
-      list_folder(input, list);
-    } else if (input != "-" && !fs::exists(input, error)) {
-      throw Error("{}: there is no such file or folder", input);
-    } else {
-      list.files.push_back(input);
-    }
-  }
-  if (std::count(list.files.begin(), list.files.end(), "-") > 1) {
-    throw Error("standard input ('-') is named twice, but can be read only once");
-  }
-  return list;
-}
 
 DocumentStream::DocumentStream(SourceList sources, DocumentOptions options)
     : sources_(std::move(sources)), options_(std::move(options)), json_(options_.key) {
@@ -160,15 +97,21 @@ bool DocumentStream::next_line(std::string_view& line) {
 }
 
 bool DocumentStream::next_whole(Document& out) {
-  if (file_ended_) return false;
-  out.text.clear();
-  out.offset = 0;
-  out.line = 1;
-  while (fill()) {
-    out.text.append(buffer_.data(), end_);
-    begin_ = end_ = 0;
+  const auto piece = static_cast<size_t>(options_.piece_bytes);
+  // One byte more than a piece tells whether it is the last.
+  while (piece == 0 || end_ - begin_ <= piece) {
+    if (!fill()) break;
   }
-  return !out.text.empty();
+  const size_t held = end_ - begin_;
+  if (held == 0) return false;
+  out.ends = piece == 0 || held <= piece;
+  const size_t taken = out.ends ? held : piece;
+  out.text.assign(buffer_, begin_, taken);
+  out.offset = offset_;
+  out.line = 1;
+  begin_ += taken;
+  offset_ += static_cast<int64_t>(taken);
+  return true;
 }
 
 bool DocumentStream::next_split_line(Document& out) {
@@ -212,6 +155,7 @@ bool DocumentStream::next(Document& out) {
                          : options_.split == Split::kParagraphs ? next_paragraph(out)
                                                                 : next_whole(out);
       out.source = source_;
+      if (json_lines_ || options_.split != Split::kNone) out.ends = true;
       if (found) return true;
     }
     if (!open_next()) return false;

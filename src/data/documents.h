@@ -10,6 +10,7 @@
 
 #include "data/byte_stream.h"
 #include "data/json_line.h"
+#include "data/source_list.h"
 
 namespace tessera {
 
@@ -26,6 +27,9 @@ struct DocumentOptions {
   // else text; standard input is text.
   TextFormat format = TextFormat::kAuto;
   std::string key = "text";  // of a JSON line's object
+  // Above 0: a text file that is one document comes in pieces of that many bytes, so that it need
+  // not be held as a whole. Where they are cut means nothing.
+  int64_t piece_bytes = 0;
 };
 
 struct Document {
@@ -33,20 +37,11 @@ struct Document {
   int64_t source = 0;  // which of DocumentStream::sources()
   int64_t offset = 0;  // of its first byte in the decompressed file (JSON lines: of its line)
   int64_t line = 0;    // the line it starts at, from 1
+  bool ends = true;    // false: a piece of a document, and more of it comes
 };
 
-// The files that inputs stand for, in order: a file and "-" stand for themselves, a folder for all
-// files below it whose names end in .txt, .text, .md, .jsonl, .ndjson or .json, also with .gz or
-// .zst behind, in the order of their paths' bytes; hidden ones are left out. Throws Error for what
-// is not there and for a folder without such a file.
-struct SourceList {
-  std::vector<std::string> files;
-  int64_t skipped = 0;  // files in folders that have other names
-};
-SourceList list_sources(const std::vector<std::string>& inputs);
-
-// Memory: one document and one buffer, so with a split or with JSON lines it does not grow with the
-// file. A plain text file without a split is one document and is held as a whole.
+// Memory: one document (or piece) and one buffer, so with a split, with JSON lines or with pieces
+// it does not grow with the file.
 class DocumentStream {
  public:
   // A document longer than this is refused: it is a file without line ends more likely than text.

@@ -12,11 +12,12 @@ size_t words_for(size_t bytes) { return (bytes + 3) / 4; }
 
 }  // namespace
 
-// A quarter of the limit is for slots, of which one and a half times the number stands while they
-// grow; the arena gets the rest, as memory that the system gives when it is first touched.
+// Half of the limit is for slots, of which one and a half times the number stands while they grow;
+// a usual word takes 16 bytes of the arena and two slots. The arena gets the rest, as memory that
+// the system gives when it is first touched.
 EncodeCache::EncodeCache(int64_t limit_bytes) : slots_(kFirstSlots) {
   const auto limit = static_cast<size_t>(std::max(limit_bytes, int64_t{1} << 16));
-  most_slots_ = std::max(kFirstSlots, std::bit_floor(limit / 4 / sizeof(Slot)));
+  most_slots_ = std::max(kFirstSlots, std::bit_floor(limit / 2 / sizeof(Slot)));
   arena_size_ = (limit - most_slots_ * sizeof(Slot) * 3 / 2) / sizeof(int32_t);
   arena_ = std::make_unique_for_overwrite<int32_t[]>(arena_size_);
 }

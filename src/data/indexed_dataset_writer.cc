@@ -45,7 +45,6 @@ class IndexedDatasetWriter::Lengths {
       const size_t bytes = std::min(static_cast<size_t>(written_ - at), kBuffer * sizeof(int32_t));
       const ssize_t n = ::pread(fd_, block.data(), bytes, at);
       if (n < 0 && errno == EINTR) continue;
-      // Blocks were written whole, so what comes back in parts is whole lengths only by luck.
       if (n != static_cast<ssize_t>(bytes)) {
         throw Error("{}: cannot be read back: {}", path_.string(), std::strerror(errno));
       }
@@ -90,12 +89,13 @@ IndexedDatasetWriter::IndexedDatasetWriter(const Path& prefix, DType dtype)
 
 IndexedDatasetWriter::~IndexedDatasetWriter() = default;
 
-void IndexedDatasetWriter::add_document(std::span<const int32_t> ids) {
-  if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+void IndexedDatasetWriter::add_tokens(std::span<const int32_t> ids) {
+  length_ += static_cast<int64_t>(ids.size());
+  if (length_ > std::numeric_limits<int32_t>::max()) {
     throw Error(
-        "document {} has {} tokens; the .idx format holds at most 2,147,483,647 a document. "
+        "document {} has more than 2,147,483,647 tokens, the most that the .idx format holds. "
         "Split the text with --split lines or --split paragraphs",
-        documents_, ids.size());
+        documents_);
   }
   if (dtype_ == DType::kI32) {
     data_.write(ids.data(), ids.size_bytes());
@@ -111,9 +111,13 @@ void IndexedDatasetWriter::add_document(std::span<const int32_t> ids) {
       data_.write(block, n * sizeof(uint16_t));
     }
   }
-  lengths_->add(static_cast<int32_t>(ids.size()));
-  ++documents_;
   tokens_ += static_cast<int64_t>(ids.size());
+}
+
+void IndexedDatasetWriter::end_document() {
+  lengths_->add(static_cast<int32_t>(length_));
+  length_ = 0;
+  ++documents_;
 }
 
 void IndexedDatasetWriter::write_index() {
@@ -136,6 +140,7 @@ void IndexedDatasetWriter::write_index() {
 }
 
 void IndexedDatasetWriter::commit(std::string_view about) {
+  CHECK(length_ == 0, "document {} has not ended", documents_);
   write_index();
   about_.write(about.data(), about.size());
   for (FileWriter* file : {&data_, &about_, &index_}) file->prepare();

@@ -20,9 +20,14 @@ class IndexedDatasetWriter {
   IndexedDatasetWriter(const IndexedDatasetWriter&) = delete;
   IndexedDatasetWriter& operator=(const IndexedDatasetWriter&) = delete;
 
-  // One document of one sequence; it may be empty. Throws Error if it has 2^31 tokens or more, as
-  // the format holds a length in 32 bits.
-  void add_document(std::span<const int32_t> ids);
+  // Tokens of the document that is being written, and its end; it may be empty. Throws Error if it
+  // has 2^31 tokens or more, as the format holds a length in 32 bits.
+  void add_tokens(std::span<const int32_t> ids);
+  void end_document();
+  void add_document(std::span<const int32_t> ids) {
+    add_tokens(ids);
+    end_document();
+  }
 
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
@@ -40,6 +45,7 @@ class IndexedDatasetWriter {
   FileWriter data_, index_, about_;
   std::unique_ptr<Lengths> lengths_;
   int64_t documents_ = 0, tokens_ = 0;
+  int64_t length_ = 0;  // of the document that has not ended
 };
 
 }  // namespace tessera

@@ -45,6 +45,8 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
   const auto work = [&](size_t thread) {
     try {
       for (size_t p = next++; p < pieces.size(); p = next++) {
+        // English has about 4 bytes a token; more only costs a copy.
+        pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
         tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
       }
     } catch (...) {

@@ -14,6 +14,9 @@ constexpr const char* kWayOut =
     "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, …) is read; make one with "
     "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
 
+// Ids without a token cost memory here and a row of the embedding later.
+constexpr size_t kMostHoles = 65536;
+
 // A text of the vocabulary to its id.
 using Ids = std::unordered_map<std::string_view, int32_t>;
 
@@ -119,9 +122,10 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
   if (members == nullptr) fail(vocabulary, "model.vocab must be an object of token: id");
   out_.vocabulary.reserve(members->size());
   ids_.reserve(members->size());
-  std::vector<bool> taken(static_cast<size_t>(kLargestTokenId) + 1);
+  std::vector<bool> taken;
   for (const auto& [text, node] : *members) {
     const int32_t token = id(node);
+    taken.resize(std::max(taken.size(), static_cast<size_t>(token) + 1));
     if (taken[static_cast<size_t>(token)]) {
       fail(node, fmt::format("id {} of '{}' belongs to another token too", token, text));
     }
@@ -132,6 +136,12 @@ void Reader::read_vocabulary(const Tree& vocabulary) {
     out_.vocabulary.emplace_back(text, token);
   }
   if (out_.vocabulary.empty()) fail(vocabulary, "model.vocab is empty");
+  if (taken.size() > out_.vocabulary.size() + kMostHoles) {
+    fail(vocabulary,
+         fmt::format("model.vocab has {} tokens, but ids up to {}; at most {} may be left "
+                     "out",
+                     out_.vocabulary.size(), taken.size() - 1, kMostHoles));
+  }
 }
 
 // "a b" (older files) or ["a", "b"].

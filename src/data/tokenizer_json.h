@@ -25,7 +25,7 @@ struct BpeDescription {
   bool ignore_merges = false;     // a word of the vocabulary is never taken apart
 };
 
-// Ids above would cost memory out of all proportion to a file.
+// More than any model has.
 constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 
 // Throws Error with file, line and column where something is missing, wrong, or of a kind that

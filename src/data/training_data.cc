@@ -126,7 +126,7 @@ int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
 }
 
 int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
-  const auto about = read_about(spec_.datasets.front().prefix);
+  const auto about = read_about(*data_);
   if (about && about->tokens == tokens_) return about->text_bytes;
   constexpr int64_t kBlock = 4096;
   std::vector<int32_t> ids(kBlock);

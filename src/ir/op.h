@@ -79,7 +79,8 @@ struct Op {
   ValueId workspace = kNone;  // scratch bytes the target asks for
   ValueId packed = kNone;     // of products: the packed form of the weight, if the target has one
   Queue queue = Queue::kCompute;
-  std::string origin;         // "attn.qkv": what the op does in its block, for messages
+  std::string origin;  // "attn.qkv": what the op does in its block, for messages
+  bool operator==(const Op&) const = default;
 };
 
 }  // namespace tessera

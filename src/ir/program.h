@@ -23,6 +23,7 @@ struct Block {
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
   bool loss = false;  // ends in a loss: trained by one segment, forward and backward in one
+  bool operator==(const Block&) const = default;
 };
 
 // The whole model on one logical device.
@@ -33,23 +34,26 @@ struct Graph {
 
   Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+  bool operator==(const Graph&) const = default;
 };
 
 // Values of one index that are born and die together, contiguous.
 struct FrameKind {
-  std::string name;            // "layer.weights"
+  std::string name;  // "layer.weights"
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;          // lives across steps
+  bool state = false;  // lives across steps
+  bool operator==(const FrameKind&) const = default;
 };
 
 // One life of a frame kind: written first, read last. State frames live for ever.
 struct Frame {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  int64_t offset = kNone;      // in the arena
+  int64_t offset = kNone;  // in the arena
   bool state = false;
+  bool operator==(const Frame&) const = default;
 };
 
 enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
@@ -57,45 +61,49 @@ enum class Access : uint8_t { kRead, kWrite, kAdd, kUpdate };
 struct Parameter {
   FrameKindId kind = kNone;
   Access access = Access::kRead;
+  bool operator==(const Parameter&) const = default;
 };
 
 // A straight line of ops, compiled once, called for every layer and micro-batch.
 struct Segment {
-  std::string name;                   // "forward.layer"
+  std::string name;  // "forward.layer"
   std::vector<Parameter> frames;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
   Queue queue = Queue::kCompute;
+  bool operator==(const Segment&) const = default;
 };
 
 // The facts of a message or collective, so that `check` never opens a segment.
 struct Wire {
-  std::string channel;                // empty: no communication
+  std::string channel;  // empty: no communication
   std::string operation, label;
   int64_t bytes = 0;
+  bool operator==(const Wire&) const = default;
 };
 
 struct Call {
   SegmentId segment = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  std::vector<FrameId> frames;        // one for each parameter of the segment
-  std::vector<bool> fresh;            // of each: this call adds first, so it writes
+  std::vector<FrameId> frames;  // one for each parameter of the segment
+  std::vector<bool> fresh;      // of each: this call adds first, so it writes
   Wire wire;
   std::vector<CallId> after, before_step;
+  bool operator==(const Call&) const = default;
 };
 
 // What one pipeline stage runs.
 struct Program {
-  std::string name;                   // "train", "validate", "logits", "decode"
+  std::string name;  // "train", "validate", "logits", "decode"
   std::vector<Value> values;
   std::vector<FrameKind> kinds;
   std::vector<Segment> segments;
   std::vector<Frame> frames;
   std::vector<Call> schedule;
-  int64_t state_bytes = 0;            // the first part of the arena
-  int64_t scratch_offset = 0;         // where scratch starts: see scratch_offset() below
-  int64_t bytes = 0;                  // the arena
-  int64_t live_bytes = 0;             // the largest set of bytes that is alive at one call
+  int64_t state_bytes = 0;     // the first part of the arena
+  int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
+  int64_t bytes = 0;           // the arena
+  int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
   const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
@@ -104,6 +112,7 @@ struct Program {
   const Segment& segment(const Call& c) const { return segment(c.segment); }
   const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
   int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
+  bool operator==(const Program&) const = default;
 };
 
 // Which parameter of `s` holds `v`, or kNone where v is scratch of the segment.

@@ -42,7 +42,7 @@ struct OpRule {
   // Checks the inputs (CHECK: a wrong model is our bug) and says what comes out.
   std::vector<OutputSpec> (*infer)(const Attributes&, const Inputs&);
   ShardingRule (*sharding)(const Op&, std::span<const Value>);
-  void (*gradient)(Gradients&, const Op&);  // nullptr: no gradient passes
+  void (*gradient)(Gradients&, const Op&);             // nullptr: no gradient passes
   double (*flops)(const Op&, std::span<const Value>);  // nullptr: bandwidth only
 };
 

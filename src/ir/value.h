@@ -16,11 +16,19 @@ using FrameKindId = int32_t;
 constexpr int32_t kNone = -1;
 
 // Mesh axes, nested, outermost first. The order is fixed; a mesh gives each a size.
-enum class AxisKind : uint8_t { kPipeline, kReplica, kShard, kExpert, kContext, kTensorKv, kTensor };
+enum class AxisKind : uint8_t {
+  kPipeline,
+  kReplica,
+  kShard,
+  kExpert,
+  kContext,
+  kTensorKv,
+  kTensor
+};
 constexpr int kMaxAxes = 7;
 
 // Where a value stands on one axis: on a dimension (0…: split), or one of these.
-enum Place : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
+enum AxisPlace : int8_t { kReplicated = -1, kShared = -2, kPartial = -3, kPartialMax = -4 };
 
 struct Sharding {
   std::array<int8_t, kMaxAxes> place;
@@ -30,17 +38,17 @@ struct Sharding {
 
 // What a value is for: decides the frame it lives in.
 enum class Role : uint8_t {
-  kWeight,      // what is trained, in the type that products read
-  kMaster,      // the same in f32, where products read less
-  kGradient,    // of a weight: sum over the loss tokens of the step, f32
-  kMoment1,     // Adam's running mean of gradients
-  kMoment2,     // Adam's running mean of their squares
-  kPacked,      // a weight in the layout the product library likes best
-  kBatch,       // tokens, labels, positions, sample numbers of a micro-batch
-  kStep,        // learning rate, step number, seed: see ir/state.h
-  kReport,      // loss, tokens, squares: see ir/state.h
-  kCache,       // keys and values of the tokens seen so far
-  kStream,      // hidden states between blocks
+  kWeight,    // what is trained, in the type that products read
+  kMaster,    // the same in f32, where products read less
+  kGradient,  // of a weight: sum over the loss tokens of the step, f32
+  kMoment1,   // Adam's running mean of gradients
+  kMoment2,   // Adam's running mean of their squares
+  kPacked,    // a weight in the layout the product library likes best
+  kBatch,     // tokens, labels, positions, sample numbers of a micro-batch
+  kStep,      // learning rate, step number, seed: see ir/state.h
+  kReport,    // loss, tokens, squares: see ir/state.h
+  kCache,     // keys and values of the tokens seen so far
+  kStream,    // hidden states between blocks
   kStreamGradient,
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: one segment long
@@ -56,18 +64,19 @@ struct Initial {
 };
 
 struct Value {
-  std::string name;                // "layer.attn.qkv.weight"
+  std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
   Shape shape;
   Sharding sharding;
   Role role = Role::kActivation;
-  uint8_t per = kOne;              // of Index
-  bool decays = false;             // a weight that weight decay applies to
+  uint8_t per = kOne;   // of Index
+  bool decays = false;  // a weight that weight decay applies to
   Initial initial;
-  FrameKindId frame = kNone;       // kNone: scratch of its segment, or not laid out yet
-  int64_t offset = kNone;          // bytes from the start of its frame (or of the scratch)
+  FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
+  int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
 
   int64_t bytes() const { return shape.elements() * size_of(dtype); }
+  bool operator==(const Value&) const = default;
 };
 
 std::string_view name_of(Role r);

@@ -14,10 +14,14 @@ constexpr uint8_t kEach = kPerLayer | kPerMicrobatch;
 double standard_deviation(Initialiser kind, const ModelConfig& m) {
   const auto hidden = static_cast<double>(m.hidden), layers = static_cast<double>(m.layers);
   switch (kind) {
-    case Initialiser::kNormal: return m.init_std;
-    case Initialiser::kScaledNormal: return m.init_std / std::sqrt(2 * layers);
-    case Initialiser::kSmall: return std::sqrt(2 / (5 * hidden));       // Nguyen & Salazar 2019
-    case Initialiser::kWang: return 2 / (layers * std::sqrt(hidden));   // GPT-J, GPT-NeoX
+    case Initialiser::kNormal:
+      return m.init_std;
+    case Initialiser::kScaledNormal:
+      return m.init_std / std::sqrt(2 * layers);
+    case Initialiser::kSmall:
+      return std::sqrt(2 / (5 * hidden));  // Nguyen & Salazar 2019
+    case Initialiser::kWang:
+      return 2 / (layers * std::sqrt(hidden));  // GPT-J, GPT-NeoX
   }
   CHECK(false, "initialiser {}", static_cast<int>(kind));
 }
@@ -26,8 +30,11 @@ double standard_deviation(Initialiser kind, const ModelConfig& m) {
 
 BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
                          const std::string& name, int64_t layers)
-    : graph_(graph), batch_(batch), model_(model),
-      builder_(graph, block_.forward, name == "layer" ? kEach : static_cast<uint8_t>(kPerMicrobatch), name) {
+    : graph_(graph),
+      batch_(batch),
+      model_(model),
+      builder_(graph, block_.forward,
+               name == "layer" ? kEach : static_cast<uint8_t>(kPerMicrobatch), name) {
   block_.name = name;
   block_.layers = layers;
 }
@@ -71,11 +78,11 @@ void BlockWriter::finish_with_loss() {
 ValueId BlockWriter::norm(const std::string& name, ValueId x) {
   const Shape f{model_.hidden};
   const ValueId gain = vector(name + ".gain", f, 1), bias = vector(name + ".bias", f, 0);
-  return builder_.emit_one(OpKind::kNorm, name, {{"epsilon", model_.norm_epsilon}}, {x, gain, bias});
+  return builder_.emit_one(OpKind::kNorm, name, {{"epsilon", model_.norm_epsilon}},
+                           {x, gain, bias});
 }
 
-ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight,
-                             int64_t contract) {
+ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight, int64_t contract) {
   return builder_.emit_one(OpKind::kMatmul, name, {{"contract", contract}}, {x, weight});
 }
 
@@ -98,11 +105,10 @@ ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
 }
 
 ValueId BlockWriter::rotary(ValueId qkv) {
-  const auto dims = static_cast<int64_t>(static_cast<double>(model_.head_size()) *
-                                         model_.rotary_share);
+  const auto dims =
+      static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_share);
   return builder_.emit_one(OpKind::kRotary, "attn.rotary",
-                           {{"dims", dims}, {"base", model_.rotary_base}},
-                           {qkv, batch_.positions});
+                           {{"dims", dims}, {"base", model_.rotary_base}}, {qkv, batch_.positions});
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
@@ -150,8 +156,12 @@ Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens) {
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
   switch (model.family) {
-    case Family::kGpt2: gpt2(g, b, model); break;
-    case Family::kNeox: neox(g, b, model); break;
+    case Family::kGpt2:
+      gpt2(g, b, model);
+      break;
+    case Family::kNeox:
+      neox(g, b, model);
+      break;
   }
   return g;
 }

@@ -13,8 +13,8 @@ namespace tessera {
 // Values that every block may read. B sequences of T tokens.
 struct BatchValues {
   ValueId tokens = kNone, labels = kNone, positions = kNone;  // [B, T] i32
-  ValueId samples = kNone;                                     // [B] i64, global sample numbers
-  ValueId step = kNone, report = kNone;                        // see ir/state.h
+  ValueId samples = kNone;                                    // [B] i64, global sample numbers
+  ValueId step = kNone, report = kNone;                       // see ir/state.h
 };
 
 class BlockWriter {
@@ -26,9 +26,9 @@ class BlockWriter {
   ValueId matrix(const std::string& name, Shape shape, double std);
   ValueId vector(const std::string& name, Shape shape, double constant);
 
-  ValueId stream();              // the hidden states that come in, [B, T, F]
-  void finish(ValueId hidden);   // what goes out
-  void finish_with_loss();       // the block ends in a loss
+  ValueId stream();             // the hidden states that come in, [B, T, F]
+  void finish(ValueId hidden);  // what goes out
+  void finish_with_loss();      // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.

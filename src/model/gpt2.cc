@@ -15,9 +15,9 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
   const ValueId attended = w.product("attn.out", w.attention(qkv), out, 2);
   const ValueId middle =
-      m.dropout > 0
-          ? w.sum("residual1", {x, w.dropout("attn.drop", w.sum("attn.out", {attended}, {out_bias}))})
-          : w.sum("residual1", {x, attended}, {out_bias});
+      m.dropout > 0 ? w.sum("residual1",
+                            {x, w.dropout("attn.drop", w.sum("attn.out", {attended}, {out_bias}))})
+                    : w.sum("residual1", {x, attended}, {out_bias});
 
   const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, w.std_in());
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out());

@@ -11,22 +11,22 @@ enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
 struct ModelConfig {
-  std::string preset;              // empty: all sizes are given below
+  std::string preset;  // empty: all sizes are given below
   Family family = Family::kNeox;
   int64_t layers = 0, hidden = 0, heads = 0;
-  int64_t kv_heads = 0;            // 0: as many as heads
-  int64_t feed_forward = 0;        // 0: 4 × hidden
-  int64_t vocabulary = 0;          // entries of the tokenizer, unpadded
+  int64_t kv_heads = 0;               // 0: as many as heads
+  int64_t feed_forward = 0;           // 0: 4 × hidden
+  int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
-  int64_t context = 2048;          // longest sequence
+  int64_t context = 2048;             // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
   bool parallel_residual = true, tied_embeddings = false;
   double norm_epsilon = 1e-5;
   Gelu gelu = Gelu::kErf;
   double dropout = 0, attention_dropout = 0;
-  Initialiser init = Initialiser::kSmall;         // matrices and embeddings
-  Initialiser output_init = Initialiser::kWang;   // matrices that write into the residual stream
-  double init_std = 0.02;                         // of normal and scaled_normal
+  Initialiser init = Initialiser::kSmall;        // matrices and embeddings
+  Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
+  double init_std = 0.02;                        // of normal and scaled_normal
 
   int64_t head_size() const { return hidden / heads; }
   int64_t padded_vocabulary() const {
@@ -41,19 +41,24 @@ struct ModelConfig {
     visit("heads", self.heads, "attention heads");
     visit("kv_heads", self.kv_heads, "key/value heads; 0: as many as heads");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
-    visit("vocabulary", self.vocabulary, "entries of the vocabulary before padding; 0: the tokenizer's");
-    visit("vocabulary_multiple", self.vocabulary_multiple, "the embedding is padded up to a multiple of this");
+    visit("vocabulary", self.vocabulary,
+          "entries of the vocabulary before padding; 0: the tokenizer's");
+    visit("vocabulary_multiple", self.vocabulary_multiple,
+          "the embedding is padded up to a multiple of this");
     visit("context", self.context, "longest sequence in tokens");
-    visit("rotary_share", self.rotary_share, "share of a head's dimensions that rotary embeddings turn");
+    visit("rotary_share", self.rotary_share,
+          "share of a head's dimensions that rotary embeddings turn");
     visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
-    visit("parallel_residual", self.parallel_residual, "attention and MLP read the same residual stream");
+    visit("parallel_residual", self.parallel_residual,
+          "attention and MLP read the same residual stream");
     visit("tied_embeddings", self.tied_embeddings, "the head uses the embedding's weights");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
     visit("gelu", self.gelu, "erf | tanh");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights");
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
-    visit("output_init", self.output_init, "the same for matrices that write into the residual stream");
+    visit("output_init", self.output_init,
+          "the same for matrices that write into the residual stream");
     visit("init_std", self.init_std, "standard deviation of normal and scaled_normal");
   }
 };

@@ -18,7 +18,7 @@ struct BoundOp {
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
   void* workspace = nullptr;
-  void* packed = nullptr;                 // of a product: the packed weight
+  void* packed = nullptr;  // of a product: the packed weight
   const kernels::Matmul* product = nullptr;
   const kernels::Matmul* fresh_product = nullptr;  // the same, writing instead of adding
   const kernels::LinearCrossEntropy* head = nullptr;

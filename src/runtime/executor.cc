@@ -1,17 +1,12 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "base/error.h"
 
 namespace tessera {
 namespace {
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every integer
 
@@ -20,8 +15,7 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 Executor::Executor(Program program, std::byte* arena, Library& library, bool poison)
     : program_(std::move(program)), arena_(arena), library_(library), poison_(poison) {
   prepared_.resize(program_.segments.size());
-  for (size_t s = 0; s < program_.segments.size(); ++s)
-    prepare(program_.segments[s], prepared_[s]);
+  for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
   find_lives();
 }
 
@@ -98,9 +92,8 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
     if (poison_) poison_before(c);
     for (PreparedOp& op : prepared_[static_cast<size_t>(call.segment)]) {
       bind(op, call, segment);
-      const double start = observe ? now_s() : 0;
       op.run(op.bound);
-      if (observe) observe({call, segment, op.bound, start, now_s()});
+      if (observe) observe({call, segment, op.bound});
     }
     if (poison_) poison_after(c);
   }

@@ -15,7 +15,6 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
-  double start_s = 0, end_s = 0;
 };
 
 class Executor {

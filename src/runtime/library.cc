@@ -101,8 +101,8 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
   const bool packs = op.kind == OpKind::kPack;
   const Shape& w = packs ? a.shape : at(values, op.inputs[1]).shape;
   const int64_t out = w.product(0, w.rank() - contract), in = w.elements() / out;
-  const bool forward = op.kind == OpKind::kMatmul ||
-                       (packs && op.attributes.text("product") == "matmul");
+  const bool forward =
+      op.kind == OpKind::kMatmul || (packs && op.attributes.text("product") == "matmul");
   s.n = forward ? out : in;
   s.k = forward ? in : out;
   s.m = (packs ? op.attributes.integer("rows") : a.shape.elements()) / s.k;

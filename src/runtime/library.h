@@ -29,8 +29,9 @@ class Library {
   CpuFeatures cpu_;
   int threads_;
   std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<kernels::Matmul>>> products_;
-  std::vector<std::pair<kernels::LinearCrossEntropyShape,
-                        std::unique_ptr<kernels::LinearCrossEntropy>>> heads_;
+  std::vector<
+      std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<kernels::LinearCrossEntropy>>>
+      heads_;
 };
 
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.

@@ -18,9 +18,9 @@ int64_t largest(const std::vector<Program>& programs) {
 
 // State shared by name lies at the same place in both.
 void check_agreement(const Program& a, const Program& b) {
-  const std::vector<Piece> ours = pieces(a), theirs = pieces(b);
-  for (const Piece& x : theirs)
-    for (const Piece& y : ours) {
+  const std::vector<StatePiece> ours = pieces(a), theirs = pieces(b);
+  for (const StatePiece& x : theirs)
+    for (const StatePiece& y : ours) {
       if (x.name != y.name) continue;
       CHECK(a[y.value].offset == b[x.value].offset && a[y.value].dtype == b[x.value].dtype,
             "programs {} and {} disagree on {}", a.name, b.name, x.name);
@@ -38,7 +38,7 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
 }
 
 void Machine::initialise(uint64_t seed) {
-  for (const Piece& piece : pieces(program())) {
+  for (const StatePiece& piece : pieces(program())) {
     const Value& v = program()[piece.value];
     const TensorView y = flat(view(piece));
     if (v.role == Role::kMoment1 || v.role == Role::kMoment2)
@@ -53,7 +53,7 @@ void Machine::initialise(uint64_t seed) {
 }
 
 void Machine::round_weights() {
-  for (const Piece& piece : pieces(program()))
+  for (const StatePiece& piece : pieces(program()))
     if (piece.copy != kNone)
       kernels::cast(flat(view(piece)), flat(executors_[0].view(piece.copy, piece.layer)));
 }

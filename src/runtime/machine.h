@@ -21,7 +21,7 @@ class Machine {
   void touch() const { arena_.touch(); }
   Library& library() { return *library_; }
 
-  TensorView view(const Piece& piece) { return executors_[0].view(piece.value, piece.layer); }
+  TensorView view(const StatePiece& piece) { return executors_[0].view(piece.value, piece.layer); }
 
   // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
   void initialise(uint64_t seed);

@@ -1,6 +1,7 @@
 // Ops that work on rows: norms, activations, sums, embeddings.
 #include <cstring>
 
+#include "base/philox.h"
 #include "ir/state.h"
 #include "kernels/cast.h"
 #include "kernels/embedding.h"
@@ -8,7 +9,6 @@
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/sum.h"
-#include "base/philox.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -120,8 +120,8 @@ uint64_t dropout_key(const BoundOp& b, const TensorView& step) {
   const auto* s = step.as<double>();
   const auto seed = static_cast<uint64_t>(s[kSeed]), number = static_cast<uint64_t>(s[kStepNumber]);
   const auto key = static_cast<uint64_t>(b.op->attributes.integer("key"));
-  return Philox{key ^ (seed * 0x9E3779B97F4A7C15ull)}.word(
-      (number << 16) | static_cast<uint64_t>(b.layer + 1));
+  return Philox{key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((number << 16) |
+                                                           static_cast<uint64_t>(b.layer + 1));
 }
 
 void run_dropout(const BoundOp& b) {

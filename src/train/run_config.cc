@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "model/presets.h"
+
 namespace tessera {
 namespace {
 
@@ -57,17 +59,13 @@ void read_sources(const Tree& tree, const Place& place, std::string_view wanted,
   }
 }
 
-void apply_preset(RunConfig& config, const ModelPresets& presets) {
-  const std::string& name = config.model.preset;
-  if (name.empty()) return;
-  const std::string given = name;
-  if (presets.apply && presets.apply(given, config.model)) {
-    config.model.preset = given;
-    return;
-  }
-  std::string guess = nearest(given, presets.names);
-  throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], given,
-              guess.empty() ? fmt::format("Known: {}", fmt::join(presets.names, ", "))
+void start_from_preset(RunConfig& config) {
+  const std::string name = config.model.preset;
+  if (name.empty() || apply_preset(name, config.model)) return;
+  const std::vector<std::string> names = preset_names();
+  const std::string guess = nearest(name, names);
+  throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
+              guess.empty() ? fmt::format("Known: {}", fmt::join(names, ", "))
                             : fmt::format("Did you mean '{}'?", guess));
 }
 
@@ -75,8 +73,7 @@ void fill_in(RunConfig& c, const Path& file) {
   if (c.run.name.empty()) c.run.name = file.stem().string();
   if (c.run.directory.empty()) c.run.directory = "runs/" + c.run.name;
   if (c.data.sequence_length == 0) c.data.sequence_length = c.model.context;
-  if (c.model.kv_heads == 0) c.model.kv_heads = c.model.heads;
-  if (c.model.feed_forward == 0) c.model.feed_forward = 4 * c.model.hidden;
+  derive_sizes(c.model);
 }
 
 }  // namespace
@@ -126,7 +123,7 @@ Tree write_value(const std::vector<ValidationSource>& x) {
 }
 
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides, const ModelPresets& presets) {
+                   std::span<const std::string> overrides) {
   const auto read = [&](RunConfig& config) {
     const std::vector<Field> fields = fields_of(config);
     read_fields(fields, tree, source, config.places);
@@ -139,16 +136,15 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   config.source = source;
   config.places = first.places;
   config.model.preset = first.model.preset;
-  apply_preset(config, presets);
+  start_from_preset(config);
   read(config);
   fill_in(config, Path(source));
   return config;
 }
 
-RunConfig load_run(const Path& path, std::span<const std::string> overrides,
-                   const ModelPresets& presets) {
+RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
   const std::string source = path.string();
-  return read_run(parse_yaml(read_file(path), source), source, overrides, presets);
+  return read_run(parse_yaml(read_file(path), source), source, overrides);
 }
 
 }  // namespace tessera

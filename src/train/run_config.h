@@ -2,7 +2,6 @@
 // fields below (`tessera config explain`); people's scripts rely on them.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,21 +45,14 @@ struct RunConfig {
   }
 };
 
-// The models known by name: `apply` fills a ModelConfig and says whether it knows the name.
-struct ModelPresets {
-  std::vector<std::string> names;
-  std::function<bool(const std::string& name, ModelConfig& model)> apply;
-};
-
 // Reads a run file and the command line's key=value after it. model.preset is applied first, then
 // every key that was given; then what was left open and follows from the rest is filled in
 // (run.name, run.directory, data.sequence_length, kv_heads, feed_forward). Throws Error with file,
 // line and column. What stays open for the data and the machine: model.vocabulary = 0 (the
 // tokenizer's), precision auto, run.device auto, run.threads = 0.
-RunConfig load_run(const Path& path, std::span<const std::string> overrides,
-                   const ModelPresets& presets);
+RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides, const ModelPresets& presets);
+                   std::span<const std::string> overrides);
 
 // Throws Error where values do not fit each other or this build cannot run them. Names the place,
 // the numbers and what would be possible.

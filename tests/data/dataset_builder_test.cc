@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <regex>
 
 #include "data/indexed_dataset.h"
 #include "tests/data/dataset_fixture.h"
@@ -58,10 +59,28 @@ TEST_F(DatasetBuilderTest, FilesDoNotDependOnThreads) {
   for (int64_t d = 0; d < 120000; ++d) ASSERT_EQ(data.length(d), d % 60000 % 97 + 2);
 }
 
+TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
+  std::string text;
+  for (int i = 0; i < 500'000; ++i) text += std::to_string(i);
+  const std::string uncut(3 << 20, 'q');  // no cut in several pieces
+  text += uncut + "end\xFF.";
+  const BuildResult result = build({put("a.txt", text), put("b.txt", "b")});
+  const IndexedDataset data(path("out/d"));
+  ASSERT_EQ(data.documents(), 2);
+  ASSERT_EQ(data.length(0), static_cast<int64_t>(text.size()) + 1);
+  const std::vector<int32_t> ids = tokens();
+  for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(ids[i], static_cast<unsigned char>(text[i]));
+  EXPECT_EQ(ids[text.size()], 256);
+  EXPECT_EQ(result.about.sources[0].documents, 1);
+  EXPECT_EQ(result.about.sources[0].text_bytes, static_cast<int64_t>(text.size()));
+  EXPECT_TRUE(contains(result.about.first_invalid, fmt::format(":1: byte {} ", text.size() - 2)))
+      << result.about.first_invalid;
+}
+
 TEST_F(DatasetBuilderTest, PrefixJsonSaysWhereItCameFrom) {
   const std::string a = put("a.txt", "abc\xFF z"), b = put("b.jsonl", "{\"text\":\"\xFF\"}\n");
   build({a, b});
-  const auto about = read_about(path("out/d"));
+  const auto about = read_about(IndexedDataset(path("out/d")));
   ASSERT_TRUE(about.has_value());
   EXPECT_EQ(about->tokenizer, "bytes.json");
   EXPECT_EQ(about->tokenizer_fingerprint, 42u);
@@ -86,10 +105,14 @@ TEST_F(DatasetBuilderTest, DamagedAboutFilesAreNamed) {
            {"{\"format\": \"tessera dataset 1\", \"tokenizer\": 7}",
             "wanted 'tokenizer' with a text"}}) {
     put("out/d.json", text);
-    const std::string message = error_of([&] { read_about(path("out/d")); });
+    const std::string message = error_of([&] { read_about(IndexedDataset(path("out/d"))); });
     EXPECT_TRUE(contains(message, wanted)) << message;
   }
-  EXPECT_FALSE(read_about(path("none")).has_value());
+  put("out/d.json", std::regex_replace(good, std::regex("\"tokens\": 4"), "\"tokens\": 5"));
+  EXPECT_TRUE(contains(error_of([&] { read_about(IndexedDataset(path("out/d"))); }),
+                       "describes 1 documents and 5 tokens"));
+  std::filesystem::remove(path("out/d.json"));
+  EXPECT_FALSE(read_about(IndexedDataset(path("out/d"))).has_value());
 }
 
 TEST_F(DatasetBuilderTest, AMistakeLeavesTheOldDatasetAlone) {

@@ -89,6 +89,11 @@ class ByteTokenizer : public Tokenizer {
     return id == 256 ? std::string_view("<|endoftext|>")
                      : std::string_view(bytes).substr(static_cast<size_t>(id), 1);
   }
+  size_t last_cut(std::string_view text) const override {  // between any two bytes but 'q's
+    size_t cut = text.empty() ? 0 : text.size() - 1;
+    while (cut > 0 && text[cut - 1] == 'q') --cut;
+    return cut;
+  }
   int32_t vocabulary_size() const override { return 257; }
   std::optional<int32_t> end_of_text() const override { return 256; }
   uint64_t fingerprint() const override { return 42; }

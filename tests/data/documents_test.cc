@@ -32,6 +32,18 @@ TEST_F(DocumentsTest, PlainTextIsOneDocumentUnlessSplit) {
   EXPECT_EQ(texts(put("end.txt", "a\n"), {.split = Split::kLines}), Texts{"a"});
 }
 
+TEST_F(DocumentsTest, ATextComesInPiecesIfAskedFor) {
+  const std::string text(1'000'000, 'x');
+  const auto pieces = all(put("a.txt", text), {.piece_bytes = 400'000});
+  ASSERT_EQ(pieces.size(), 3u);
+  EXPECT_EQ(pieces[0].text.size(), 400'000u);
+  EXPECT_FALSE(pieces[1].ends);
+  EXPECT_EQ(pieces[1].offset, 400'000);
+  EXPECT_EQ(pieces[2].text.size(), 200'000u);
+  EXPECT_TRUE(pieces[2].ends);
+  EXPECT_TRUE(all(put("b.txt", "xyz"), {.piece_bytes = 3})[0].ends);
+}
+
 TEST_F(DocumentsTest, KnowsWhereADocumentStarts) {
   const auto lines = all(put("a.txt", "one\n\nthree\n"), {.split = Split::kLines});
   ASSERT_EQ(lines.size(), 2u);

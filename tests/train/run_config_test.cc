@@ -5,16 +5,6 @@
 namespace tessera {
 namespace {
 
-const ModelPresets kPresets{{"tiny", "pythia-70m"}, [](const std::string& name, ModelConfig& m) {
-                              if (name != "tiny") return false;
-                              m.layers = 2;
-                              m.hidden = 32;
-                              m.heads = 4;
-                              m.context = 64;
-                              m.dropout = 0.1;
-                              return true;
-                            }};
-
 const std::string kRun =
     "run: { name: x, seed: 7 }\n"
     "model: { layers: 4, hidden: 128, heads: 8, vocabulary: 50304, context: 128 }\n"
@@ -22,7 +12,7 @@ const std::string kRun =
     "batch: { global: 16, micro: 2 }\n";
 
 RunConfig read(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
-  return read_run(parse_yaml(yaml, "run.yaml"), "run.yaml", overrides, kPresets);
+  return read_run(parse_yaml(yaml, "run.yaml"), "run.yaml", overrides);
 }
 
 std::string error_of(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
@@ -37,7 +27,7 @@ std::string error_of(const std::string& yaml, const std::vector<std::string>& ov
 TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
   const RunConfig c = read(
       "run:        { name: p, directory: runs/p, seed: 1234, device: auto }\n"
-      "model:      { preset: tiny }\n"
+      "model:      { preset: pythia-14m }\n"
       "data:       { tokenizer: t.json, train: [prefix], validation: [prefix], sequence_length: 64 "
       "}\n"
       "batch:      { global: 256, micro: 4 }\n"
@@ -54,22 +44,22 @@ TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
   validate(c);
   EXPECT_EQ(c.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(c.precision, Precision::kBf16);
-  EXPECT_EQ(c.model.layers, 2);
+  EXPECT_EQ(c.model.layers, 6);
   EXPECT_EQ(c.schedule.warmup_steps, 10);
 }
 
 TEST(RunConfig, GivenKeysWinOverThePreset) {
   const RunConfig c =
-      read("model: { layers: 3, preset: tiny }\ndata: { train: a }\n", {"model.dropout=0"});
+      read("model: { layers: 3, preset: pythia-14m }\ndata: { train: a }\n", {"model.heads=8"});
   EXPECT_EQ(c.model.layers, 3);
-  EXPECT_EQ(c.model.hidden, 32);
-  EXPECT_EQ(c.model.dropout, 0);
-  EXPECT_EQ(c.model.preset, "tiny");
-  EXPECT_EQ(c.model.feed_forward, 128);
-  EXPECT_EQ(c.data.sequence_length, 64);
+  EXPECT_EQ(c.model.hidden, 128);
+  EXPECT_EQ(c.model.heads, 8);
+  EXPECT_EQ(c.model.preset, "pythia-14m");
+  EXPECT_EQ(c.model.feed_forward, 512);
+  EXPECT_EQ(c.data.sequence_length, 2048);
   EXPECT_EQ(c.run.name, "run");
   EXPECT_EQ(c.run.directory, "runs/run");
-  EXPECT_EQ(read("", {"model.preset=tiny"}).model.layers, 2);
+  EXPECT_EQ(read("", {"model.preset=pythia-14m"}).model.layers, 6);
   EXPECT_EQ(
       error_of("model:\n  preset: pythia-70\n"),
       "run.yaml:2:11: model.preset: there is no preset 'pythia-70'. Did you mean 'pythia-70m'?");

@@ -11,20 +11,18 @@
 namespace tessera {
 namespace {
 
-Shape out_shape(const Shape& qkv) {
-  return {qkv[0], qkv[1], qkv[2] * (qkv[3] - 2), qkv[4]};
-}
+Shape out_shape(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] * (qkv[3] - 2), qkv[4]}; }
 
 std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == (a.number("dropout") > 0 ? 3u : 1u) && in[0]->shape.rank() == 5,
         "attention takes packed qkv");
   const Shape& s = in[0]->shape;
-  return {{"", in[0]->dtype, out_shape(s)},
-          {".lse", DType::kF32, {s[0], s[2] * (s[3] - 2), s[1]}}};
+  return {{"", in[0]->dtype, out_shape(s)}, {".lse", DType::kF32, {s[0], s[2] * (s[3] - 2), s[1]}}};
 }
 
 std::vector<OutputSpec> infer_grad(const Attributes&, const Inputs& in) {
-  CHECK(in.size() >= 4 && in[1]->shape == in[3]->shape, "attention_grad takes qkv, out, lse, d_out");
+  CHECK(in.size() >= 4 && in[1]->shape == in[3]->shape,
+        "attention_grad takes qkv, out, lse, d_out");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 
@@ -54,8 +52,7 @@ void gradient(Gradients& g, const Op& op) {
   if (dy == kNone) return;
   std::vector<ValueId> in = {op.inputs[0], op.outputs[0], op.outputs[1], dy};
   in.insert(in.end(), op.inputs.begin() + 1, op.inputs.end());
-  g.add(op.inputs[0],
-        g.builder().emit_one(OpKind::kAttentionGrad, op.origin, op.attributes, in));
+  g.add(op.inputs[0], g.builder().emit_one(OpKind::kAttentionGrad, op.origin, op.attributes, in));
 }
 
 // Half of the T × T pairs are masked; each pair costs two products of D.
@@ -75,8 +72,11 @@ double flops_cached(const Op& op, std::span<const Value> values) {
 const OpRule kAttentionRule = {OpKind::kAttention, "attention", infer, sharding, gradient, flops};
 const OpRule kAttentionGradRule = {OpKind::kAttentionGrad, "attention_grad", infer_grad,
                                    sharding_grad,          nullptr,          flops_grad};
-const OpRule kCachedAttentionRule = {OpKind::kCachedAttention, "cached_attention",
-                                     infer_cached,             sharding_cached,
-                                     nullptr,                  flops_cached};
+const OpRule kCachedAttentionRule = {OpKind::kCachedAttention,
+                                     "cached_attention",
+                                     infer_cached,
+                                     sharding_cached,
+                                     nullptr,
+                                     flops_cached};
 
 }  // namespace tessera

@@ -64,10 +64,13 @@ double flops_linear(const Op& op, std::span<const Value> values) {
 
 }  // namespace
 
-const OpRule kCrossEntropyRule = {OpKind::kCrossEntropy, "cross_entropy", infer,
-                                  sharding,              gradient,        nullptr};
-const OpRule kLinearCrossEntropyRule = {OpKind::kLinearCrossEntropy, "linear_cross_entropy",
-                                        infer_linear,                sharding_linear,
-                                        gradient_linear,             flops_linear};
+const OpRule kCrossEntropyRule = {
+    OpKind::kCrossEntropy, "cross_entropy", infer, sharding, gradient, nullptr};
+const OpRule kLinearCrossEntropyRule = {OpKind::kLinearCrossEntropy,
+                                        "linear_cross_entropy",
+                                        infer_linear,
+                                        sharding_linear,
+                                        gradient_linear,
+                                        flops_linear};
 
 }  // namespace tessera

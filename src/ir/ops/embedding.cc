@@ -39,6 +39,6 @@ void gradient(Gradients& g, const Op& op) {
 
 const OpRule kEmbeddingRule = {OpKind::kEmbedding, "embedding", infer, sharding, gradient, nullptr};
 const OpRule kEmbeddingGradRule = {OpKind::kEmbeddingGrad, "embedding_grad", infer_grad,
-                                   sharding_grad,         nullptr,          nullptr};
+                                   sharding_grad,          nullptr,          nullptr};
 
 }  // namespace tessera

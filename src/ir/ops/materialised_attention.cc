@@ -71,8 +71,8 @@ void gradient_scores(Gradients& g, const Op& op) {
 void gradient_softmax(Gradients& g, const Op& op) {
   const ValueId dp = g.of(op.outputs[0]);
   if (dp == kNone) return;
-  g.add(op.inputs[0], g.builder().emit_one(OpKind::kSoftmaxGrad, op.origin, op.attributes,
-                                           {op.outputs[0], dp}));
+  g.add(op.inputs[0],
+        g.builder().emit_one(OpKind::kSoftmaxGrad, op.origin, op.attributes, {op.outputs[0], dp}));
 }
 void gradient_mix(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
@@ -102,17 +102,23 @@ double flops_mix_grad(const Op& op, std::span<const Value> v) { return 2 * flops
 
 const OpRule kAttentionScoresRule = {OpKind::kAttentionScores, "attention_scores", infer_scores,
                                      sharding_scores,          gradient_scores,    flops_scores};
-const OpRule kAttentionScoresGradRule = {
-    OpKind::kAttentionScoresGrad, "attention_scores_grad", infer_scores_grad, sharding_scores_grad,
-    nullptr,                      flops_scores_grad};
+const OpRule kAttentionScoresGradRule = {OpKind::kAttentionScoresGrad,
+                                         "attention_scores_grad",
+                                         infer_scores_grad,
+                                         sharding_scores_grad,
+                                         nullptr,
+                                         flops_scores_grad};
 const OpRule kSoftmaxRule = {OpKind::kSoftmax, "softmax",        infer_softmax,
                              sharding_softmax, gradient_softmax, nullptr};
 const OpRule kSoftmaxGradRule = {OpKind::kSoftmaxGrad,  "softmax_grad", infer_softmax_grad,
                                  sharding_softmax_grad, nullptr,        nullptr};
 const OpRule kAttentionMixRule = {OpKind::kAttentionMix, "attention_mix", infer_mix,
                                   sharding_mix,          gradient_mix,    flops_mix};
-const OpRule kAttentionMixGradRule = {OpKind::kAttentionMixGrad, "attention_mix_grad",
-                                      infer_mix_grad,            sharding_mix_grad,
-                                      nullptr,                   flops_mix_grad};
+const OpRule kAttentionMixGradRule = {OpKind::kAttentionMixGrad,
+                                      "attention_mix_grad",
+                                      infer_mix_grad,
+                                      sharding_mix_grad,
+                                      nullptr,
+                                      flops_mix_grad};
 
 }  // namespace tessera

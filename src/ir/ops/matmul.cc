@@ -1,7 +1,8 @@
 // matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
 // matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
 // matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
-// Attribute `out` = f32: y is f32 whatever x is. Weights keep the dimension that is divided: qkv is [heads, 3, D, F].
+// Attribute `out` = f32: y is f32 whatever x is. Weights keep the dimension that is divided: qkv is
+// [heads, 3, D, F].
 #include <cmath>
 
 #include "base/error.h"
@@ -38,8 +39,8 @@ std::vector<OutputSpec> infer_grad_input(const Attributes& a, const Inputs& in) 
 std::vector<OutputSpec> infer_grad_weight(const Attributes& a, const Inputs& in) {
   const Shape &dy = in[0]->shape, &x = in[1]->shape;
   const int lead = x.rank() - contracted(a);
-  CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}",
-        to_string(dy), to_string(x));
+  CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}", to_string(dy),
+        to_string(x));
   return {{".gradient", DType::kF32, join(dy, lead, dy.rank(), x, lead, x.rank())}};
 }
 
@@ -99,11 +100,17 @@ double flops(const Op& op, std::span<const Value> values) {
 }  // namespace
 
 const OpRule kMatmulRule = {OpKind::kMatmul, "matmul", infer, sharding, gradient, flops};
-const OpRule kMatmulGradInputRule = {
-    OpKind::kMatmulGradInput, "matmul_grad_input", infer_grad_input, sharding_grad_input, nullptr,
-    flops};
-const OpRule kMatmulGradWeightRule = {
-    OpKind::kMatmulGradWeight, "matmul_grad_weight", infer_grad_weight, sharding_grad_weight,
-    nullptr, flops};
+const OpRule kMatmulGradInputRule = {OpKind::kMatmulGradInput,
+                                     "matmul_grad_input",
+                                     infer_grad_input,
+                                     sharding_grad_input,
+                                     nullptr,
+                                     flops};
+const OpRule kMatmulGradWeightRule = {OpKind::kMatmulGradWeight,
+                                      "matmul_grad_weight",
+                                      infer_grad_weight,
+                                      sharding_grad_weight,
+                                      nullptr,
+                                      flops};
 
 }  // namespace tessera

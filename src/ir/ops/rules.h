@@ -9,7 +9,7 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule, kAttentionRule, kAttentionGradRule,
     kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule, kSoftmaxRule,
     kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule, kGeluGradRule, kSumRule,
-    kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule, kPackRule,
-    kSquaresRule, kClipRule, kAdamwRule;
+    kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule,
+    kPackRule, kSquaresRule, kClipRule, kAdamwRule;
 
 }  // namespace tessera

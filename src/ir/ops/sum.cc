@@ -31,7 +31,9 @@ std::vector<OutputSpec> infer_bias(const Attributes& a, const Inputs& in) {
   return std::vector<OutputSpec>(static_cast<size_t>(a.integer("count")), one);
 }
 
-std::string letters(int rank) { return std::string("abcdefgh").substr(0, static_cast<size_t>(rank)); }
+std::string letters(int rank) {
+  return std::string("abcdefgh").substr(0, static_cast<size_t>(rank));
+}
 
 ShardingRule sharding(const Op& op, std::span<const Value> values) {
   ShardingRule r;
@@ -47,7 +49,8 @@ ShardingRule sharding(const Op& op, std::span<const Value> values) {
 }
 ShardingRule sharding_bias(const Op& op, std::span<const Value> values) {
   const std::string all = letters(at(values, op.inputs[0]).shape.rank());
-  const std::string out = all.substr(all.size() - static_cast<size_t>(op.attributes.integer("dims")));
+  const std::string out =
+      all.substr(all.size() - static_cast<size_t>(op.attributes.integer("dims")));
   return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {0}};
 }
 
@@ -60,7 +63,8 @@ void gradient(Gradients& g, const Op& op) {
   if (!biases.empty()) {
     const int64_t dims = g[op.inputs[terms]].shape.rank();
     g.builder().emit(OpKind::kBiasGrad, op.origin,
-                     {{"dims", dims}, {"count", static_cast<int64_t>(biases.size())}}, {dy}, biases);
+                     {{"dims", dims}, {"count", static_cast<int64_t>(biases.size())}}, {dy},
+                     biases);
   }
   for (size_t i = 0; i < terms; ++i)
     if (g.wanted(op.inputs[i])) g.add(op.inputs[i], dy);

@@ -1,3 +1,4 @@
+// The AdamW sweep, for one instruction set.
 #include "kernels/cpu/adamw_range.h"
 #include "kernels/cpu/simd.h"
 

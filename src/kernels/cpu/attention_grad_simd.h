@@ -1,3 +1,5 @@
+// The gradient of attention of one key head, for one instruction set. A tile of keys meets the
+// tiles of queries that see it; probabilities are made again from the log-sum-exp.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h

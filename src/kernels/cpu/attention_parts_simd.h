@@ -1,3 +1,4 @@
+// Attention in its parts, for one instruction set.
 #include "kernels/cpu/attention_parts_head.h"
 #include "kernels/cpu/simd.h"
 

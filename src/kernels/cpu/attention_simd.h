@@ -1,3 +1,5 @@
+// Attention of one key head and its query heads, for one instruction set. A tile of queries meets
+// the tiles of keys one after another; maxima, sums and outputs are corrected as they grow.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/tile_product_simd.h"  // after simd.h

@@ -2,6 +2,8 @@
 // simd.h and tile_product_simd.h, once per target.
 #include "kernels/cpu/attention_head.h"
 
+#include "kernels/cpu/philox_simd.h"  // after simd.h
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -10,7 +12,7 @@ constexpr int64_t kDiagonalRows = 2 * kTileRows;
 
 // to[i, :] = scale * from[begin + i, :] for i < count, in f32, columns padded with zeros.
 HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t count, int64_t d,
-                           float scale, float* to) {
+                                  float scale, float* to) {
   const F f;
   const V factor = hn::Set(f, scale);
   const int64_t width = round_up(d, kPad);
@@ -24,7 +26,8 @@ HWY_NOINLINE inline void PackRows(const ConstRows& from, int64_t begin, int64_t 
 }
 
 // The other way: to[i, :] = scale * rows[i, :] for i < t.
-HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale, const Rows& to) {
+HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, float scale,
+                                   const Rows& to) {
   const F f;
   const int64_t width = round_up(d, kPad);
   for (int64_t i = 0; i < t; ++i) {
@@ -38,7 +41,7 @@ HWY_NOINLINE inline void StoreRows(const float* rows, int64_t t, int64_t d, floa
 
 // to[c, i] = rows[i, c] for a tile of `count` rows; missing rows are zero.
 HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t count, int64_t d,
-                                float* HWY_RESTRICT to) {
+                                       float* HWY_RESTRICT to) {
   const int64_t width = round_up(d, kPad);
   for (int64_t c = 0; c < d; ++c) {
     for (int64_t i = 0; i < count; ++i) to[c * kTile + i] = rows[i * width + c];
@@ -49,7 +52,7 @@ HWY_NOINLINE inline void TransposeTile(const float* HWY_RESTRICT rows, int64_t c
 // to[i, j] = rows[i, :] . transposed[:, j], one tile; on the diagonal what a row sees and some
 // more.
 HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int64_t m, int64_t d,
-                          bool diagonal, float* to) {
+                                 bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t i = 0; i < m; i += step) {
     const int64_t some = HWY_MIN(step, m - i);
@@ -62,7 +65,7 @@ HWY_NOINLINE inline void DotTile(const float* rows, const float* transposed, int
 
 // to[i, :] += sum_j p[i, j] rows[j, :]: from keys to queries. p is zero where a row does not see.
 HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, int64_t n, int64_t d,
-                          bool diagonal, bool accumulate, float* to) {
+                                 bool diagonal, bool accumulate, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t i = 0; i < m; i += step) {
     const int64_t some = HWY_MIN(step, m - i);
@@ -73,7 +76,7 @@ HWY_NOINLINE inline void MixTile(const float* p, const float* rows, int64_t m, i
 
 // to[j, :] += sum_i p[i, j] rows[i, :]: from queries back to keys.
 HWY_NOINLINE inline void MixTransposedTile(const float* p, const float* rows, int64_t m, int64_t n,
-                                    int64_t d, bool diagonal, float* to) {
+                                           int64_t d, bool diagonal, float* to) {
   const int64_t width = round_up(d, kPad), step = diagonal ? kDiagonalRows : kTile;
   for (int64_t j = 0; j < n; j += step) {
     const int64_t some = HWY_MIN(step, n - j), i = diagonal ? j : 0;
@@ -90,14 +93,21 @@ HWY_INLINE void ZeroRows(float* rows, int64_t t, int64_t d) {
 
 // mask[r, c] = 0 where query i + r drops key j + c, else 1 / (1 - p).
 HWY_NOINLINE inline void FillMask(const HeadDropout& dropout, int64_t i, int64_t j, int64_t m,
-                           float* mask) {
-  static_assert(kTile == 4 * kPhiloxBlocks);
-  uint32_t words[kTile];
+                                  float* mask) {
+  static_assert(kTile == kPhiloxWords);
+  const F f;
+  const hn::RebindToUnsigned<F> u;
+  const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
+  const auto threshold = hn::Set(s, static_cast<int32_t>(dropout.threshold));
+  const V scale = hn::Set(f, dropout.scale);
+  alignas(64) uint32_t words[kPhiloxWords];
   for (int64_t r = 0; r < m; ++r) {
     const int64_t element = dropout.first_element + (i + r) * dropout.row_elements + j;
-    philox_words(dropout.key, static_cast<uint64_t>(element / 4), dropout.sample, words);
-    for (int64_t c = 0; c < kTile; ++c) {
-      mask[r * kTile + c] = (words[c] >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
+    PhiloxWords(dropout.key, static_cast<uint64_t>(element / 4), dropout.sample, words);
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      const auto bits = hn::ShiftRight<8>(hn::LoadU(u, words + c));
+      const auto dropped = hn::RebindMask(f, hn::Lt(hn::BitCast(s, bits), threshold));
+      hn::StoreU(hn::IfThenZeroElse(dropped, scale), f, mask + r * kTile + c);
     }
   }
 }

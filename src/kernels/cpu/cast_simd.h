@@ -1,3 +1,4 @@
+// Conversions, for one instruction set.
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();

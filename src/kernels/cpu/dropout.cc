@@ -27,8 +27,7 @@ void dropout(const TensorView& x, const TensorView& samples, const Dropout& d, c
                 .scale = 1.0f / (1.0f - d.probability)};
   if (a.window.width == 0) a.window.width = a.d;
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropRows);
-  parallel_rows(x.shape[0] * a.rows, a.d,
-                [&](int64_t begin, int64_t end) { drop(a, begin, end); });
+  parallel_rows(x.shape[0] * a.rows, a.d, [&](int64_t begin, int64_t end) { drop(a, begin, end); });
 }
 
 }  // namespace tessera::kernels

@@ -10,11 +10,11 @@ struct DropoutRows {
   Source x;
   Sink y;
   const int64_t* samples;
-  int64_t rows, d;          // rows of a sample
+  int64_t rows, d;  // rows of a sample
   DropoutWindow window;
   uint64_t key;
   uint32_t threshold;
-  float scale;              // 1 / (1 - p)
+  float scale;  // 1 / (1 - p)
 };
 
 }  // namespace tessera::kernels

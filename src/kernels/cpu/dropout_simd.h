@@ -1,16 +1,20 @@
+// Dropout by rows, for one instruction set.
 #include "kernels/cpu/dropout_rows.h"
 #include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/philox_simd.h"  // after simd.h
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // Rows [begin, end) of all samples one after another.
 HWY_NOINLINE void DropRows(const DropoutRows& a, int64_t begin, int64_t end) {
-  constexpr int64_t kWords = 4 * kPhiloxBlocks;
   const F f;
   const hn::RebindToUnsigned<F> u;
+  const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones
+  const auto threshold = hn::Set(s, static_cast<int32_t>(a.threshold));
   const V scale = hn::Set(f, a.scale);
-  alignas(64) uint32_t words[kWords + 64] = {};  // room for a last vector that starts inside
+  alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // a last vector may end beyond
   for (int64_t row = begin; row < end; ++row) {
     const auto sample = static_cast<uint64_t>(a.samples[row / a.rows]);
     const int64_t first =
@@ -18,13 +22,11 @@ HWY_NOINLINE void DropRows(const DropoutRows& a, int64_t begin, int64_t end) {
     int64_t c = 0;
     while (c < a.d) {
       const int64_t element = first + c, lead = element % 4;
-      philox_words(a.key, static_cast<uint64_t>(element / 4), sample, words);
-      const int64_t n = HWY_MIN(kWords - lead, a.d - c);
+      PhiloxWords(a.key, static_cast<uint64_t>(element / 4), sample, words);
+      const int64_t n = HWY_MIN(kPhiloxWords - lead, a.d - c);
       for (int64_t i = 0; i < n; i += kLanes) {
         const auto bits = hn::ShiftRight<8>(hn::LoadU(u, words + lead + i));
-        const auto dropped =
-            hn::RebindMask(f, hn::Lt(hn::BitCast(hn::RebindToSigned<F>(), bits),
-                                     hn::Set(hn::RebindToSigned<F>(), static_cast<int32_t>(a.threshold))));
+        const auto dropped = hn::RebindMask(f, hn::Lt(hn::BitCast(s, bits), threshold));
         const int64_t at = row * a.d + c + i, live = HWY_MIN(n - i, kLanes);
         const V x = hn::Mul(LoadSome(a.x, at, live), scale);
         StoreSome(hn::IfThenZeroElse(dropped, x), a.y, at, live);

@@ -1,3 +1,4 @@
+// Copies and sums of one row, for one instruction set.
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();

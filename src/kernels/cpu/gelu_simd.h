@@ -1,3 +1,4 @@
+// gelu and its slope, for one instruction set.
 #include "kernels/cpu/gelu_rows.h"
 #include "kernels/cpu/simd.h"
 

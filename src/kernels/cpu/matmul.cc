@@ -73,6 +73,18 @@ Description describe(const MatmulShape& s, int64_t rows, int64_t columns, DType 
   return {{s.batch, rows, columns}, library_type(type), {stride, inner[0], inner[1]}};
 }
 
+// oneDNN 3 has no operation descriptors any more; this is the one place where the versions differ.
+template <class Product = dnnl::matmul>
+typename Product::primitive_desc plan_product(const dnnl::engine& engine, const Description& a,
+                                              const Description& b, const Description& c,
+                                              const dnnl::primitive_attr& attributes) {
+  if constexpr (requires { typename Product::desc; }) {
+    return typename Product::primitive_desc(typename Product::desc(a, b, c), attributes, engine);
+  } else {
+    return typename Product::primitive_desc(engine, a, b, c, attributes);
+  }
+}
+
 // Who brings B into the library's own order: nobody, the caller by pack(), or every run.
 enum class Packing { kNone, kAhead, kInRun };
 
@@ -92,14 +104,13 @@ class LibraryProduct {
     const Description any({s.k, s.n}, library_type(s.b), Memory::format_tag::any);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (s.alpha != 1.0f) attributes.set_output_scales(0, {s.alpha});
     if (s.accumulate) {
       dnnl::post_ops sum;
       sum.append_sum(1.0f);
       attributes.set_post_ops(sum);
     }
-    const dnnl::matmul::primitive_desc description({a, packing == Packing::kNone ? b : any, c},
-                                                   attributes, engine_);
+    const auto description =
+        plan_product(engine_, a, packing == Packing::kNone ? b : any, c, attributes);
     implementation_ = description.impl_info_str();
     product_ = dnnl::matmul(description);
     scratch_bytes_ = aligned(static_cast<int64_t>(description.scratchpad_desc().get_size()));
@@ -160,9 +171,14 @@ class LibraryProduct {
   int64_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
-// The library's blocked products need AVX-512 and dense operands; everywhere else it falls back to
-// kernels that allocate, or refuses. There our own product stands in.
+// The library's blocked products need AVX-512 and dense operands of one type; everywhere else it
+// falls back to kernels that allocate, or refuses. There our own product stands in.
 bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
+  // With one row or two our own dot products read B once, at the memory's speed; the library
+  // copies.
+  constexpr int64_t kTwoRows = 2;
+  if (s.m <= kTwoRows && s.transpose_b && !s.transpose_a && !s.packed_b) return false;
+  if (s.alpha != 1.0f) return false;  // the versions of the library differ in how it is said
   return cpu.avx512 && is_dense(s) && s.a == s.b && (s.a == DType::kF32 || cpu.bf16_products());
 }
 

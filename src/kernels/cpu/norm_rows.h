@@ -11,7 +11,7 @@ struct NormRows {
     Source gain, bias;
     Sink y;
   };
-  SumRows sum;          // its `out` is the norm's input; no terms: it is there already
+  SumRows sum;  // its `out` is the norm's input; no terms: it is there already
   Output outputs[kMaxNormOutputs];
   int output_count = 0;
   bool centred = true;  // layer norm
@@ -22,8 +22,8 @@ struct NormRows {
 struct NormGradRows {
   Source x, gain, dy;
   Sink dx;
-  const float* stats;   // [N, 2]
-  float* partials;      // [blocks, 2, d]: sums of dy * xh and of dy
+  const float* stats;  // [N, 2]
+  float* partials;     // [blocks, 2, d]: sums of dy * xh and of dy
   int64_t rows, d;
   bool centred, accumulate;
 };

@@ -1,3 +1,4 @@
+// The norms and their gradient, for one instruction set.
 #include "kernels/cpu/norm_rows.h"
 #include "kernels/cpu/simd.h"
 

@@ -19,7 +19,7 @@ void parallel_ranges(int64_t n, int64_t grain, const F& f) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(parts))
+#pragma omp parallel num_threads(static_cast <int>(parts))
   {
     const int64_t k = omp_get_num_threads(), i = omp_get_thread_num();
     f(n * i / k, n * (i + 1) / k);

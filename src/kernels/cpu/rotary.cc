@@ -42,8 +42,8 @@ void rotary(const TensorView& qkv, const TensorView& positions, const Rotary& r,
   const int64_t tokens = qkv.shape[0] * qkv.shape[1];
   CHECK(positions.elements() == tokens, "rotary: {} positions for {} tokens", positions.elements(),
         tokens);
-  CHECK(r.dims > 0 && r.dims % 2 == 0 && r.dims <= qkv.shape[4],
-        "rotary turns {} of {} dimensions", r.dims, qkv.shape[4]);
+  CHECK(r.dims > 0 && r.dims % 2 == 0 && r.dims <= qkv.shape[4], "rotary turns {} of {} dimensions",
+        r.dims, qkv.shape[4]);
   const auto table = static_cast<float*>(workspace);
   const RotaryRows a{.qkv = qkv,
                      .table = table,

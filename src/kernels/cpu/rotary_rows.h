@@ -9,9 +9,9 @@ namespace tessera::kernels {
 
 struct RotaryRows {
   Sink qkv;
-  const float* table;           // [tokens, 2, half]: cosines, then sines
-  int64_t kv_heads, slots, d;   // slots = G + 2, of which the first G + 1 turn
-  int64_t half;                 // R / 2
+  const float* table;          // [tokens, 2, half]: cosines, then sines
+  int64_t kv_heads, slots, d;  // slots = G + 2, of which the first G + 1 turn
+  int64_t half;                // R / 2
 };
 
 }  // namespace tessera::kernels

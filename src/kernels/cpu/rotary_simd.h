@@ -1,3 +1,4 @@
+// The rotation of queries and keys, for one instruction set.
 #include "kernels/cpu/rotary_rows.h"
 #include "kernels/cpu/simd.h"
 

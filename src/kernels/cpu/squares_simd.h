@@ -1,3 +1,4 @@
+// Sums of squares and the search for what is not finite, for one instruction set.
 #include "kernels/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();

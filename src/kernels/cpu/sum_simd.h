@@ -1,3 +1,4 @@
+// Sums of rows and of columns, for one instruction set.
 #include "kernels/cpu/simd.h"
 
 #include "kernels/cpu/add_row_simd.h"  // after simd.h

@@ -19,6 +19,7 @@ namespace {
 
 HWY_EXPORT(register_tile);
 HWY_EXPORT(run_part);
+HWY_EXPORT(multiply_few_rows);
 HWY_EXPORT(pack_panels_of);
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -39,10 +40,17 @@ std::pair<int64_t, int64_t> choose_grid(int64_t m, int64_t n, int64_t parts) {
   return best;
 }
 
+// One token's vectors times a weight, as in generation: reading B once is all the work there is,
+// and panels would read it twice.
+bool is_few_rows(const MatmulShape& s) {
+  constexpr int64_t kFewRows = 4;
+  return s.m <= kFewRows && !s.transpose_a && s.transpose_b && !s.packed_b;
+}
+
 }  // namespace
 
 TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
-    : shape_(shape), threads_(threads) {
+    : shape_(shape), threads_(threads), few_rows_(is_few_rows(shape)) {
   const RegisterTile tile = HWY_DYNAMIC_DISPATCH(register_tile)();
   rows_ = tile.rows;
   columns_ = tile.columns;
@@ -59,7 +67,8 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
 
   const auto tiles_m = (shape.m + rows_ - 1) / rows_, tiles_n = (shape.n + columns_ - 1) / columns_;
   const int64_t parts = std::max<int64_t>(1, threads / std::min<int64_t>(threads, shape.batch));
-  std::tie(grid_m_, grid_n_) = choose_grid(tiles_m, tiles_n, parts);
+  std::tie(grid_m_, grid_n_) =
+      few_rows_ ? std::pair{int64_t{1}, parts} : choose_grid(tiles_m, tiles_n, parts);
   part_m_ = (tiles_m + grid_m_ - 1) / grid_m_ * rows_;
   part_n_ = (tiles_n + grid_n_ - 1) / grid_n_ * columns_;
   block_m_ = std::min(block_m_, part_m_);
@@ -67,6 +76,7 @@ TiledProduct::TiledProduct(const MatmulShape& shape, const CpuFeatures& cpu, int
 }
 
 int64_t TiledProduct::workspace_bytes() const {
+  if (few_rows_) return 0;
   // f32 blocks of A and B, and of C where it is rounded only after the last slice of k.
   int64_t floats = round_up(block_m_ * block_k_, 16) + round_up(block_n_ * block_k_, 16);
   if (shape_.c == DType::kBF16) floats += round_up(part_m_ * block_n_, 16);
@@ -112,7 +122,11 @@ void TiledProduct::run(const void* a, const void* b, void* c, void* workspace, b
     part.block_k = block_k_;
     part.workspace =
         reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + share * omp_get_thread_num());
-    HWY_DYNAMIC_DISPATCH(run_part)(part);
+    if (few_rows_) {
+      HWY_DYNAMIC_DISPATCH(multiply_few_rows)(part);
+    } else {
+      HWY_DYNAMIC_DISPATCH(run_part)(part);
+    }
   }
 }
 

@@ -28,6 +28,7 @@ class TiledProduct {
  private:
   MatmulShape shape_;
   int threads_;
+  bool few_rows_;       // dot products of rows, nothing copied
   int rows_, columns_;  // of the register tile
   int64_t block_m_, block_n_, block_k_;
   int64_t grid_m_, grid_n_;  // parts of C, one a thread

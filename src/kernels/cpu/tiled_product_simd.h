@@ -199,5 +199,39 @@ void run_part(const PartOfProduct& part) {
   }
 }
 
+HWY_INLINE float dot(Source x, Source y, int64_t n) {
+  const F f;
+  V sum0 = hn::Zero(f), sum1 = hn::Zero(f), sum2 = hn::Zero(f), sum3 = hn::Zero(f);
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    sum0 = hn::MulAdd(Load(f, x, i), Load(f, y, i), sum0);
+    sum1 = hn::MulAdd(Load(f, x, i + kLanes), Load(f, y, i + kLanes), sum1);
+    sum2 = hn::MulAdd(Load(f, x, i + 2 * kLanes), Load(f, y, i + 2 * kLanes), sum2);
+    sum3 = hn::MulAdd(Load(f, x, i + 3 * kLanes), Load(f, y, i + 3 * kLanes), sum3);
+  }
+  for (; i < n; i += kLanes) {
+    sum0 = hn::MulAdd(LoadSome(x, i, n - i), LoadSome(y, i, n - i), sum0);
+  }
+  return SumLanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
+}
+
+// One thread's part of C where B's rows lie along k and A has few: c[m, n] = a row · b row.
+void multiply_few_rows(const PartOfProduct& part) {
+  const MatmulShape& s = *part.shape;
+  const Source a(part.a, s.a == DType::kBF16), b(part.b, s.b == DType::kBF16);
+  for (int64_t n = part.n_begin; n < part.n_end; ++n) {
+    for (int64_t m = part.m_begin; m < part.m_end; ++m) {
+      const float product = s.alpha * dot(a + m * s.lda, b + n * s.ldb, s.k);
+      const int64_t at = m * s.ldc + n;
+      if (s.c == DType::kBF16) {
+        static_cast<BF16*>(part.c)[at] = BF16(product);
+      } else {
+        float& c = static_cast<float*>(part.c)[at];
+        c = product + (part.add ? c : 0.0f);
+      }
+    }
+  }
+}
+
 }  // namespace tessera::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

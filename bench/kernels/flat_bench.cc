@@ -1,0 +1,62 @@
+// Ops over flat ranges, as a share of the memory bandwidth. Bytes are those that must be read and
+// written once.
+#include "bench/kernels/limits.h"
+#include "kernels/adamw.h"
+#include "kernels/cast.h"
+#include "kernels/initialise.h"
+#include "kernels/squares.h"
+
+namespace tessera::bench {
+namespace {
+
+constexpr int64_t kN = 32 << 20;
+
+void adamw(benchmark::State& state) {
+  const Tensor w({kN}), m({kN}), v({kN}), g({kN});
+  const kernels::UpdateRange all{0, kN, true};
+  kernels::AdamWStep step{.learning_rate = 1e-5, .weight_decay = 0.1};
+  for (auto _ : state) {
+    kernels::adamw({w, m, v, g, {}, {&all, 1}}, step);
+    ++step.step;
+  }
+  report_bytes(state, 7.0 * kN * 4);
+}
+BENCHMARK(adamw)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void adamw_with_bf16_copy(benchmark::State& state) {
+  const Tensor w({kN}), m({kN}), v({kN}), g({kN}), low({kN}, DType::kBF16);
+  const kernels::UpdateRange all{0, kN, true};
+  for (auto _ : state) {
+    kernels::adamw({w, m, v, g, low, {&all, 1}}, {.learning_rate = 1e-5, .weight_decay = 0.1});
+  }
+  report_bytes(state, 7.5 * kN * 4);
+}
+BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void sum_of_squares(benchmark::State& state) {
+  const Tensor g({kN});
+  Buffer workspace("workspace", kernels::squares_workspace_bytes(kN));
+  for (auto _ : state) benchmark::DoNotOptimize(kernels::sum_of_squares(g, workspace.data()));
+  report_bytes(state, 1.0 * kN * 4);
+}
+BENCHMARK(sum_of_squares)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void cast(benchmark::State& state) {
+  const Tensor x({kN}), y({kN}, DType::kBF16);
+  for (auto _ : state) kernels::cast(x, y);
+  report_bytes(state, 1.5 * kN * 4);
+}
+BENCHMARK(cast)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+void initialise_normal(benchmark::State& state) {
+  const Tensor y({kN});
+  for (auto _ : state) kernels::initialise_normal(y, {.key = 1});
+  using benchmark::Counter;
+  state.counters["elements/s"] =
+      Counter(static_cast<double>(kN) * static_cast<double>(state.iterations()), Counter::kIsRate);
+  report_bytes(state, 1.0 * kN * 4);
+}
+BENCHMARK(initialise_normal)->UseRealTime()->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace tessera::bench

@@ -1,0 +1,107 @@
+// Row-wise ops, as a share of the memory bandwidth. Bytes are those that must be read and written
+// once; 2,048 rows of 512 fit the last cache of many machines, so shares above 1 are possible.
+#include "bench/kernels/limits.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/norm.h"
+#include "kernels/rotary.h"
+#include "kernels/sum.h"
+
+namespace tessera::bench {
+namespace {
+
+// Rows of the residual stream and of the feed-forward layer of a model of 768 columns, and more
+// rows than fit a cache.
+constexpr int64_t kRows = 16384, kColumns = 768;
+double bytes_of(int64_t tensors) { return static_cast<double>(tensors * kRows * kColumns * 4); }
+
+void layer_norm(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), y({kRows, kColumns}), gain({kColumns}), bias({kColumns});
+  const Tensor stats({kRows, 2});
+  const kernels::NormOutput output{gain, bias, y};
+  for (auto _ : state) kernels::norm(x, {.outputs = {&output, 1}, .stats = stats});
+  report_bytes(state, bytes_of(2));
+}
+BENCHMARK(layer_norm)->UseRealTime();
+
+void sum_norm(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), u({kRows, kColumns}), out({kRows, kColumns});
+  const Tensor y({kRows, kColumns}), gain({kColumns}), bias({kColumns}), stats({kRows, 2});
+  const kernels::NormOutput output{gain, bias, y};
+  const TensorView terms[] = {x, u}, biases[] = {bias};
+  for (auto _ : state) {
+    kernels::sum_norm(terms, biases, out, {.outputs = {&output, 1}, .stats = stats});
+  }
+  report_bytes(state, bytes_of(4));
+}
+BENCHMARK(sum_norm)->UseRealTime();
+
+void norm_grad(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), dy({kRows, kColumns}), dx({kRows, kColumns});
+  const Tensor gain({kColumns}), dgain({kColumns}), dbias({kColumns}), stats({kRows, 2});
+  Buffer workspace("workspace", kernels::norm_grad_workspace_bytes(kRows, kColumns));
+  const kernels::NormGrad a{kernels::NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, dbias};
+  for (auto _ : state) kernels::norm_grad(a, workspace.data());
+  report_bytes(state, bytes_of(3));
+}
+BENCHMARK(norm_grad)->UseRealTime();
+
+template <kernels::GeluKind kind>
+void gelu(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), y({kRows, kColumns}), bias({kColumns});
+  for (auto _ : state) kernels::gelu(kind, x, bias, y);
+  report_bytes(state, bytes_of(2));
+}
+BENCHMARK(gelu<kernels::GeluKind::kErf>)->UseRealTime();
+BENCHMARK(gelu<kernels::GeluKind::kTanh>)->UseRealTime();
+
+void gelu_grad(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), dy({kRows, kColumns}), dx({kRows, kColumns});
+  const Tensor bias({kColumns}), dbias({kColumns});
+  Buffer workspace("workspace", kernels::gelu_grad_workspace_bytes(kRows, kColumns));
+  for (auto _ : state) {
+    kernels::gelu_grad({kernels::GeluKind::kErf, x, bias, dy, dx, dbias}, workspace.data());
+  }
+  report_bytes(state, bytes_of(3));
+}
+BENCHMARK(gelu_grad)->UseRealTime();
+
+void bias_grad(benchmark::State& state) {
+  const Tensor dy({kRows, kColumns}), dbias({kColumns});
+  Buffer workspace("workspace", kernels::bias_grad_workspace_bytes(kRows, kColumns));
+  for (auto _ : state) kernels::bias_grad(dy, dbias, workspace.data());
+  report_bytes(state, bytes_of(1));
+}
+BENCHMARK(bias_grad)->UseRealTime();
+
+void dropout(benchmark::State& state) {
+  const Tensor x({8, kRows / 8, kColumns}), samples({8}, DType::kI64);
+  for (auto _ : state) kernels::dropout(x, samples, {.probability = 0.1f, .key = 1}, x);
+  report_bytes(state, bytes_of(2));
+}
+BENCHMARK(dropout)->UseRealTime();
+
+// A quarter of 64 dimensions of q and k, as in the NeoX models.
+void rotary(benchmark::State& state) {
+  constexpr int64_t kTokens = 8192, kHeads = 8;
+  const Tensor qkv({4, kTokens / 4, kHeads, 3, 64}), positions({4, kTokens / 4}, DType::kI32);
+  const kernels::Rotary r{.dims = 16};
+  Buffer workspace("workspace", kernels::rotary_workspace_bytes(kTokens, r));
+  for (auto _ : state) kernels::rotary(qkv, positions, r, workspace.data());
+  report_bytes(state, 2.0 * kTokens * kHeads * 2 * 16 * 4);
+}
+BENCHMARK(rotary)->UseRealTime();
+
+void embedding_grad(benchmark::State& state) {
+  const Tensor ids({kRows}, DType::kI32), dy({kRows, kColumns}), table({1024, kColumns});
+  for (int64_t i = 0; i < kRows; ++i) {
+    ids.view().as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % 1024);
+  }
+  for (auto _ : state) kernels::embedding_grad(ids, dy, table);
+  report_bytes(state, bytes_of(1));
+}
+BENCHMARK(embedding_grad)->UseRealTime();
+
+}  // namespace
+}  // namespace tessera::bench

@@ -1,0 +1,24 @@
+#include "base/utf8.h"
+
+#include <cstdint>
+
+namespace tessera {
+
+size_t utf8_length(std::string_view s, size_t i) {
+  const auto at = [&](size_t k) { return k < s.size() ? static_cast<uint8_t>(s[k]) : uint8_t{0}; };
+  const uint8_t a = at(i), b = at(i + 1);
+  const auto follows = [](uint8_t x) { return (x & 0xc0) == 0x80; };
+  if (a < 0x80) return 1;
+  if (a >= 0xc2 && a <= 0xdf) return follows(b) ? 2 : 0;
+  if (a >= 0xe0 && a <= 0xef) {
+    const bool overlong = a == 0xe0 && b < 0xa0, surrogate = a == 0xed && b > 0x9f;
+    return follows(b) && follows(at(i + 2)) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (a >= 0xf0 && a <= 0xf4) {
+    const bool overlong = a == 0xf0 && b < 0x90, beyond = a == 0xf4 && b > 0x8f;
+    return follows(b) && follows(at(i + 2)) && follows(at(i + 3)) && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace tessera

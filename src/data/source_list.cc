@@ -1,0 +1,78 @@
+#include "data/source_list.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view without_compression(std::string_view name) {
+  for (const std::string_view suffix : {".gz", ".zst"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
+bool named_text(std::string_view name) {
+  name = without_compression(name);
+  return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
+}
+
+void list_folder(const std::string& folder, SourceList& list) {
+  std::vector<std::string> found;
+  try {
+    for (auto it = fs::recursive_directory_iterator(folder); it != fs::end(it); ++it) {
+      const std::string name = it->path().filename().string();
+      if (name.starts_with('.')) {
+        if (it->is_directory()) it.disable_recursion_pending();
+      } else if (it->is_regular_file()) {
+        if (named_json_lines(name) || named_text(name)) {
+          found.push_back(it->path().string());
+        } else {
+          ++list.skipped;
+        }
+      }
+    }
+  } catch (const fs::filesystem_error& e) {
+    throw Error("{}: the folder cannot be read: {}", folder, e.code().message());
+  }
+  if (found.empty()) {
+    throw Error(
+        "{}: no text in this folder. Wanted files whose names end in .txt, .text, .md, "
+        ".jsonl, .ndjson or .json, also with .gz or .zst behind; name others one by one",
+        folder);
+  }
+  std::sort(found.begin(), found.end());
+  list.files.insert(list.files.end(), found.begin(), found.end());
+}
+
+}  // namespace
+
+bool named_json_lines(std::string_view name) {
+  name = without_compression(name);
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json");
+}
+
+SourceList list_sources(const std::vector<std::string>& inputs) {
+  SourceList list;
+  for (const std::string& input : inputs) {
+    std::error_code error;
+    if (input != "-" && fs::is_directory(input, error)) {
+      list_folder(input, list);
+    } else if (input != "-" && !fs::exists(input, error)) {
+      throw Error("{}: there is no such file or folder", input);
+    } else {
+      list.files.push_back(input);
+    }
+  }
+  if (std::count(list.files.begin(), list.files.end(), "-") > 1) {
+    throw Error("standard input ('-') is named twice, but can be read only once");
+  }
+  return list;
+}
+
+}  // namespace tessera

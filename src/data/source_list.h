@@ -1,0 +1,24 @@
+// Which files a list of files and folders stands for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+// The files that inputs stand for, in order: a file and "-" stand for themselves, a folder for all
+// files below it whose names end in .txt, .text, .md, .jsonl, .ndjson or .json, also with .gz or
+// .zst behind, in the order of their paths' bytes; hidden ones are left out. Throws Error for what
+// is not there and for a folder without such a file.
+struct SourceList {
+  std::vector<std::string> files;
+  int64_t skipped = 0;  // files in folders that have other names
+};
+SourceList list_sources(const std::vector<std::string>& inputs);
+
+// Whether a file of that name holds JSON lines.
+bool named_json_lines(std::string_view name);
+
+}  // namespace tessera

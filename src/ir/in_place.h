@@ -1,0 +1,14 @@
+// Which ops may write over what they read.
+#pragma once
+
+#include "ir/op.h"
+
+namespace tessera {
+
+// The input that an op may overwrite with one of its outputs: indices, or -1 where there is none.
+struct InPlace {
+  int input = kNone, output = 0;
+};
+InPlace in_place(const Op& op);
+
+}  // namespace tessera

@@ -1,0 +1,524 @@
+#include "ir/parse.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/lexer.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+class Parser {
+ public:
+  Parser(std::string_view text, const std::string& source)
+      : source_(source), tokens_(tokens_of(text, source)) {}
+
+  Graph graph();
+  Program program();
+
+ private:
+  using Names = std::map<std::string, int32_t, std::less<>>;
+
+  const Token& peek(size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  const Token& next() {
+    const Token& t = peek();
+    if (at_ + 1 < tokens_.size()) ++at_;
+    return t;
+  }
+  [[noreturn]] void fail(const Token& t, const std::string& wanted) const {
+    throw Error("{}:{}:{}: found {}, wanted {}", source_, t.line, t.column, describe(t), wanted);
+  }
+
+  bool is_mark(char c, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kMark && peek(ahead).mark == c;
+  }
+  bool is_word(std::string_view w, size_t ahead = 0) const {
+    return peek(ahead).kind == Token::kWord && peek(ahead).text == w;
+  }
+  bool take_mark(char c) {
+    if (!is_mark(c)) return false;
+    next();
+    return true;
+  }
+  void mark(char c) {
+    if (!take_mark(c)) fail(peek(), fmt::format("'{}'", c));
+  }
+  bool take_word(std::string_view w) {
+    if (!is_word(w)) return false;
+    next();
+    return true;
+  }
+  void word(std::string_view w) {
+    if (!take_word(w)) fail(peek(), fmt::format("'{}'", w));
+  }
+  // key=
+  bool take_key(std::string_view key) {
+    if (!is_word(key) || !is_mark('=', 1)) return false;
+    next();
+    next();
+    return true;
+  }
+  void line_end() {
+    if (peek().kind != Token::kLineEnd) fail(peek(), "the end of the line");
+    next();
+  }
+  std::string name() {
+    if (peek().kind != Token::kWord && peek().kind != Token::kString) fail(peek(), "a name");
+    return next().text;
+  }
+  int64_t integer() {
+    if (peek().kind != Token::kInteger) fail(peek(), "a whole number");
+    return next().integer;
+  }
+  int64_t key_integer(std::string_view key) {
+    if (!take_key(key)) fail(peek(), fmt::format("{}=", key));
+    return integer();
+  }
+  double number();
+  // What `look_up` makes of a word.
+  template <class F>
+  auto entry(F look_up, const char* wanted) {
+    const auto found = peek().kind == Token::kWord ? look_up(peek().text) : decltype(look_up(""))();
+    if (!found) fail(peek(), wanted);
+    next();
+    return *found;
+  }
+  // The number behind `mark`, less than `size`.
+  int32_t id(char mark, size_t size, const char* wanted);
+  // The line of number `expected` of a list begins here.
+  void numbered(char mark, size_t expected);
+
+  ValueId value();
+  std::vector<ValueId> value_list();
+  int32_t named(const Names& names, size_t size, const char* wanted);
+  template <class T>
+  static Names unique_names(const std::vector<T>& list);
+
+  DType dtype() { return entry(dtype_from_name, "an element type"); }
+  Shape shape();
+  uint8_t per();
+  Sharding sharding();
+  Attributes::Constant constant();
+  void values(std::vector<Value>& list);
+  void value_option(Value& v);
+  Op op();
+  void op_types(const Op& op);
+  void ops(std::vector<Op>& list);
+  Block block();
+  void kinds(Program& p);
+  void segments(Program& p);
+  void segment_parameters(const Program& p, Segment& s);
+  void frames(Program& p);
+  void calls(Program& p);
+  void call_option(const Program& p, Call& c);
+  void fresh(const Program& p, Call& c);
+  void call_ids(const char* wanted, std::vector<CallId>& list);
+
+  std::string source_;
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+  std::vector<Value>* values_ = nullptr;
+  Names value_names_, kind_names_, segment_names_;
+  std::vector<std::pair<size_t, size_t>> places_;  // value, token that names its frame kind
+};
+
+double Parser::number() {
+  const Token& t = next();
+  if (t.kind == Token::kNumber) return t.number;
+  if (t.kind == Token::kInteger) return static_cast<double>(t.integer);
+  if (t.kind == Token::kWord && t.text == "inf") return std::numeric_limits<double>::infinity();
+  if (t.kind == Token::kWord && t.text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  fail(t, "a number");
+}
+
+int32_t Parser::id(char mark, size_t size, const char* wanted) {
+  const Token& t = peek();
+  if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
+  if (t.integer >= static_cast<int64_t>(size))
+    fail(t, fmt::format("{} below {}{}", wanted, mark, size));
+  return static_cast<int32_t>(next().integer);
+}
+
+void Parser::numbered(char mark, size_t expected) {
+  const Token& t = peek();
+  if (t.kind != Token::kId || t.mark != mark || t.integer != static_cast<int64_t>(expected))
+    fail(t, fmt::format("{}{}", mark, expected));
+  next();
+}
+
+// Names that stand once; the others are no names.
+template <class T>
+Parser::Names Parser::unique_names(const std::vector<T>& list) {
+  Names names;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto [entry, made] = names.try_emplace(list[i].name, static_cast<int32_t>(i));
+    if (!made) entry->second = kNone;
+  }
+  return names;
+}
+
+int32_t Parser::named(const Names& names, size_t size, const char* wanted) {
+  if (peek().kind == Token::kId) return id('$', size, wanted);
+  const auto found = peek().kind == Token::kWord ? names.find(peek().text) : names.end();
+  if (found == names.end() || found->second == kNone) fail(peek(), wanted);
+  next();
+  return found->second;
+}
+
+ValueId Parser::value() {
+  if (take_mark('-')) return kNone;
+  if (peek().kind == Token::kId) return id('%', values_->size(), "a value");
+  const auto found =
+      peek().kind == Token::kWord ? value_names_.find(peek().text) : value_names_.end();
+  if (found == value_names_.end() || found->second == kNone) fail(peek(), "the name of a value");
+  next();
+  return found->second;
+}
+
+std::vector<ValueId> Parser::value_list() {
+  std::vector<ValueId> list = {value()};
+  while (take_mark(',')) list.push_back(value());
+  return list;
+}
+
+Shape Parser::shape() {
+  std::vector<int64_t> dims;
+  mark('[');
+  if (!is_mark(']')) {
+    do dims.push_back(integer());
+    while (take_mark(','));
+  }
+  mark(']');
+  return Shape(dims);
+}
+
+uint8_t Parser::per() {
+  uint8_t p = kOne;
+  do {
+    if (take_word("layer"))
+      p |= kPerLayer;
+    else if (take_word("microbatch"))
+      p |= kPerMicrobatch;
+    else
+      fail(peek(), "layer or microbatch");
+  } while (take_mark(','));
+  return p;
+}
+
+Sharding Parser::sharding() {
+  Sharding s;
+  do {
+    const AxisKind axis = entry(axis_named, "an axis of the mesh");
+    mark(':');
+    int8_t& place = s.place[static_cast<size_t>(axis)];
+    if (peek().kind != Token::kInteger) {
+      place = entry(place_named, "a dimension, shared, partial or partial_max");
+      continue;
+    }
+    if (peek().integer < 0 || peek().integer > std::numeric_limits<int8_t>::max())
+      fail(peek(), "a dimension");
+    place = static_cast<int8_t>(integer());
+  } while (take_mark(','));
+  return s;
+}
+
+Attributes::Constant Parser::constant() {
+  if (peek().kind == Token::kString) return next().text;
+  if (peek().kind == Token::kInteger) return integer();
+  return number();
+}
+
+void Parser::value_option(Value& v) {
+  if (take_key("per"))
+    v.per = per();
+  else if (take_word("decays"))
+    v.decays = true;
+  else if (take_key("std"))
+    v.initial.std = number();
+  else if (take_key("constant"))
+    v.initial.constant = number();
+  else if (take_key("place"))
+    v.sharding = sharding();
+  else if (take_key("offset"))
+    v.offset = integer();
+  else if (take_key("in"))
+    places_.emplace_back(values_->size(), at_), next();
+  else
+    fail(peek(), "per=, decays, std=, constant=, place=, in= or offset=");
+}
+
+void Parser::values(std::vector<Value>& list) {
+  values_ = &list;
+  word("values");
+  line_end();
+  while (peek().kind == Token::kId) {
+    numbered('%', list.size());
+    Value v;
+    v.name = name();
+    v.dtype = dtype();
+    v.shape = shape();
+    v.role = entry(role_named, "the role of a value");
+    while (peek().kind != Token::kLineEnd) value_option(v);
+    line_end();
+    list.push_back(std::move(v));
+  }
+  value_names_ = unique_names(list);
+}
+
+Op Parser::op() {
+  Op op;
+  if (take_mark('('))
+    mark(')');
+  else
+    op.outputs = value_list();
+  mark('=');
+  const OpRule* rule = peek().kind == Token::kWord ? rule_named(peek().text) : nullptr;
+  if (rule == nullptr) fail(peek(), "the name of an op");
+  next();
+  op.kind = rule->kind;
+  mark('(');
+  if (!is_mark(')')) op.inputs = value_list();
+  mark(')');
+  while (peek().kind == Token::kWord) {
+    if (take_key("workspace"))
+      op.workspace = value();
+    else if (take_key("packed"))
+      op.packed = value();
+    else if (take_key("queue"))
+      op.queue = entry(queue_named, "the name of a queue");
+    else if (take_key("at"))
+      op.origin = name();
+    else {
+      const std::string key = next().text;
+      mark('=');
+      op.attributes.set(key, constant());
+    }
+  }
+  op_types(op);
+  line_end();
+  return op;
+}
+
+// What stands behind the colon repeats the list of values, for people; it has to agree.
+void Parser::op_types(const Op& op) {
+  if (!take_mark(':')) return;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    if (i > 0) mark(',');
+    const Token& at = peek();
+    const DType type = dtype();
+    const Shape made = shape();
+    if (op.outputs[i] == kNone) fail(at, "no type for no value");
+    const Value& v = (*values_)[static_cast<size_t>(op.outputs[i])];
+    if (type != v.dtype || made != v.shape)
+      fail(at, fmt::format("{} {}, the type of {}", name_of(v.dtype), to_string(v.shape), v.name));
+  }
+}
+
+void Parser::ops(std::vector<Op>& list) {
+  while (is_mark('=', 1) || is_mark(',', 1) || is_mark('(')) list.push_back(op());
+}
+
+Block Parser::block() {
+  Block b;
+  word("block");
+  b.name = name();
+  b.layers = key_integer("layers");
+  if (take_key("input")) b.input = value();
+  if (take_key("output")) b.output = value();
+  if (take_key("input_gradient")) b.input_gradient = value();
+  if (take_key("output_gradient")) b.output_gradient = value();
+  b.loss = take_word("loss");
+  line_end();
+  word("forward");
+  line_end();
+  ops(b.forward);
+  word("backward");
+  line_end();
+  ops(b.backward);
+  return b;
+}
+
+void Parser::kinds(Program& p) {
+  word("kinds");
+  line_end();
+  while (peek().kind == Token::kId) {
+    numbered('$', p.kinds.size());
+    FrameKind k;
+    k.name = name();
+    k.bytes = key_integer("bytes");
+    if (take_key("per")) k.per = per();
+    k.state = take_word("state");
+    if (take_mark(':')) k.values = value_list();
+    line_end();
+    p.kinds.push_back(std::move(k));
+  }
+  kind_names_ = unique_names(p.kinds);
+  const size_t here = at_;
+  for (const auto& [v, token] : places_) {
+    at_ = token;
+    p.values[v].frame = named(kind_names_, p.kinds.size(), "a kind of frame");
+  }
+  at_ = here;
+}
+
+void Parser::segment_parameters(const Program& p, Segment& s) {
+  while (peek().kind == Token::kWord && access_named(peek().text) &&
+         (peek(1).kind == Token::kWord || peek(1).kind == Token::kId)) {
+    const Access access = entry(access_named, "read, write, add or update");
+    do s.frames.push_back({named(kind_names_, p.kinds.size(), "a kind of frame"), access});
+    while (take_mark(','));
+    line_end();
+  }
+}
+
+void Parser::segments(Program& p) {
+  word("segments");
+  line_end();
+  while (peek().kind == Token::kId && peek().mark == '$') {
+    numbered('$', p.segments.size());
+    Segment s;
+    s.name = name();
+    if (!take_key("queue")) fail(peek(), "queue=");
+    s.queue = entry(queue_named, "the name of a queue");
+    s.scratch_bytes = key_integer("scratch");
+    line_end();
+    segment_parameters(p, s);
+    ops(s.ops);
+    p.segments.push_back(std::move(s));
+  }
+  segment_names_ = unique_names(p.segments);
+}
+
+void Parser::frames(Program& p) {
+  word("frames");
+  line_end();
+  while (peek().kind == Token::kId) {
+    numbered('@', p.frames.size());
+    Frame f;
+    f.kind = named(kind_names_, p.kinds.size(), "a kind of frame");
+    if (take_key("layer")) f.layer = integer();
+    if (take_key("mb")) f.microbatch = integer();
+    if (take_key("offset")) f.offset = integer();
+    f.state = take_word("state");
+    line_end();
+    p.frames.push_back(f);
+  }
+}
+
+void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
+  constexpr size_t kAny = std::numeric_limits<int32_t>::max();  // calls to come are checked later
+  do list.push_back(id('#', kAny, wanted));
+  while (take_mark(','));
+}
+
+void Parser::fresh(const Program& p, Call& c) {
+  const Segment& s = p.segment(c);
+  c.fresh.assign(s.frames.size(), false);
+  if (take_mark('-')) return;
+  do {
+    const Token& at = peek();
+    const FrameKindId kind = named(kind_names_, p.kinds.size(), "a kind of frame");
+    size_t i = 0;
+    while (i < s.frames.size() && s.frames[i].kind != kind) ++i;
+    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name));
+    c.fresh[i] = true;
+  } while (take_mark(','));
+}
+
+void Parser::call_option(const Program& p, Call& c) {
+  if (take_key("layer")) {
+    c.layer = integer();
+  } else if (take_key("mb")) {
+    c.microbatch = integer();
+  } else if (take_key("frames")) {
+    do c.frames.push_back(id('@', p.frames.size(), "a frame"));
+    while (take_mark(','));
+  } else if (take_key("fresh")) {
+    fresh(p, c);
+  } else if (take_key("wire")) {
+    for (std::string* part : {&c.wire.channel, &c.wire.operation, &c.wire.label}) {
+      *part = name();
+      mark(':');
+    }
+    c.wire.bytes = integer();
+  } else if (take_key("after")) {
+    call_ids("a call", c.after);
+  } else if (take_key("before_step")) {
+    call_ids("a call", c.before_step);
+  } else {
+    fail(peek(), "layer=, mb=, frames=, fresh=, wire=, after= or before_step=");
+  }
+}
+
+void Parser::calls(Program& p) {
+  word("calls");
+  line_end();
+  while (peek().kind == Token::kId) {
+    const Token& at = peek();
+    numbered('#', p.schedule.size());
+    Call c;
+    c.segment = named(segment_names_, p.segments.size(), "a segment");
+    while (peek().kind != Token::kLineEnd) call_option(p, c);
+    if (c.frames.size() != p.segment(c).frames.size())
+      fail(at, fmt::format("{} frames, as {} takes (this call has {})", p.segment(c).frames.size(),
+                           p.segment(c).name, c.frames.size()));
+    line_end();
+    p.schedule.push_back(std::move(c));
+  }
+  const auto calls = static_cast<CallId>(p.schedule.size());
+  for (const Call& c : p.schedule)
+    for (const auto* waits : {&c.after, &c.before_step})
+      for (const CallId y : *waits)
+        if (y >= calls)
+          throw Error("{}: found a wait for call #{}, wanted one below #{}", source_, y, calls);
+}
+
+Graph Parser::graph() {
+  Graph g;
+  word("graph");
+  g.sequences = key_integer("sequences");
+  g.tokens = key_integer("tokens");
+  line_end();
+  values(g.values);
+  while (peek().kind != Token::kEnd) g.blocks.push_back(block());
+  // A graph has no kinds of frames: its values stand nowhere yet.
+  if (!places_.empty()) fail(tokens_[places_[0].second], "a value without frame in a graph");
+  return g;
+}
+
+Program Parser::program() {
+  Program p;
+  word("program");
+  p.name = name();
+  p.state_bytes = key_integer("state");
+  p.scratch_offset = key_integer("scratch");
+  p.bytes = key_integer("bytes");
+  p.live_bytes = key_integer("live");
+  line_end();
+  values(p.values);
+  kinds(p);
+  segments(p);
+  frames(p);
+  calls(p);
+  if (peek().kind != Token::kEnd) fail(peek(), "the end of the text");
+  return p;
+}
+
+}  // namespace
+
+Graph parse_graph(std::string_view text, const std::string& source) {
+  return Parser(text, source).graph();
+}
+
+Program parse_program(std::string_view text, const std::string& source) {
+  return Parser(text, source).program();
+}
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// Reads what print() writes. Throws Error for anything else, with line, column, what was found and
+// what was wanted: "train.txt:12:7: found 'nrom', wanted the name of an op". Ids are checked to be
+// in range; whether the program makes sense is for verify() to say.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+// `source` names the text in errors.
+Graph parse_graph(std::string_view text, const std::string& source);
+Program parse_program(std::string_view text, const std::string& source);
+
+}  // namespace tessera

@@ -1,0 +1,273 @@
+#include "ir/print.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "base/error.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+bool is_word(const std::string& s) {
+  const auto letter = [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) || c == '_';
+  };
+  if (s.empty() || !letter(s[0])) return false;
+  return std::all_of(s.begin(), s.end(), [&](char c) {
+    return letter(c) || std::isdigit(static_cast<unsigned char>(c)) || c == '.' || c == '\'';
+  });
+}
+
+std::string quoted(const std::string& s) {
+  std::string q(1, '"');
+  for (const char c : s) {
+    if (c == '"' || c == '\\') q += '\\';
+    if (c == '\n')
+      q += "\\n";
+    else
+      q += c;
+  }
+  q += '"';
+  return q;
+}
+
+std::string name(const std::string& s) { return is_word(s) ? s : quoted(s); }
+
+// A double reads back as one, an integer as one.
+std::string number(double x) {
+  std::string s = fmt::format("{}", x);
+  if (s.find_first_of(".en") == std::string::npos) s += ".0";
+  return s;
+}
+
+std::string constant(const Attributes::Constant& c) {
+  if (const auto* i = std::get_if<int64_t>(&c)) return fmt::format("{}", *i);
+  if (const auto* d = std::get_if<double>(&c)) return number(*d);
+  return quoted(std::get<std::string>(c));
+}
+
+// Names that say which of a list is meant.
+template <class T>
+std::map<std::string, int> count_names(const std::vector<T>& list) {
+  std::map<std::string, int> count;
+  for (const T& t : list) ++count[t.name];
+  return count;
+}
+
+bool is_computed(Role r) {
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
+         r == Role::kStreamGradient;
+}
+
+class Printer {
+ public:
+  Printer(const std::vector<Value>& values, const std::vector<FrameKind>& kinds,
+          const std::vector<Segment>& segments)
+      : values_(values),
+        kinds_(kinds),
+        segments_(segments),
+        value_names_(count_names(values)),
+        kind_names_(count_names(kinds)),
+        segment_names_(count_names(segments)) {}
+
+  void graph(const Graph& g) {
+    out_ = fmt::format("graph sequences={} tokens={}\n", g.sequences, g.tokens);
+    values();
+    for (const Block& b : g.blocks) block(b);
+  }
+  void program(const Program& p) {
+    out_ = fmt::format("program {} state={} scratch={} bytes={} live={}\n", name(p.name),
+                       p.state_bytes, p.scratch_offset, p.bytes, p.live_bytes);
+    values();
+    out_ += "kinds\n";
+    for (size_t k = 0; k < kinds_.size(); ++k) kind(k);
+    out_ += "segments\n";
+    for (size_t s = 0; s < segments_.size(); ++s) one_segment(s);
+    out_ += "frames\n";
+    for (size_t f = 0; f < p.frames.size(); ++f) frame(f, p.frames[f]);
+    out_ += "calls\n";
+    for (size_t c = 0; c < p.schedule.size(); ++c) call(c, p.schedule[c]);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string value(ValueId v) const {
+    if (v == kNone) return "-";
+    const auto i = static_cast<size_t>(v);
+    if (i < values_.size() && !is_computed(values_[i].role) && is_word(values_[i].name) &&
+        value_names_.at(values_[i].name) == 1)
+      return values_[i].name;
+    return fmt::format("%{}", v);
+  }
+  template <class T>
+  static std::string one_of(const std::vector<T>& list, const std::map<std::string, int>& names,
+                            int32_t id) {
+    const auto i = static_cast<size_t>(id);
+    if (id >= 0 && i < list.size() && is_word(list[i].name) && names.at(list[i].name) == 1)
+      return list[i].name;
+    return fmt::format("${}", id);
+  }
+  std::string kind_name(FrameKindId k) const { return one_of(kinds_, kind_names_, k); }
+  std::string segment_name(SegmentId s) const { return one_of(segments_, segment_names_, s); }
+
+  std::string list(const std::vector<ValueId>& ids) const {
+    std::string s;
+    for (const ValueId v : ids) s += fmt::format("{}{}", s.empty() ? "" : ", ", value(v));
+    return s;
+  }
+  template <class... A>
+  void say(fmt::format_string<A...> format, A&&... a) {
+    out_ += fmt::format(format, std::forward<A>(a)...);
+  }
+
+  void per(uint8_t p) {
+    if (p == kOne) return;
+    say(" per={}{}{}", p & kPerLayer ? "layer" : "", p == (kPerLayer | kPerMicrobatch) ? "," : "",
+        p & kPerMicrobatch ? "microbatch" : "");
+  }
+  void sharding(const Sharding& s) {
+    std::string places;
+    for (size_t a = 0; a < kMaxAxes; ++a) {
+      if (s.place[a] == kReplicated) continue;
+      const auto named = name_of_place(s.place[a]);
+      places += fmt::format("{}{}:{}", places.empty() ? "" : ",", name_of(static_cast<AxisKind>(a)),
+                            named ? std::string(*named) : std::to_string(s.place[a]));
+    }
+    if (!places.empty()) say(" place={}", places);
+  }
+
+  void values() {
+    out_ += "values\n";
+    for (size_t i = 0; i < values_.size(); ++i) {
+      const Value& v = values_[i];
+      say("  %{} {} {} {} {}", i, name(v.name), name_of(v.dtype), to_string(v.shape),
+          name_of(v.role));
+      per(v.per);
+      if (v.decays) out_ += " decays";
+      if (v.initial.std != 0) say(" std={}", number(v.initial.std));
+      if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
+      sharding(v.sharding);
+      if (v.frame != kNone) say(" in={}", kind_name(v.frame));
+      if (v.offset != kNone) say(" offset={}", v.offset);
+      out_ += '\n';
+    }
+  }
+
+  void op(const Op& op) {
+    say("    {} = {} ({})", op.outputs.empty() ? "()" : list(op.outputs), rule_of(op.kind).name,
+        list(op.inputs));
+    for (const auto& [key, c] : op.attributes.list()) say(" {}={}", key, constant(c));
+    if (op.workspace != kNone) say(" workspace={}", value(op.workspace));
+    if (op.packed != kNone) say(" packed={}", value(op.packed));
+    if (op.queue != Queue::kCompute) say(" queue={}", name_of(op.queue));
+    if (!op.origin.empty()) say(" at={}", name(op.origin));
+    std::string types;
+    for (const ValueId v : op.outputs) {
+      const Value& made = values_.at(static_cast<size_t>(v));
+      types += fmt::format("{} {} {}", types.empty() ? " :" : ",", name_of(made.dtype),
+                           to_string(made.shape));
+    }
+    out_ += types + "\n";
+  }
+
+  void block(const Block& b) {
+    say("block {} layers={}", name(b.name), b.layers);
+    for (const auto& [key, v] : {std::pair("input", b.input), std::pair("output", b.output),
+                                 std::pair("input_gradient", b.input_gradient),
+                                 std::pair("output_gradient", b.output_gradient)})
+      if (v != kNone) say(" {}={}", key, value(v));
+    if (b.loss) out_ += " loss";
+    out_ += "\n  forward\n";
+    for (const Op& o : b.forward) op(o);
+    out_ += "  backward\n";
+    for (const Op& o : b.backward) op(o);
+  }
+
+  void kind(size_t k) {
+    say("  ${} {} bytes={}", k, name(kinds_[k].name), kinds_[k].bytes);
+    per(kinds_[k].per);
+    if (kinds_[k].state) out_ += " state";
+    if (!kinds_[k].values.empty()) say(": {}", list(kinds_[k].values));
+    out_ += '\n';
+  }
+
+  void one_segment(size_t i) {
+    const Segment& s = segments_[i];
+    say("  ${} {} queue={} scratch={}\n", i, name(s.name), name_of(s.queue), s.scratch_bytes);
+    // Parameters of one access that stand together share a line.
+    for (size_t p = 0; p < s.frames.size(); ++p) {
+      const bool same = p > 0 && s.frames[p].access == s.frames[p - 1].access;
+      if (same)
+        out_ += ", ";
+      else
+        say("{}    {} ", p > 0 ? "\n" : "", name_of(s.frames[p].access));
+      out_ += kind_name(s.frames[p].kind);
+    }
+    if (!s.frames.empty()) out_ += '\n';
+    for (const Op& o : s.ops) op(o);
+  }
+
+  void labels(int64_t layer, int64_t microbatch) {
+    if (layer != kNone) say(" layer={}", layer);
+    if (microbatch != kNone) say(" mb={}", microbatch);
+  }
+  void frame(size_t i, const Frame& f) {
+    say("  @{} {}", i, kind_name(f.kind));
+    labels(f.layer, f.microbatch);
+    if (f.offset != kNone) say(" offset={}", f.offset);
+    out_ += f.state ? " state\n" : "\n";
+  }
+
+  void fresh(const Call& c) {
+    if (c.fresh.empty()) return;
+    const Segment& segment = segments_.at(static_cast<size_t>(c.segment));
+    std::string names;
+    for (size_t i = 0; i < c.fresh.size(); ++i)
+      if (c.fresh[i])
+        names +=
+            fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.frames.at(i).kind));
+    say(" fresh={}", names.empty() ? "-" : names);
+  }
+  void call(size_t i, const Call& c) {
+    say("  #{} {}", i, segment_name(c.segment));
+    labels(c.layer, c.microbatch);
+    if (!c.frames.empty()) say(" frames=@{}", fmt::join(c.frames, ",@"));
+    fresh(c);
+    if (c.wire != Wire{})
+      say(" wire={}:{}:{}:{}", quoted(c.wire.channel), quoted(c.wire.operation),
+          quoted(c.wire.label), c.wire.bytes);
+    if (!c.after.empty()) say(" after=#{}", fmt::join(c.after, ",#"));
+    if (!c.before_step.empty()) say(" before_step=#{}", fmt::join(c.before_step, ",#"));
+    out_ += '\n';
+  }
+
+  const std::vector<Value>& values_;
+  const std::vector<FrameKind>& kinds_;
+  const std::vector<Segment>& segments_;
+  std::map<std::string, int> value_names_, kind_names_, segment_names_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string print(const Graph& g) {
+  const std::vector<FrameKind> no_kinds;
+  const std::vector<Segment> no_segments;
+  Printer printer(g.values, no_kinds, no_segments);
+  printer.graph(g);
+  return printer.take();
+}
+
+std::string print(const Program& p) {
+  Printer printer(p.values, p.kinds, p.segments);
+  printer.program(p);
+  return printer.take();
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// The text of a graph and of a program: stable, and parse() gives back the same (ir/parse.h).
+//
+//   program train state=… scratch=… bytes=… live=…
+//   values
+//     %3 layer.norm1.gain f32 [1024] weight per=layer constant=1.0 in=layer.weights+4096
+//   kinds
+//     $0 layer.weights bytes=8192 per=layer state: layer.norm1.gain, layer.norm1.bias
+//   segments
+//     $2 forward.layer queue=compute scratch=4096
+//       read layer.weights, hidden
+//       write hidden'
+//       %12, %13 = norm (%7, layer.norm1.gain, layer.norm1.bias) epsilon=1e-05 at=layer.norm1
+//           : bf16 [1, 2048, 1024], f32 [1, 2048, 2]                           (on the same line)
+//   frames
+//     @7 layer.weights layer=3 offset=24576 state
+//   calls
+//     #7 head mb=0 frames=@3,@5 fresh=head.gradients,report after=#1 before_step=#9
+//
+// Values that are computed are %number; others, kinds and segments go by name where it is unique.
+// The place of a value on a mesh axis stands only where it is not replicated (place=tensor:0,
+// shard:shared). Left out: what has its default. Numbers are the shortest that read back the same.
+#pragma once
+
+#include <string>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+std::string print(const Graph& g);
+std::string print(const Program& p);
+
+}  // namespace tessera

@@ -1,0 +1,152 @@
+#include "ir/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/names.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+std::string bytes_text(int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (b >= 0x1p30) return fmt::format("{:.2f} GiB", b / 0x1p30);
+  if (b >= 0x1p20) return fmt::format("{:.1f} MiB", b / 0x1p20);
+  if (b >= 0x1p10) return fmt::format("{:.1f} KiB", b / 0x1p10);
+  return fmt::format("{} B", bytes);
+}
+
+std::string flops_text(double flops) {
+  if (flops == 0) return "-";
+  if (flops >= 1e12) return fmt::format("{:.2f} TFLOP", flops / 1e12);
+  if (flops >= 1e9) return fmt::format("{:.2f} GFLOP", flops / 1e9);
+  return fmt::format("{:.2f} MFLOP", flops / 1e6);
+}
+
+// How often each op occurs, in the order of first use: "norm 2, matmul 4".
+std::string ops_text(const Segment& s) {
+  std::vector<std::pair<std::string_view, int>> counts;
+  for (const Op& op : s.ops) {
+    const std::string_view name = rule_of(op.kind).name;
+    const auto same = [&](const auto& c) { return c.first == name; };
+    const auto at = std::find_if(counts.begin(), counts.end(), same);
+    if (at == counts.end())
+      counts.emplace_back(name, 1);
+    else
+      ++at->second;
+  }
+  std::string text;
+  for (const auto& [name, n] : counts) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", name);
+    if (n > 1) text += fmt::format(" {}", n);
+  }
+  return text;
+}
+
+std::string segments_text(const Program& p) {
+  std::map<SegmentId, int> calls;
+  for (const Call& c : p.schedule) ++calls[c.segment];
+  std::string text = fmt::format("{:<28}{:>6} {:>14} {:>11} {:>11}  ops\n",
+                                 "segments (of one call)", "calls", "compute", "moves", "scratch");
+  Cost total;
+  for (size_t s = 0; s < p.segments.size(); ++s) {
+    Cost cost;
+    for (const Op& op : p.segments[s].ops) {
+      const Cost one = cost_of(op, p.values);
+      cost.flops += one.flops;
+      cost.bytes += one.bytes;
+    }
+    const int n = calls[static_cast<SegmentId>(s)];
+    total.flops += n * cost.flops;
+    total.bytes += n * cost.bytes;
+    text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name, n,
+                        flops_text(cost.flops), bytes_text(static_cast<int64_t>(cost.bytes)),
+                        bytes_text(p.segments[s].scratch_bytes), ops_text(p.segments[s]));
+  }
+  return text + fmt::format("  {:<26}{:>6} {:>14} {:>11}\n", "the whole program", p.schedule.size(),
+                            flops_text(total.flops), bytes_text(static_cast<int64_t>(total.bytes)));
+}
+
+std::string frames_text(const Program& p) {
+  std::map<FrameKindId, int64_t> count;
+  for (const Frame& f : p.frames) ++count[f.kind];
+  std::string text =
+      fmt::format("{:<28}{:>6} {:>12} {:>12}\n", "frames", "lives", "each", "together");
+  for (const auto& [kind, n] : count) {
+    const FrameKind& k = p.kind(kind);
+    text += fmt::format("  {:<26}{:>6} {:>12} {:>12}{}\n", k.name, n, bytes_text(k.bytes),
+                        bytes_text(n * k.bytes), k.state ? "  state" : "");
+  }
+  return text;
+}
+
+// Calls of one segment in a row, whose layers and micro-batches go up or down by one or stay.
+struct Group {
+  CallId first, last;
+};
+
+int64_t step(int64_t a, int64_t b) { return b - a; }
+
+bool continues(const Program& p, const Group& g, CallId next) {
+  const Call &last = p.call(g.last), &call = p.call(next);
+  const int64_t layer = step(last.layer, call.layer), mb = step(last.microbatch, call.microbatch);
+  if (call.segment != last.segment || std::abs(layer) > 1 || std::abs(mb) > 1) return false;
+  if (g.first == g.last) return true;
+  const Call& before = p.call(g.last - 1);
+  return layer == step(before.layer, last.layer) && mb == step(before.microbatch, last.microbatch);
+}
+
+std::string range_text(const char* name, int64_t from, int64_t to) {
+  if (from == kNone) return "";
+  if (from == to) return fmt::format(" {}={}", name, from);
+  return fmt::format(" {}={}…{}", name, from, to);
+}
+
+std::string group_text(const Program& p, const Group& g) {
+  const Call &first = p.call(g.first), &last = p.call(g.last);
+  const Segment& s = p.segment(first);
+  const std::string numbers =
+      g.first == g.last ? fmt::format("#{}", g.first) : fmt::format("#{}-#{}", g.first, g.last);
+  std::string text =
+      fmt::format("  {:<12} {}{}{}", numbers, s.name, range_text("layer", first.layer, last.layer),
+                  range_text("mb", first.microbatch, last.microbatch));
+  if (s.queue != Queue::kCompute) text += fmt::format(" queue={}", name_of(s.queue));
+  for (size_t i = 0; i < first.after.size(); ++i)
+    text += fmt::format("{}#{}", i == 0 ? "  after " : ", ", first.after[i]);
+  return text + "\n";
+}
+
+std::string calls_text(const Program& p) {
+  std::string text = "calls\n";
+  const auto n = static_cast<CallId>(p.schedule.size());
+  for (CallId c = 0; c < n;) {
+    Group g{c, c};
+    while (g.last + 1 < n && continues(p, g, g.last + 1)) ++g.last;
+    text += group_text(p, g);
+    c = g.last + 1;
+  }
+  return text;
+}
+
+std::string memory_text(const Program& p) {
+  int64_t scratch = 0;
+  for (int q = 0; q < kQueues; ++q) scratch += scratch_bytes(p, static_cast<Queue>(q));
+  const int64_t transient = p.bytes - p.state_bytes - scratch;
+  return fmt::format(
+      "memory\n  state {} · scratch {} · transient {} · arena {} · largest live set {}\n",
+      bytes_text(p.state_bytes), bytes_text(scratch), bytes_text(transient), bytes_text(p.bytes),
+      bytes_text(p.live_bytes));
+}
+
+}  // namespace
+
+std::string summary(const Program& p) {
+  return fmt::format("program {}: {} calls of {} segments on {} frames\n", p.name,
+                     p.schedule.size(), p.segments.size(), p.frames.size()) +
+         segments_text(p) + frames_text(p) + calls_text(p) + memory_text(p);
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// A program on a page, for people:
+//
+//   program train: 214 calls of 11 segments on 96 frames
+//   segments             calls    MFLOP       MiB   ops        of one call; MiB that must move
+//     forward.layer         12    812.3      41.2   norm 2, matmul 4, …
+//   frames               count      KiB   together
+//     layer.weights state    6     12.0       72.0
+//   calls
+//     #5-#10  forward.layer layer=0…5 mb=0
+//   memory
+//     state 402.1 MiB · scratch 12.0 · transient 80.4 · arena 494.5 MiB · largest live set 490.0
+#pragma once
+
+#include <string>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+std::string summary(const Program& p);
+
+}  // namespace tessera

@@ -1,0 +1,249 @@
+#include "ir/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <set>
+
+#include "ir/names.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+void append(Findings& all, Findings more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+std::string op_name(const Op& op, const std::string& where) {
+  return fmt::format("{}{}{} ({})", where, where.empty() || op.origin.empty() ? "" : " ", op.origin,
+                     rule_of(op.kind).name);
+}
+
+std::string type_text(DType t, const Shape& s) {
+  return fmt::format("{} {}", name_of(t), to_string(s));
+}
+
+// Calls visit(value, "input 2") for everything an op names.
+void each_operand(const Op& op, const std::function<void(ValueId, const std::string&)>& visit) {
+  for (size_t i = 0; i < op.inputs.size(); ++i) visit(op.inputs[i], fmt::format("input {}", i));
+  for (size_t i = 0; i < op.outputs.size(); ++i) visit(op.outputs[i], fmt::format("output {}", i));
+  if (op.workspace != kNone) visit(op.workspace, "workspace");
+  if (op.packed != kNone) visit(op.packed, "packed weight");
+}
+
+Findings verify_ids(const Op& op, size_t values, const std::string& name) {
+  Findings findings;
+  each_operand(op, [&](ValueId v, const std::string& what) {
+    if (v < 0 || v >= static_cast<ValueId>(values))
+      findings.push_back(fmt::format("{}: {} is value {} of {}", name, what, v, values));
+  });
+  return findings;
+}
+
+Findings verify_types(const Op& op, std::span<const Value> values, const std::string& name) {
+  Inputs in;
+  for (const ValueId v : op.inputs) in.push_back(&at(values, v));
+  const std::vector<OutputSpec> specs = rule_of(op.kind).infer(op.attributes, in);
+  if (specs.size() != op.outputs.size())
+    return {
+        fmt::format("{}: has {} outputs, its rule says {}", name, op.outputs.size(), specs.size())};
+  Findings findings;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const Value& v = at(values, op.outputs[i]);
+    if (v.dtype != specs[i].dtype || v.shape != specs[i].shape)
+      findings.push_back(fmt::format("{}: output {} is {}, its rule says {}", name, v.name,
+                                     type_text(v.dtype, v.shape),
+                                     type_text(specs[i].dtype, specs[i].shape)));
+  }
+  return findings;
+}
+
+// An op's operands, inputs first, with the labels of their dimensions.
+struct Operand {
+  const Value* value;
+  std::string labels;
+  bool output, linear;
+};
+
+// Ids, masks and counts have no gradient, so replicated is as good as shared.
+bool has_gradient(const Value& v) {
+  const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
+  return number && v.role != Role::kBatch && v.role != Role::kStep;
+}
+
+bool stands(const Operand& o, size_t axis, int8_t wanted) {
+  const int8_t place = o.value->sharding.place[axis];
+  if (place == wanted || (wanted == kPartial && place == kPartialMax)) return true;
+  return wanted == kShared && place == kReplicated && !has_gradient(*o.value);
+}
+
+bool is_split(const std::vector<Operand>& operands, size_t axis, char label) {
+  return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
+    const size_t d = o.labels.find(label);
+    if (d != std::string::npos) return stands(o, axis, static_cast<int8_t>(d));
+    return stands(o, axis, o.output ? kPartial : kShared);
+  });
+}
+
+bool has_signature(const std::vector<Operand>& operands, size_t axis, const ShardingRule& rule) {
+  const auto all = [&](auto wanted) {
+    return std::all_of(operands.begin(), operands.end(),
+                       [&](const Operand& o) { return stands(o, axis, wanted(o)); });
+  };
+  if (all([](const Operand&) { return kReplicated; })) return true;
+  if (all([](const Operand&) { return kShared; })) return true;
+  if (!rule.linear.empty() &&
+      all([](const Operand& o) { return o.output || o.linear ? kPartial : kShared; }))
+    return true;
+  return std::any_of(rule.splits.begin(), rule.splits.end(),
+                     [&](char label) { return is_split(operands, axis, label); });
+}
+
+Findings verify_sharding(const Op& op, std::span<const Value> values, const std::string& name) {
+  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
+  if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
+    return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
+                        rule.inputs.size(), rule.outputs.size(), op.inputs.size(),
+                        op.outputs.size())};
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const auto& l = rule.linear;
+    const bool linear = std::find(l.begin(), l.end(), static_cast<int>(i)) != l.end();
+    operands.push_back({&at(values, op.inputs[i]), rule.inputs[i], false, linear});
+  }
+  for (size_t i = 0; i < op.outputs.size(); ++i)
+    operands.push_back({&at(values, op.outputs[i]), rule.outputs[i], true, false});
+  Findings findings;
+  for (const Operand& o : operands)
+    if (static_cast<int>(o.labels.size()) != o.value->shape.rank())
+      findings.push_back(fmt::format("{}: its sharding rule labels {} of {} as '{}'", name,
+                                     o.value->name, to_string(o.value->shape), o.labels));
+  if (!findings.empty()) return findings;
+  for (size_t axis = 0; axis < kMaxAxes; ++axis) {
+    if (has_signature(operands, axis, rule)) continue;
+    std::string places;
+    for (const Operand& o : operands) {
+      const int8_t place = o.value->sharding.place[axis];
+      const auto named = name_of_place(place);
+      places += fmt::format("{}{} {}", places.empty() ? "" : ", ", o.value->name,
+                            named ? std::string(*named) : fmt::format("split {}", place));
+    }
+    findings.push_back(fmt::format("{}: no signature of its rule on axis {} has {}", name,
+                                   name_of(static_cast<AxisKind>(axis)), places));
+  }
+  return findings;
+}
+
+bool is_computed(Role r) {
+  return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
+         r == Role::kStreamGradient;
+}
+
+// The ops of one list in order; `made` has what is there before it.
+Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::string& where,
+                     std::set<ValueId>& made) {
+  Findings findings;
+  std::set<ValueId> here;
+  for (const Op& op : ops) {
+    const std::string name = op_name(op, where);
+    Findings ids = verify_ids(op, g.values.size(), name);
+    if (!ids.empty()) {
+      append(findings, std::move(ids));
+      continue;
+    }
+    for (const ValueId v : op.inputs)
+      if (is_computed(g[v].role) && !made.contains(v))
+        findings.push_back(
+            fmt::format("{}: reads {}, which nothing before it made", name, g[v].name));
+    for (const ValueId v : op.outputs) {
+      if (is_computed(g[v].role) && !here.insert(v).second)
+        findings.push_back(fmt::format("{}: makes {} a second time", name, g[v].name));
+      made.insert(v);
+    }
+    append(findings, verify_op(op, g.values, where));
+  }
+  return findings;
+}
+
+Findings verify_block(const Graph& g, const Block& b) {
+  Findings findings;
+  for (const ValueId v : {b.input, b.output, b.input_gradient, b.output_gradient})
+    if (v < kNone || v >= static_cast<ValueId>(g.values.size()))
+      findings.push_back(fmt::format("block {}: names value {} of {}", b.name, v, g.values.size()));
+  if (!findings.empty()) return findings;
+  std::set<ValueId> made = {b.input, b.output_gradient};
+  append(findings, verify_list(g, b.forward, "forward." + b.name, made));
+  if (b.output != kNone && !made.contains(b.output))
+    findings.push_back(
+        fmt::format("block {}: no op makes its output {}", b.name, g[b.output].name));
+  // A loss block's backward is its forward again, then the rest.
+  if (b.loss) made = {b.input};
+  append(findings, verify_list(g, b.backward, "backward." + b.name, made));
+  if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
+    findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));
+  return findings;
+}
+
+// Whatever a program names exists.
+Findings verify_references(const Program& p) {
+  Findings findings;
+  const auto need = [&](int64_t id, size_t size, bool or_none, const std::string& what) {
+    if (id >= (or_none ? kNone : 0) && id < static_cast<int64_t>(size)) return;
+    findings.push_back(fmt::format("{} {} of {}", what, id, size));
+  };
+  for (const Value& v : p.values)
+    need(v.frame, p.kinds.size(), true, v.name + ": lies in kind of frame");
+  for (const FrameKind& k : p.kinds)
+    for (const ValueId v : k.values) need(v, p.values.size(), false, k.name + ": holds value");
+  for (const Segment& s : p.segments) {
+    for (const Parameter& x : s.frames)
+      need(x.kind, p.kinds.size(), false, s.name + ": takes kind of frame");
+    for (const Op& op : s.ops)
+      append(findings, verify_ids(op, p.values.size(), op_name(op, s.name)));
+  }
+  for (const Frame& f : p.frames) need(f.kind, p.kinds.size(), false, "a frame is of kind");
+  for (size_t c = 0; c < p.schedule.size(); ++c) {
+    const Call& call = p.schedule[c];
+    const std::string name = fmt::format("call #{}:", c);
+    need(call.segment, p.segments.size(), false, name + " runs segment");
+    for (const FrameId f : call.frames) need(f, p.frames.size(), false, name + " takes frame");
+    for (const CallId y : call.after) need(y, p.schedule.size(), false, name + " waits for call");
+    for (const CallId y : call.before_step)
+      need(y, p.schedule.size(), false, name + " waits for call");
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
+                                   const std::string& where) {
+  const std::string name = op_name(op, where);
+  Findings findings = verify_ids(op, values.size(), name);
+  if (!findings.empty()) return findings;
+  findings = verify_types(op, values, name);
+  if (findings.empty()) findings = verify_sharding(op, values, name);
+  return findings;
+}
+
+std::vector<std::string> verify(const Graph& g) {
+  Findings findings;
+  for (const Block& b : g.blocks) append(findings, verify_block(g, b));
+  return findings;
+}
+
+std::vector<std::string> verify(const Program& p) {
+  Findings findings = verify_references(p);
+  if (!findings.empty()) return findings;
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name));
+  append(findings, verify_layout(p));
+  return findings;
+}
+
+}  // namespace tessera

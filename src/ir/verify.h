@@ -1,0 +1,36 @@
+// Says what is wrong with a graph or a program, one sentence a fault, each naming the op or frame:
+//   "forward.layer layer.attn.qkv (matmul): output layer.attn.qkv is f32 [2, 8], its rule says …"
+//
+//   ops       ids exist; what an op reads was made before it, in its block or segment; outputs have
+//             the type and shape that the rule infers from the inputs
+//   sharding  a rule has one letter for each dimension of each operand, and on every axis of the
+//             mesh the op's places are one of its signatures (split of a label, partial, shared,
+//             replicated)
+//   layout    values of a frame fit in it and do not overlap; a segment's parameters are the frames
+//             its ops touch, with the access that they need, and what it writes or adds to it covers;
+//             scratch fits and shares bytes only where lives do not meet, or an op works in place
+//   calls     name frames of the kinds that their segment takes
+//
+// Wrong inputs of an op are a bug that its shape rule stops at (CHECK).
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+// Empty: nothing wrong.
+std::vector<std::string> verify(const Graph& g);
+std::vector<std::string> verify(const Program& p);
+
+// One op by itself: ids, types, shapes and sharding. `where` begins each sentence.
+std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
+                                   const std::string& where);
+
+// The frames, segments' parameters, scratch and calls of a program whose ids are right.
+std::vector<std::string> verify_layout(const Program& p);
+
+}  // namespace tessera

@@ -1,0 +1,264 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "ir/in_place.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+#include "ir/verify.h"
+
+namespace tessera {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+void append(Findings& all, Findings more) {
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+bool share_bytes(const Value& a, const Value& b) {
+  return a.offset < b.offset + b.bytes() && b.offset < a.offset + a.bytes();
+}
+bool same_bytes(const Value& a, const Value& b) {
+  return a.offset == b.offset && a.bytes() == b.bytes();
+}
+
+// The members of a kind lie beside each other, or all in one place: the stream, which is one
+// value in each block.
+Findings verify_kind(const Program& p, FrameKindId id) {
+  const FrameKind& k = p.kind(id);
+  Findings findings;
+  for (size_t i = 0; i < k.values.size(); ++i) {
+    const Value& v = p[k.values[i]];
+    if (v.frame != id) findings.push_back(fmt::format("{}: {} lies elsewhere", k.name, v.name));
+    if (v.offset < 0 || v.offset + v.bytes() > k.bytes)
+      findings.push_back(fmt::format("{}: {} of {} bytes at {} does not fit in {} bytes", k.name,
+                                     v.name, v.bytes(), v.offset, k.bytes));
+    for (size_t j = 0; j < i; ++j) {
+      const Value& other = p[k.values[j]];
+      if (share_bytes(v, other) && !same_bytes(v, p[k.values[0]]))
+        findings.push_back(fmt::format("{}: {} and {} overlap", k.name, other.name, v.name));
+    }
+  }
+  return findings;
+}
+
+bool adds_to_report(OpKind k) {
+  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy || k == OpKind::kSquares ||
+         k == OpKind::kClip;
+}
+
+// What a segment's ops do to one kind of frame.
+struct Use {
+  bool reads = false, writes = false, adds = false;
+  std::vector<ValueId> made;  // what it writes or adds to
+
+  Access needed() const {
+    const int kinds = int{reads} + int{writes} + int{adds};
+    if (kinds > 1) return Access::kUpdate;
+    return writes ? Access::kWrite : (adds ? Access::kAdd : Access::kRead);
+  }
+};
+
+// One segment: its parameters against its ops, and where its values lie.
+class SegmentVerifier {
+ public:
+  SegmentVerifier(const Program& p, const Segment& s) : p_(p), s_(s) {}
+
+  Findings run() {
+    for (size_t i = 0; i < s_.ops.size(); ++i) read_op(i);
+    verify_parameters();
+    verify_places();
+    return std::move(findings_);
+  }
+
+ private:
+  // From the op that makes a value, or the start, to the last that uses it, or the end.
+  struct Life {
+    int first, last;
+  };
+
+  std::string name(const Op& op) const {
+    return fmt::format("{} {} ({})", s_.name, op.origin, rule_of(op.kind).name);
+  }
+  bool is_member(ValueId v) const {
+    if (p_[v].frame == kNone) return false;
+    const auto& values = p_.kind(p_[v].frame).values;
+    return std::find(values.begin(), values.end(), v) != values.end();
+  }
+
+  void read(size_t i, ValueId v) {
+    const Op& op = s_.ops[i];
+    const bool here = lives_.contains(v);
+    Life& life = lives_.try_emplace(v, Life{0, 0}).first->second;
+    if (life.last < static_cast<int>(i)) life.last = static_cast<int>(i);
+    if (here && made_.contains(v)) return;
+    if (is_member(v))
+      uses_[p_[v].frame].reads = true;
+    else
+      findings_.push_back(
+          fmt::format("{}: reads {}, which nothing before it made", name(op), p_[v].name));
+  }
+
+  void make(size_t i, ValueId v) {
+    const Op& op = s_.ops[i];
+    const auto at = static_cast<int>(i);
+    const auto [life, first] = lives_.try_emplace(v, Life{at, at});
+    life->second.last = std::max(life->second.last, at);
+    if (p_[v].frame != kNone) {
+      Use& use = uses_[p_[v].frame];
+      const Role r = p_[v].role;
+      const bool adds = r == Role::kGradient || (r == Role::kReport && adds_to_report(op.kind));
+      (adds ? use.adds : use.writes) = true;
+      // Moments, weights and caches are what they were, changed.
+      if (op.kind == OpKind::kAdamw || r == Role::kCache) use.reads = true;
+      use.made.push_back(v);
+      if (!adds && !first && made_.contains(v) && op.kind != OpKind::kAdamw)
+        findings_.push_back(fmt::format("{}: makes {} a second time", name(op), p_[v].name));
+    }
+    made_.insert(v);
+  }
+
+  void read_op(size_t i) {
+    const Op& op = s_.ops[i];
+    for (const ValueId v : op.inputs) read(i, v);
+    if (op.packed != kNone) read(i, op.packed);
+    if (op.workspace != kNone) {
+      const auto at = static_cast<int>(i);
+      lives_[op.workspace] = {at, at};
+    }
+    for (const ValueId v : op.outputs) make(i, v);
+  }
+
+  void verify_parameters() {
+    std::set<FrameKindId> taken;
+    for (const Parameter& x : s_.frames) {
+      const std::string& kind = p_.kind(x.kind).name;
+      if (!taken.insert(x.kind).second)
+        findings_.push_back(fmt::format("{}: takes {} twice", s_.name, kind));
+      if (!uses_.contains(x.kind)) {
+        findings_.push_back(fmt::format("{}: takes {}, which no op of it touches", s_.name, kind));
+        continue;
+      }
+      const Access needed = uses_[x.kind].needed();
+      if (x.access != needed)
+        findings_.push_back(fmt::format("{}: takes {} to {} it, its ops {} it", s_.name, kind,
+                                        name_of(x.access), name_of(needed)));
+      else if (needed == Access::kWrite || needed == Access::kAdd)
+        verify_covers(x.kind);
+    }
+    for (const auto& [kind, use] : uses_)
+      if (!taken.contains(kind))
+        findings_.push_back(fmt::format("{}: its ops touch {}, which it does not take", s_.name,
+                                        p_.kind(kind).name));
+  }
+
+  // A frame is written or started fresh as a whole, so no part of it may be left out.
+  void verify_covers(FrameKindId kind) {
+    for (const ValueId member : p_.kind(kind).values) {
+      if (p_[member].role == Role::kReport) continue;
+      const auto& made = uses_[kind].made;
+      if (std::any_of(made.begin(), made.end(),
+                      [&](ValueId v) { return same_bytes(p_[v], p_[member]); }))
+        continue;
+      findings_.push_back(fmt::format("{}: leaves {} of {} as it is", s_.name, p_[member].name,
+                                      p_.kind(kind).name));
+    }
+  }
+
+  // Members of a frame are there before the segment if it reads them, and after it in any case.
+  Life whole_life(ValueId v, Life life) const {
+    if (!is_member(v)) return life;
+    if (!made_.contains(v)) life.first = 0;
+    if (p_[v].role == Role::kGradient || p_[v].role == Role::kReport) life.first = 0;
+    life.last = static_cast<int>(s_.ops.size());
+    return life;
+  }
+
+  bool works_in_place(ValueId in, ValueId out, int at) const {
+    if (at < 0 || at >= static_cast<int>(s_.ops.size())) return false;
+    const Op& op = s_.ops[static_cast<size_t>(at)];
+    const InPlace k = in_place(op);
+    return k.input >= 0 && op.inputs[static_cast<size_t>(k.input)] == in &&
+           op.outputs[static_cast<size_t>(k.output)] == out && same_bytes(p_[in], p_[out]);
+  }
+
+  void verify_places() {
+    std::map<FrameKindId, std::vector<std::pair<ValueId, Life>>> by_frame;
+    for (const auto& [v, life] : lives_) {
+      by_frame[p_[v].frame].emplace_back(v, whole_life(v, life));
+      const int64_t bytes = p_[v].frame == kNone ? s_.scratch_bytes : p_.kind(p_[v].frame).bytes;
+      if (p_[v].offset < 0 || p_[v].offset + p_[v].bytes() > bytes)
+        findings_.push_back(
+            fmt::format("{}: {} of {} bytes at {} does not fit in the {} bytes of {}", s_.name,
+                        p_[v].name, p_[v].bytes(), p_[v].offset, bytes, place_name(p_[v].frame)));
+    }
+    for (const auto& [frame, values] : by_frame)
+      for (size_t i = 0; i < values.size(); ++i)
+        for (size_t j = 0; j < i; ++j) verify_pair(values[i], values[j]);
+  }
+
+  std::string place_name(FrameKindId frame) const {
+    return frame == kNone ? "its scratch" : p_.kind(frame).name;
+  }
+
+  void verify_pair(const std::pair<ValueId, Life>& a, const std::pair<ValueId, Life>& b) {
+    const auto& [va, la] = a;
+    const auto& [vb, lb] = b;
+    if (!share_bytes(p_[va], p_[vb]) || la.first > lb.last || lb.first > la.last) return;
+    if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
+    if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
+    findings_.push_back(fmt::format("{}: {} and {} are alive together in the same bytes of {}",
+                                    s_.name, p_[va].name, p_[vb].name, place_name(p_[va].frame)));
+  }
+
+  const Program& p_;
+  const Segment& s_;
+  std::map<ValueId, Life> lives_;
+  std::set<ValueId> made_;
+  std::map<FrameKindId, Use> uses_;
+  Findings findings_;
+};
+
+// "hidden'" of one layer is "hidden" of the next.
+std::string stream_of(const std::string& kind) {
+  return kind.ends_with('\'') ? kind.substr(0, kind.size() - 1) : kind;
+}
+
+Findings verify_call(const Program& p, CallId id) {
+  const Call& c = p.call(id);
+  const Segment& s = p.segment(c);
+  const std::string name = "call " + call_name(p, id);
+  if (c.frames.size() != s.frames.size())
+    return {fmt::format("{}: has {} frames, its segment takes {}", name, c.frames.size(),
+                        s.frames.size())};
+  Findings findings;
+  if (!c.fresh.empty() && c.fresh.size() != c.frames.size())
+    findings.push_back(fmt::format("{}: says of {} frames whether they are fresh, and has {}", name,
+                                   c.fresh.size(), c.frames.size()));
+  for (size_t i = 0; i < c.frames.size(); ++i) {
+    const FrameKind &wanted = p.kind(s.frames[i].kind), &found = p.kind(p.frame(c.frames[i]).kind);
+    if (&wanted == &found) continue;
+    if (stream_of(wanted.name) != stream_of(found.name) || wanted.bytes != found.bytes)
+      findings.push_back(fmt::format("{}: frame {} is of kind {}, its segment takes {}", name, i,
+                                     found.name, wanted.name));
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<std::string> verify_layout(const Program& p) {
+  Findings findings;
+  for (size_t k = 0; k < p.kinds.size(); ++k)
+    append(findings, verify_kind(p, static_cast<FrameKindId>(k)));
+  for (const Segment& s : p.segments) append(findings, SegmentVerifier(p, s).run());
+  for (size_t c = 0; c < p.schedule.size(); ++c)
+    append(findings, verify_call(p, static_cast<CallId>(c)));
+  return findings;
+}
+
+}  // namespace tessera

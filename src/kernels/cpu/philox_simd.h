@@ -1,0 +1,45 @@
+// Philox4x32-10 of base/philox.h, many blocks at a time. After simd.h, once per target.
+#include "kernels/cpu/philox_words.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+// words[4 i + k] = word k of block first + i of Philox{key} with this lane, i < kPhiloxBlocks.
+HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_t* words) {
+  if constexpr (kLanes < 4) {
+    for (uint64_t i = 0; i < kPhiloxBlocks; ++i) {
+      const PhiloxBlock b = Philox{key}.block(first + i, lane);
+      for (uint64_t k = 0; k < 4; ++k) words[4 * i + k] = b[k];
+    }
+  } else {
+    // Each 64-bit lane holds one counter word in its lower half; what is in the upper half is
+    // never read: products take lower halves, and their upper halves are shifted down.
+    const hn::ScalableTag<uint64_t> u64;
+    const hn::ScalableTag<uint32_t> u32;
+    const auto low = hn::Set(u64, 0xffffffffu);
+    const auto m0 = hn::Set(u32, 0xD2511F53u), m1 = hn::Set(u32, 0xCD9E8D57u);
+    constexpr uint64_t kStep = static_cast<uint64_t>(kLanes / 2);
+    for (uint64_t i = 0; i < kPhiloxBlocks; i += kStep) {
+      const auto index = hn::Iota(u64, first + i);
+      auto c0 = index, c1 = hn::ShiftRight<32>(index);
+      auto c2 = hn::Set(u64, lane), c3 = hn::Set(u64, lane >> 32);
+      auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+      for (int round = 0; round < 10; ++round) {
+        const auto a = hn::MulEven(hn::BitCast(u32, c0), m0);
+        const auto b = hn::MulEven(hn::BitCast(u32, c2), m1);
+        c0 = hn::Xor(hn::ShiftRight<32>(b), hn::Xor(c1, hn::Set(u64, k0)));
+        c2 = hn::Xor(hn::ShiftRight<32>(a), hn::Xor(c3, hn::Set(u64, k1)));
+        c1 = b;
+        c3 = a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+      }
+      const auto c01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
+      const auto c23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
+      hn::StoreInterleaved2(c01, c23, u64, reinterpret_cast<uint64_t*>(words + 4 * i));
+    }
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,67 @@
+#include "train/diagnose.h"
+
+#include <cmath>
+#include <optional>
+
+#include "ir/rule.h"
+#include "kernels/squares.h"
+#include "train/progress.h"
+
+namespace tessera {
+namespace {
+
+struct Bad {
+  std::string kind;  // "NaN", "+inf", "-inf"
+  int64_t element = 0;
+};
+
+std::string kind_of(double x) { return std::isnan(x) ? "NaN" : x > 0 ? "+inf" : "-inf"; }
+
+std::optional<Bad> find_bad(const TensorView& t) {
+  if (t.dtype == DType::kF64) {
+    for (int64_t i = 0; i < t.elements(); ++i)
+      if (!std::isfinite(t.as<double>()[i])) return Bad{kind_of(t.as<double>()[i]), i};
+    return std::nullopt;
+  }
+  if (t.dtype != DType::kF32 && t.dtype != DType::kBF16) return std::nullopt;
+  const int64_t i = kernels::first_non_finite(flat(t));
+  if (i < 0) return std::nullopt;
+  const float x = t.dtype == DType::kF32 ? t.f32()[i] : static_cast<float>(t.bf16()[i]);
+  return Bad{kind_of(x), i};
+}
+
+std::string place(const OpEvent& e) {
+  const std::string& s = e.segment.name;
+  std::string text;
+  if (e.call.layer != kNone && s.ends_with("layer")) text = fmt::format("layer {}, ", e.call.layer);
+  text += s.substr(0, s.find('.'));
+  if (e.call.microbatch != kNone) text += fmt::format(", micro-batch {}", e.call.microbatch);
+  return fmt::format("{}, {} ({})", text, e.op.op->origin, rule_of(e.op.op->kind).name);
+}
+
+// Masked scores are −inf by meaning.
+bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
+
+}  // namespace
+
+std::string first_bad_value(Trainer& trainer) {
+  std::string found;
+  trainer.repeat([&](const OpEvent& e) {
+    if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
+    for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
+      const std::optional<Bad> bad = find_bad(e.op.out[o]);
+      if (!bad) continue;
+      std::string inputs = "its inputs are finite";
+      for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
+        if (const auto in = find_bad(e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data)
+          inputs = fmt::format("its input {} already holds {}",
+                               trainer.program()[e.op.op->inputs[i]].name, in->kind);
+      found = fmt::format("{}: {} at element {} of {}; {}", place(e), bad->kind,
+                          format_count(bad->element), to_string(e.op.out[o].shape), inputs);
+      return;
+    }
+  });
+  return found.empty() ? "none: all values were finite when the step was run again" : found;
+}
+
+}  // namespace tessera

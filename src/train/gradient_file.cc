@@ -1,0 +1,33 @@
+#include "train/gradient_file.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/transposed.h"
+#include "model/hf_names.h"
+
+namespace tessera {
+
+void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model) {
+  const std::vector<Trainer::Gradient> gradients = trainer.gradients();
+  const std::vector<HfTensor> tensors = hf_tensors(model);
+  std::vector<SafetensorsPlan> plan;
+  for (const HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
+  write_safetensors(file, plan, [&](size_t i) -> FillPiece {
+    const auto g = std::find_if(gradients.begin(), gradients.end(),
+                                [&](const auto& x) { return x.name == tensors[i].ours; });
+    CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
+    // One tensor at a time: the mean, in a copy that lives as long as it is written.
+    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(g->sum.elements()));
+    const double tokens = g->tokens;
+    std::transform(g->sum.f32(), g->sum.f32() + g->sum.elements(), mean->begin(),
+                   [tokens](float x) { return static_cast<float>(x / tokens); });
+    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32,
+                                      tensors[i].shape, inverse(tensors[i].axes), DType::kF32);
+    return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
+  });
+}
+
+}  // namespace tessera

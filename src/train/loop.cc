@@ -1,0 +1,339 @@
+#include "train/loop.h"
+
+#include <cmath>
+#include <deque>
+#include <numbers>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/folders.h"
+#include "data/tokenizer.h"
+#include "train/diagnose.h"
+#include "train/gradient_file.h"
+#include "train/metrics.h"
+#include "train/resume.h"
+#include "train/run_data.h"
+#include "train/run_programs.h"
+#include "train/schedule.h"
+#include "train/signals.h"
+#include "train/step_trace.h"
+#include "train/tensorboard.h"
+#include "train/trainer.h"
+
+namespace tessera {
+namespace {
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+class Run {
+ public:
+  Run(RunConfig config, const TrainOptions& options)
+      : config_(std::move(config)),
+        options_(options),
+        log_(options.json ? LogTerminal::kErr : LogTerminal::kOut),
+        progress_(options.terminal) {}
+
+  TrainOutcome go();
+
+ private:
+  void prepare();
+  void start();
+  void resume(const StartingPoint& start);
+  bool one_step(int64_t step);
+  void after_step(int64_t step, const StepResult& r, double seconds);
+  void stop_at_bad_number(int64_t step, const StepResult& r);
+  void validate(int64_t step);
+  void save_checkpoint(int64_t step);
+  bool saves_at(int64_t step) const;
+  void write_run_file() const;
+  void say(const std::string& line);
+  const Tokenizer& tokenizer();
+  double since(double s) const { return options_.now_s() - s; }
+  Path directory() const { return config_.run.directory; }
+
+  RunConfig config_;
+  const TrainOptions& options_;
+  Log log_;
+  Progress progress_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<TrainingData> data_;
+  std::unique_ptr<BatchSource> batches_;
+  std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
+  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<TensorBoardFile> tensorboard_;
+  Schedule schedule_;
+  double matrix_rate_ = 0, step_flops_ = 0;
+  int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0, saved_step_ = -1;
+  std::deque<double> norms_;  // of the last steps, for the report of a bad number
+  std::deque<double> seconds_;
+  TrainOutcome outcome_;
+};
+
+void Run::say(const std::string& line) {
+  progress_.finish();
+  log_.info("{}", line);
+}
+
+const Tokenizer& Run::tokenizer() {
+  if (!tokenizer_) tokenizer_ = load_tokenizer(config_.data.tokenizer);
+  return *tokenizer_;
+}
+
+void Run::write_run_file() const {
+  Tree tree = to_tree(config_);
+  write_file(directory() / "run.yaml",
+             fmt::format("# The whole configuration as it ran, tessera {}.\n{}", options_.version,
+                         to_yaml(tree)));
+}
+
+// Everything that does not depend on where the run starts.
+void Run::prepare() {
+  const CpuFeatures cpu = read_cpu_features();
+  config_.precision = resolve_precision(config_.precision, cpu);
+  config_.run.device = Device::kCpu;
+  if (config_.run.threads == 0) config_.run.threads = cpu.cores;
+  if (config_.model.vocabulary == 0) config_.model.vocabulary = tokenizer().vocabulary_size();
+  if (config_.data.sequence_length == 0) config_.data.sequence_length = config_.model.context;
+  std::filesystem::create_directories(directory());
+  log_.open(directory() / "log.txt");
+  auto library = std::make_unique<Library>(cpu, static_cast<int>(config_.run.threads));
+  const double began = options_.now_s();
+  trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu));
+  const double compiled = since(began);
+  const Program& p = trainer_->program();
+  int64_t parameters = 0;
+  for (const StateTensor& t : trainer_->state())
+    if (t.name.find('|') == std::string::npos) parameters += t.shape.elements();
+  const MemoryPlan m = memory_plan(p);
+  say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
+                  options_.version, config_.run.name, name_of_entry(config_.model.family),
+                  static_cast<double>(parameters) / 1e6, name_of_entry(config_.precision),
+                  format_count(config_.batch.global * config_.data.sequence_length)));
+  say(fmt::format("layout    1 rank, {} threads · recompute {}", config_.run.threads,
+                  config_.layout.recompute));
+  say(fmt::format(
+      "memory    peak {:.2f} GiB of {:.1f}: weights {:.2f}, optimizer {:.2f}, gradients "
+      "{:.2f}, activations {:.2f}, other {:.2f} · live set {:.2f}",
+      gib(m.arena), gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer), gib(m.gradients),
+      gib(m.activations), gib(m.other), gib(m.live)));
+  const double touching = options_.now_s();
+  trainer_->machine().touch();
+  const double touched = since(touching);
+  matrix_rate_ = kernels::measure_matrix_rate(
+      config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16, cpu,
+      static_cast<int>(config_.run.threads));
+  step_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) *
+                static_cast<double>(config_.batch.global / config_.batch.micro);
+  say(fmt::format(
+      "startup   config {:.2f} s, compile {:.2f}, touch memory {:.2f}, matrix rate {:.2f} "
+      "({:.0f} GFLOP/s)",
+      began - options_.started_s, compiled, touched, since(touching) - touched,
+      matrix_rate_ / 1e9));
+}
+
+void Run::resume(const StartingPoint& start) {
+  const double began = options_.now_s();
+  CheckpointReader reader(start.checkpoint);
+  const CheckpointHeader& header = reader.header();
+  const bool all = start.load == Load::kAll;
+  if (start.resumes)
+    for (const Change& c : accepted_changes(config_, header.config))
+      say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
+  trainer_->load(reader, start.load);
+  if (all) {
+    first_step_ = header.step + 1;
+    tokens_ = header.tokens;
+    if (start.resumes) saved_step_ = header.step;
+  }
+  say(fmt::format("{}    {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
+                  all ? fmt::format("step {} from", format_count(header.step)) : "from",
+                  start.checkpoint.string(), since(began)));
+}
+
+// Weights, data and files, from fresh or from a checkpoint.
+void Run::start() {
+  const StartingPoint from = find_start(config_);
+  for (const FoundCheckpoint& c : from.skipped)
+    log_.warning("{} is not used: {}", c.path.string(), c.broken);
+  if (from.checkpoint.empty())
+    trainer_->initialise();
+  else
+    resume(from);
+  const int64_t T = config_.data.sequence_length;
+  data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
+  BatchShape shape;
+  shape.global = config_.batch.global;
+  shape.micro = config_.batch.micro;
+  shape.sequence_length = T;
+  batches_ =
+      std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
+        data_->read(sample, out);
+        return T + 1;
+      });
+  for (ValidationSpec& v : validation_specs(config_, config_.model.vocabulary))
+    validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
+  last_step_ = config_.schedule.steps;
+  if (config_.run.stop_after_steps > 0)
+    last_step_ = std::min(last_step_, config_.run.stop_after_steps);
+  say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
+                  format_count(data_->tokens()),
+                  data_->epochs(config_.schedule.steps * config_.batch.global)));
+  schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
+  cut_back(directory() / "metrics.jsonl", first_step_ - 1);
+  metrics_ = std::make_unique<MetricsFile>(directory() / "metrics.jsonl");
+  if (config_.metrics.tensorboard)
+    tensorboard_ = std::make_unique<TensorBoardFile>(directory() / "tensorboard", first_step_,
+                                                     options_.wall_s());
+  write_run_file();
+}
+
+void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
+  const std::string what = std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN";
+  const std::string first = first_bad_value(*trainer_);
+  std::string norms;
+  for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
+  const std::string last =
+      saved_step_ < 0
+          ? "There is no checkpoint yet."
+          : fmt::format("Last good checkpoint: {}.",
+                        (directory() / "checkpoints" / std::to_string(saved_step_)).string());
+  throw Error(
+      "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
+      "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
+      "clip_norm, a longer warm-up.",
+      what, format_count(step), first, norms_.size(), norms, last);
+}
+
+void Run::after_step(int64_t step, const StepResult& r, double seconds) {
+  tokens_ += static_cast<int64_t>(r.tokens);
+  norms_.push_back(r.grad_norm);
+  seconds_.push_back(seconds);
+  if (norms_.size() > 5) norms_.pop_front();
+  if (seconds_.size() > 20) seconds_.pop_front();
+  StepMetrics m;
+  m.step = step;
+  m.tokens = tokens_;
+  m.loss = r.loss;
+  m.grad_norm = r.grad_norm;
+  m.learning_rate = learning_rate(schedule_, step);
+  m.step_s = seconds;
+  m.tokens_per_s = r.tokens / seconds;
+  m.model_flops_share = step_flops_ / seconds / matrix_rate_;
+  const int64_t every = config_.metrics.every_steps;
+  if (step % every == 0 || step == last_step_) {
+    metrics_->append(m);
+    const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
+                                               {"grad_norm", m.grad_norm},
+                                               {"learning_rate", m.learning_rate},
+                                               {"tokens_per_s", m.tokens_per_s}};
+    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
+  }
+  const double mean =
+      std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
+  ProgressState p;
+  p.step = step;
+  p.steps = last_step_;
+  p.loss = m.loss;
+  p.grad_norm = m.grad_norm;
+  p.learning_rate = m.learning_rate;
+  p.tokens_per_s = r.tokens / mean;
+  p.flops_per_s = step_flops_ / mean;
+  p.matrix_rate_share = p.flops_per_s / matrix_rate_;
+  p.memory_bytes = resident_bytes();
+  p.left_s = mean * static_cast<double>(last_step_ - step);
+  progress_.show(p, options_.now_s());
+}
+
+bool Run::one_step(int64_t step) {
+  const double began = options_.now_s();
+  StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
+  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_,
+                                      trace.observer(trainer_->program()));
+  if (!r.finite) stop_at_bad_number(step, r);
+  if (!config_.run.dump_gradients.empty() && step == first_step_)
+    write_gradients(config_.run.dump_gradients, *trainer_, config_.model);
+  outcome_.step = step;
+  outcome_.loss = r.loss;
+  after_step(step, r, since(began));
+  if (trace.wanted())
+    write_file(directory() / "trace.json",
+               trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
+  return r.finite;
+}
+
+void Run::validate(int64_t step) {
+  for (const auto& [name, data] : validation_) {
+    const int64_t limit = config_.metrics.validate_sequences;
+    const int64_t sequences = limit > 0 ? std::min(limit, data->samples()) : data->samples();
+    const ValidationResult r = trainer_->validate(*data, sequences);
+    const double bytes = static_cast<double>(data->text_bytes(tokenizer())) * r.tokens /
+                         static_cast<double>(data->predicted_tokens());
+    ValidationMetrics m{step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes};
+    metrics_->append(m);
+    const std::string tag = "validation_loss/" + name;
+    const TensorBoardFile::Scalar scalars[] = {{tag, m.validation_loss}};
+    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
+    say(fmt::format("step {} validation {} {:.3f} ({:.3f} bits/byte)", format_count(step), name,
+                    m.validation_loss, m.bits_per_byte));
+  }
+}
+
+bool Run::saves_at(int64_t step) const {
+  const CheckpointSection& c = config_.checkpoint;
+  const auto& at = c.at_steps;
+  return (c.every_steps > 0 && step % c.every_steps == 0) ||
+         (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
+         std::find(at.begin(), at.end(), step) != at.end();
+}
+
+void Run::save_checkpoint(int64_t step) {
+  if (saved_step_ == step) return;
+  const double began = options_.now_s();
+  CheckpointHeader header;
+  header.step = step;
+  header.tokens = tokens_;
+  header.config = to_tree(config_);
+  header.model = to_tree(config_.model);
+  header.version = options_.version;
+  header.tokenizer = read_file(config_.data.tokenizer);
+  metrics_->sync();
+  const Path folder = directory() / "checkpoints";
+  save(folder, step, header, trainer_->state());
+  const CheckpointSection& c = config_.checkpoint;
+  prune(folder, {c.keep, c.keep_every_steps, c.at_steps});
+  saved_step_ = step;
+  outcome_.checkpoint = (folder / std::to_string(step)).string();
+  say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));
+}
+
+TrainOutcome Run::go() {
+  StopSignals signals;
+  prepare();
+  start();
+  outcome_.step = first_step_ - 1;
+  for (int64_t step = first_step_; step <= last_step_ && !signals.requested(); ++step) {
+    one_step(step);
+    if (step == first_step_)
+      say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
+    const int64_t every = config_.metrics.validate_every_steps;
+    if (step < last_step_ && every > 0 && step % every == 0) validate(step);
+    if (step < last_step_ && saves_at(step)) save_checkpoint(step);
+  }
+  progress_.finish();
+  outcome_.interrupted = signals.requested();
+  if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
+  if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
+  if (outcome_.interrupted)
+    say("stopped by a signal; the run goes on from here when started again");
+  return outcome_;
+}
+
+}  // namespace
+
+TrainOutcome train(RunConfig config, const TrainOptions& options) {
+  return Run(std::move(config), options).go();
+}
+
+}  // namespace tessera

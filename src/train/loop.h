@@ -1,0 +1,32 @@
+// A training run from its run file to its last checkpoint.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "train/progress.h"
+#include "train/run_config.h"
+
+namespace tessera {
+
+// What the program knows of the world around it; nothing below reads it otherwise.
+struct TrainOptions {
+  std::string version;             // of the program, for run.yaml and checkpoints
+  std::function<double()> now_s;   // a steady clock
+  std::function<double()> wall_s;  // seconds since 1970
+  double started_s = 0;            // when the process started, on the steady clock
+  bool json = false;               // people's lines go to standard error
+  Progress::Output terminal;
+};
+
+struct TrainOutcome {
+  int64_t step = 0;
+  double loss = 0;
+  bool interrupted = false;  // by a signal: saved and left
+  std::string checkpoint;    // the last one; empty: none
+};
+
+// Throws Error for what the world got wrong, a loss that is not finite among them.
+TrainOutcome train(RunConfig config, const TrainOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+#include "train/resume.h"
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// A run that differs here is another run: its losses would not continue the old ones.
+bool changes_the_run(const std::string& path) {
+  return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed";
+}
+
+// Where and when, not what: not worth a word.
+bool is_housekeeping(const std::string& path) {
+  return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
+         path == "run.directory" || path == "run.name" || path == "run.dump_gradients" ||
+         path.starts_with("metrics.");
+}
+
+}  // namespace
+
+StartingPoint find_start(const RunConfig& config) {
+  StartingPoint start;
+  const Path own = Path(config.run.directory) / "checkpoints";
+  if (config.checkpoint.resume != Resume::kNever) {
+    LatestCheckpoint latest = find_latest(own);
+    start.skipped = latest.skipped;
+    if (latest.found) {
+      start.checkpoint = latest.found->path;
+      start.resumes = true;
+      return start;
+    }
+    if (config.checkpoint.resume == Resume::kRequired)
+      throw Error(
+          "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
+          "checkpoint.resume=auto to start anew.",
+          own.string());
+  }
+  if (!config.checkpoint.from.empty()) {
+    start.checkpoint = resolve_checkpoint(config.checkpoint.from);
+    start.load = config.checkpoint.load;
+  }
+  return start;
+}
+
+std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved) {
+  std::vector<Change> told;
+  std::string refused;
+  for (const Change& c : differences(saved, to_tree(config))) {
+    if (is_housekeeping(c.path)) continue;
+    told.push_back(c);
+    if (changes_the_run(c.path))
+      refused += fmt::format("\n  {} was {}, is now {}", c.path, c.before, c.after);
+  }
+  if (!refused.empty() && !config.checkpoint.allow_changes)
+    throw Error(
+        "{} holds checkpoints of another run:{}\n  Give it a directory of its own "
+        "(run.directory), undo the change, or say checkpoint.allow_changes=true.",
+        config.run.directory, refused);
+  return told;
+}
+
+}  // namespace tessera

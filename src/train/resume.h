@@ -1,0 +1,29 @@
+// Where a run starts: at its own last checkpoint, at another's, or at step 0.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "checkpoint/folders.h"
+#include "train/run_config.h"
+
+namespace tessera {
+
+struct StartingPoint {
+  Path checkpoint;  // empty: fresh weights
+  Load load = Load::kAll;
+  bool resumes = false;  // goes on with this run, as against starting from another's weights
+  std::vector<FoundCheckpoint> skipped;  // newer, but broken
+};
+
+// By checkpoint.resume and checkpoint.from. Throws Error where a checkpoint is required and none
+// is whole.
+StartingPoint find_start(const RunConfig& config);
+
+// What differs between the configuration in a checkpoint and now. Throws Error for changes of
+// model, data or seed, unless checkpoint.allow_changes.
+std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
+
+}  // namespace tessera

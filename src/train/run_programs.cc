@@ -1,0 +1,116 @@
+#include "train/run_programs.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+int64_t process_limit(int resource) {
+  rlimit limit{};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return INT64_MAX;
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > static_cast<rlim_t>(INT64_MAX))
+    return INT64_MAX;
+  return static_cast<int64_t>(limit.rlim_cur);
+}
+
+// Runs that need less, as (keys to add, arena bytes), smallest change first.
+std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& config,
+                                                          const Target& target) {
+  std::vector<std::pair<std::string, int64_t>> found;
+  const auto try_run = [&](const std::string& keys, auto change) {
+    RunConfig other = config;
+    change(other);
+    found.emplace_back(keys, compile(compile_request(other, Purpose::kTrain), target).bytes);
+  };
+  if (config.layout.recompute == "none")
+    try_run("layout.recompute=selective", [](RunConfig& c) { c.layout.recompute = "selective"; });
+  if (config.layout.recompute != "full")
+    try_run("layout.recompute=full", [](RunConfig& c) { c.layout.recompute = "full"; });
+  for (int64_t micro = config.batch.micro - 1; micro >= 1; --micro)
+    if (config.batch.global % micro == 0) {
+      try_run(fmt::format("batch.micro={}", micro), [&](RunConfig& c) { c.batch.micro = micro; });
+      break;
+    }
+  if (config.batch.micro > 2)
+    try_run("batch.micro=1 layout.recompute=full", [](RunConfig& c) {
+      c.batch.micro = 1;
+      c.layout.recompute = "full";
+    });
+  return found;
+}
+
+}  // namespace
+
+Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
+  if (asked != Precision::kAuto) return asked;
+  return cpu.bf16_products() ? Precision::kBf16 : Precision::kFp32;
+}
+
+CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
+  CompileRequest r;
+  r.model = config.model;
+  r.layout = config.layout;
+  r.options = config.compiler;
+  r.precision = config.precision;
+  const OptimizerSection& o = config.optimizer;
+  r.optimizer = {o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm};
+  r.purpose = purpose;
+  r.sequences = config.batch.micro;
+  r.tokens = config.data.sequence_length;
+  r.microbatches = purpose == Purpose::kTrain ? config.batch.global / config.batch.micro : 1;
+  r.optimizer_state = true;
+  return r;
+}
+
+MemoryPlan memory_plan(const Program& p) {
+  MemoryPlan m;
+  for (const Frame& f : p.frames) {
+    const FrameKind& kind = p.kind(f.kind);
+    const Role role = p[kind.values.at(0)].role;
+    if (role == Role::kWeight) m.weights += kind.bytes;
+    if (role == Role::kMaster || role == Role::kMoment1 || role == Role::kMoment2)
+      m.optimizer += kind.bytes;
+    if (role == Role::kGradient) m.gradients += kind.bytes;
+  }
+  m.arena = p.bytes;
+  m.live = p.live_bytes;
+  m.other = p.state_bytes - m.weights - m.optimizer;
+  m.activations = p.bytes - p.state_bytes - m.gradients;
+  return m;
+}
+
+int64_t memory_limit(const CpuFeatures& cpu) {
+  return std::min({cpu.memory_bytes, process_limit(RLIMIT_AS), process_limit(RLIMIT_DATA)});
+}
+
+void require_memory(const RunConfig& config, const Program& program, int64_t limit,
+                    const Target& target) {
+  const int64_t need = program.bytes + kOutsideBytes;
+  if (need <= limit) return;
+  const MemoryPlan m = memory_plan(program);
+  std::string text = fmt::format(
+      "this run needs {:.2f} GiB; this process may use {:.2f}.\n  activations {:.2f} · optimizer "
+      "{:.2f} · weights {:.2f} · gradients {:.2f} · outside the arena {:.2f}",
+      gib(need), gib(limit), gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
+      gib(kOutsideBytes));
+  std::string fits;
+  for (const auto& [keys, bytes] : smaller_runs(config, target))
+    if (bytes + kOutsideBytes <= limit)
+      fits += fmt::format("{} {}   {:.2f} GiB",
+                          fits.empty() ? "\n  It fits with  " : "\n                ", keys,
+                          gib(bytes + kOutsideBytes));
+  if (fits.empty())
+    fits = fmt::format(
+        "\n  No smaller micro-batch or recomputation fits: weights and optimizer "
+        "alone take {:.2f} GiB. Use a smaller model or more memory.",
+        gib(program.state_bytes + m.gradients));
+  throw Error("{}", text + fits);
+}
+
+}  // namespace tessera

@@ -1,0 +1,125 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/state.h"
+#include "kernels/fill.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kTrain = 0, kValidate = 1;
+
+template <class T>
+std::span<T> whole(const TensorView& view) {
+  return {view.as<T>(), static_cast<size_t>(view.elements())};
+}
+
+bool is_moment(const Program& p, const StatePiece& piece) {
+  const Role r = p[piece.value].role;
+  return r == Role::kMoment1 || r == Role::kMoment2;
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit)
+    : config_(config) {
+  const Target target = library->target();
+  std::vector<Program> programs;
+  programs.push_back(compile(compile_request(config, Purpose::kTrain), target));
+  require_memory(config, programs[0], limit, target);
+  programs.push_back(compile(compile_request(config, Purpose::kValidate), target));
+  machine_ =
+      std::make_unique<Machine>(std::move(programs), std::move(library), config.compiler.poison);
+}
+
+void Trainer::load(CheckpointReader& checkpoint, Load what) {
+  for (const StatePiece& piece : pieces(program())) {
+    const TensorView view = machine_->view(piece);
+    if (what == Load::kWeights && is_moment(program(), piece))
+      kernels::clear(flat(view));
+    else
+      checkpoint.read(piece.name, piece.begin, piece.end, view);
+  }
+  machine_->round_weights();
+}
+
+std::vector<StateTensor> Trainer::state() {
+  std::vector<StateTensor> out;
+  for (const StatePiece& piece : pieces(program())) {
+    const TensorView view = machine_->view(piece);
+    out.push_back({piece.name, view.dtype, view.shape, piece.begin, piece.end, view});
+  }
+  return out;
+}
+
+BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
+  const auto view = [&](const char* name) { return e.view(e.named(name), 0, microbatch); };
+  return {whole<int32_t>(view("batch.tokens")), whole<int32_t>(view("batch.labels")),
+          whole<int32_t>(view("batch.positions")), whole<int64_t>(view("batch.samples"))};
+}
+
+StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
+                         const std::function<void(const OpEvent&)>& observe) {
+  Executor& e = machine_->executor(kTrain);
+  for (int64_t m = 0; m < batches.shape().microbatches(); ++m)
+    batches.fill(step - 1, m, batch_view(e, m));
+  auto* state = e.view(e.named("step")).as<double>();
+  state[kStepNumber] = static_cast<double>(step);
+  state[kLearningRate] = learning_rate;
+  state[kSeed] = static_cast<double>(config_.run.seed);
+  e.run(observe);
+  const auto* report = e.view(e.named("report")).as<double>();
+  return {report[kLossSum] / std::max(report[kLossTokens], 1.0), report[kGradNorm],
+          report[kLossTokens], report[kSkip] == 0};
+}
+
+void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
+  machine_->executor(kTrain).run(observe);
+}
+
+ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
+  Executor& e = machine_->executor(kValidate);
+  const BatchView view = batch_view(e, 0);
+  const int64_t B = config_.batch.micro, T = config_.data.sequence_length;
+  std::vector<int32_t> sample(static_cast<size_t>(T + 1));
+  ValidationResult total;
+  for (int64_t first = 0; first < sequences; first += B) {
+    std::fill(view.tokens.begin(), view.tokens.end(), 0);
+    std::fill(view.labels.begin(), view.labels.end(), kIgnoredLabel);
+    for (int64_t b = 0; b < B; ++b) {
+      const int64_t index = first + b;
+      const int64_t n = index < sequences ? data.read(index, sample) : 0;
+      for (int64_t t = 0; t < T; ++t) {
+        const auto at = static_cast<size_t>(b * T + t);
+        view.positions[at] = static_cast<int32_t>(t);
+        if (t + 1 >= n) continue;
+        view.tokens[at] = sample[static_cast<size_t>(t)];
+        view.labels[at] = sample[static_cast<size_t>(t + 1)];
+      }
+      view.samples[static_cast<size_t>(b)] = index;
+    }
+    e.run();
+    const auto* report = e.view(e.named("report")).as<double>();
+    total.loss_sum += report[kLossSum];
+    total.tokens += report[kLossTokens];
+  }
+  return total;
+}
+
+std::vector<Trainer::Gradient> Trainer::gradients() {
+  Executor& e = machine_->executor(kTrain);
+  const double tokens = e.view(e.named("report")).as<double>()[kLossTokens];
+  std::vector<Gradient> out;
+  for (const StatePiece& piece : pieces(program())) {
+    if (is_moment(program(), piece)) continue;
+    const std::string& value = program()[piece.copy == kNone ? piece.value : piece.copy].name;
+    out.push_back({piece.name, e.view(e.named(value + ".gradient"), piece.layer), tokens});
+  }
+  return out;
+}
+
+}  // namespace tessera

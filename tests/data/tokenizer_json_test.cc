@@ -1,0 +1,101 @@
+#include "data/tokenizer_json.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/data/tokenizer_fixture.h"
+
+namespace tessera {
+namespace {
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos, "'{}' is not in the text", from);
+  return text.replace(at, from.size(), to);
+}
+
+// The message for a file; empty if it is read.
+std::string message(const std::string& text) {
+  try {
+    read_tokenizer_json(text, "t.json");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(TokenizerJson, ReadsWhatItWrites) {
+  BpeDescription bpe = small_bpe();
+  bpe.nfc = true;
+  bpe.ignore_merges = true;
+  bpe.added_tokens.push_back(
+      {.id = 260, .content = "<x>", .single_word = true, .lstrip = true, .special = true});
+  const std::string text = write_tokenizer_json(bpe);
+  const BpeDescription again = read_tokenizer_json(text, "t.json");
+  EXPECT_EQ(again.vocabulary, bpe.vocabulary);
+  EXPECT_EQ(again.merges, bpe.merges);
+  EXPECT_TRUE(again.nfc && again.ignore_merges && again.use_regex && !again.add_prefix_space);
+  ASSERT_EQ(again.added_tokens.size(), 1u);
+  EXPECT_EQ(write_tokenizer_json(again), text);
+}
+
+TEST(TokenizerJson, ReadsMergesOfOlderFiles) {
+  const std::string text = write_tokenizer_json(small_bpe());
+  const size_t from = text.find("[", text.find("\"merges\": [") + 11),
+               to = text.find("]", from) + 1;
+  std::string older = text;
+  older.replace(from, to - from, "\"h e\"");
+  EXPECT_EQ(read_tokenizer_json(older, "t.json").merges[0],
+            (std::array<int32_t, 3>{'h', 'e', 257}));
+}
+
+TEST(TokenizerJson, NamesWhatItCannotRead) {
+  const std::string good = write_tokenizer_json(small_bpe());
+  ASSERT_EQ(message(good), "");
+  const struct {
+    std::string from, to, says;
+  } faults[] = {
+      {"\"BPE\"", "\"Unigram\"", "model 'Unigram' is not supported"},
+      {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFKC\"}", "normalizer 'NFKC'"},
+      {"\"pre_tokenizer\": {", "\"pre_tokenizer\": null, \"x\": {", "pre_tokenizer 'none'"},
+      {"\"ByteLevel\"", "\"Metaspace\"", "pre_tokenizer 'Metaspace'"},
+      {"\"dropout\": null", "\"dropout\": 0.1", "model.dropout"},
+      {"\"end_of_word_suffix\": null", "\"end_of_word_suffix\": \"</w>\"", "end_of_word_suffix"},
+      {"\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback"},
+      {"\"ignore_merges\": false", "\"ignore_merges\": 1", "must be true or false"},
+      {"\"model\"", "\"modell\"", "'model' is missing"},
+      {"\"merges\"", "\"merge\"", "'merges' is missing"},
+      {"\"!\": 33", "\"!\": 34", "belongs to another token too"},
+      {"\"!\": 33", "\"!\": -1", "whole number from 0"},
+      {"\"!\": 33", "\"!\": 4194304", "whole number from 0"},
+      {"\"!\": 33", "\"!\": 4194303", "may be left out"},
+      {"\"!\": 33", "\"!\": \"33\"", "whole number from 0"},
+      {"\"he\": 257", "\"hf\": 257", "needs the token 'he'"},
+      {"\"added_tokens\": []", "\"added_tokens\": [{\"id\": 7, \"content\": \"<x>\"}]",
+       "has id 7, but by its place in the list it is 260"},
+      {"\"added_tokens\": []", "\"added_tokens\": [{\"id\": 7, \"content\": \"he\"}]",
+       "has id 7, but in model.vocab it is 257"},
+      {"\"added_tokens\": []", "\"added_tokens\": [{\"content\": \"<x>\"}]", "'id' is missing"},
+      {"\"added_tokens\": []", "\"added_tokens\": {}", "must be a list"},
+  };
+  for (const auto& fault : faults) {
+    const std::string found = message(replaced(good, fault.from, fault.to));
+    EXPECT_NE(found.find(fault.says), std::string::npos) << fault.to << " gave: " << found;
+    EXPECT_TRUE(found.starts_with("t.json:")) << found;
+  }
+  EXPECT_NE(message(good.substr(0, good.size() / 2)), "");
+  EXPECT_NE(message(""), "");
+  EXPECT_NE(message("[]"), "");
+}
+
+TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
+  EXPECT_EQ(bytes_to_characters(" a\n\xFF\xAD"), "\u0120a\u010A\u00FF\u0143");
+  for (int b = 0; b < 256; ++b) {
+    const std::string byte(1, static_cast<char>(b));
+    EXPECT_EQ(characters_to_bytes(bytes_to_characters(byte)), byte);
+  }
+  EXPECT_EQ(characters_to_bytes("two words"), "two words");
+}
+
+}  // namespace
+}  // namespace tessera

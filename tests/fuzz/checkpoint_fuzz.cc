@@ -1,0 +1,71 @@
+// Any bytes as the index.json of a checkpoint. The checksum at its end is put right, so that what
+// lies behind it is reached; bytes that begin with "raw:" are taken as they are. What is accepted
+// is read, whole and in part.
+//
+#include <cstdint>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/checksum.h"
+#include "checkpoint/index.h"
+#include "tests/fuzz/scratch_folder.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kRaw = "raw:";
+constexpr int64_t kMaxBytes = 1 << 20;  // read back at most; a shape may ask for far more
+
+void read_back(CheckpointReader& reader) {
+  for (const StoredTensor& t : reader.tensors()) {
+    const int64_t bytes = t.shape.elements() * size_of(t.dtype);
+    if (bytes > kMaxBytes) continue;
+    std::vector<std::byte> out(static_cast<size_t>(bytes) + 1);
+    reader.read(t.name, {out.data(), t.dtype, t.shape});
+    std::vector<int64_t> begin(static_cast<size_t>(t.shape.rank()), 0), end = t.shape.dims();
+    if (end.empty() || end[0] < 2) continue;
+    begin[0] = 1;
+    Shape part = t.shape;
+    part[0] -= 1;
+    reader.read(t.name, begin, end, {out.data(), t.dtype, part});
+    const auto whole = reader.whole(t);
+    CHECK(whole.empty() || static_cast<int64_t>(whole.size()) == bytes, "{}", t.name);
+  }
+}
+
+void open_checkpoint(std::string_view index) {
+  static const Path folder = [] {
+    const Path f = scratch_folder() / "20";
+    std::filesystem::create_directories(f);
+    put(f / "pieces-0.bin", std::string(512, '\0'));
+    put(f / "pieces-1.bin", std::string(512, '\0'));
+    put(f / kTokenizerFile, "{}");
+    return f;
+  }();
+  put(folder / kIndexFile, index);
+  try {
+    // What is accepted is written in the same words again.
+    const std::string text = to_text(parse_index(index, "index.json"));
+    CHECK(to_text(parse_index(text, "again")) == text, "{} is read as something else", text);
+    CheckpointReader reader(folder);
+    read_back(reader);
+    reader.verify();
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+}  // namespace tessera
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  using namespace tessera;
+  std::string text(reinterpret_cast<const char*>(data), bytes);
+  if (text.starts_with(kRaw)) {
+    open_checkpoint(std::string_view(text).substr(kRaw.size()));
+    return 0;
+  }
+  const size_t tail = text.rfind(",\n\"xxh3\":\"");
+  if (tail != std::string::npos) text.resize(tail);
+  text += fmt::format(",\n\"xxh3\":\"{}\"}}\n", checksum_text(checksum_of(text)));
+  open_checkpoint(text);
+  return 0;
+}

@@ -1,0 +1,47 @@
+// Any bytes as a safetensors file; or, where they begin with "index:", as an index, a line "--",
+// and a file it may name ("one.safetensors"). All that is accepted is read to the last byte.
+//
+#include <cstdint>
+
+#include "checkpoint/checksum.h"
+#include "checkpoint/safetensors.h"
+#include "tests/fuzz/scratch_folder.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kIndexed = "index:", kSeparator = "\n--\n";
+
+// Reading what lies outside of the file would be seen by the sanitizer.
+uint64_t read_all(const SafetensorsFolder& folder) {
+  uint64_t sum = 0;
+  for (const std::string& name : folder.names()) sum ^= checksum_of(folder.find(name)->bytes);
+  return sum;
+}
+
+void open_folder(std::string_view index, std::string_view file) {
+  const Path folder = scratch_folder();
+  std::error_code ignored;
+  std::filesystem::remove(folder / "model.safetensors.index.json", ignored);
+  put(folder / "model.safetensors", file);
+  put(folder / "one.safetensors", file);
+  if (!index.empty()) put(folder / "model.safetensors.index.json", index);
+  try {
+    read_all(SafetensorsFolder(folder));
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+}  // namespace tessera
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  std::string_view text(reinterpret_cast<const char*>(data), bytes);
+  const size_t split = text.find(tessera::kSeparator);
+  if (text.starts_with(tessera::kIndexed) && split != std::string_view::npos)
+    tessera::open_folder(text.substr(tessera::kIndexed.size(), split - tessera::kIndexed.size()),
+                         text.substr(split + tessera::kSeparator.size()));
+  else
+    tessera::open_folder("", text);
+  return 0;
+}

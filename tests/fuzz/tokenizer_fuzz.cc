@@ -1,0 +1,50 @@
+// The input is a tokenizer.json, a zero byte, and a text. The file gives a tokenizer or an Error; a
+// tokenizer encodes the text without losing a byte of it, alike at once and in two pieces.
+#include "base/error.h"
+#include "data/bpe_tokenizer.h"
+
+namespace tessera {
+namespace {
+
+std::string without_added_tokens(const std::string& text, BpeDescription bpe) {
+  bpe.added_tokens.clear();
+  bpe.nfc = bpe.add_prefix_space = false;
+  const BpeTokenizer tokenizer(bpe, 1, "input");
+  EncodeCache cache(1 << 16);
+  EncodeReport report;
+  std::vector<int32_t> ids;
+  tokenizer.encode(text, ids, cache, &report);
+  return report.replaced_bytes > 0 ? text : tokenizer.decode(ids);
+}
+
+void check_encoding(const std::string& text, const BpeDescription& bpe) {
+  const BpeTokenizer tokenizer(bpe, 2, "input");
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  for (const int32_t id : ids) tokenizer.token_bytes(id);
+  if (const size_t cut = tokenizer.last_cut(text); cut > 0) {
+    std::vector<int32_t> parts = tokenizer.encode(text.substr(0, cut));
+    const std::vector<int32_t> rest = tokenizer.encode(text.substr(cut));
+    parts.insert(parts.end(), rest.begin(), rest.end());
+    CHECK(parts == ids, "cutting at {} changes the ids", cut);
+  }
+  const std::string back = without_added_tokens(text, bpe);
+  CHECK(back == text, "{} bytes came back as {}", text.size(), back.size());
+}
+
+}  // namespace
+}  // namespace tessera
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tessera;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t end = std::min(input.find('\0'), input.size());
+  const std::string text(input.substr(std::min(end + 1, input.size())));
+  try {
+    const BpeDescription bpe = read_tokenizer_json(input.substr(0, end), "input");
+    check_encoding(text, bpe);
+    const BpeDescription again = read_tokenizer_json(write_tokenizer_json(bpe), "output");
+    CHECK(again.merges == bpe.merges && again.vocabulary == bpe.vocabulary, "written otherwise");
+  } catch (const Error&) {
+  }
+  return 0;
+}

@@ -1,0 +1,229 @@
+#include "ir/print.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "compile/compile.h"
+#include "ir/parse.h"
+#include "ir/summary.h"
+#include "model/forward.h"
+#include "tests/ir/sample_program.h"
+
+namespace tessera {
+namespace {
+
+using testing::sample_graph;
+using testing::sample_program;
+
+void expect_round_trip(const Program& p) {
+  const std::string text = print(p);
+  const Program q = parse_program(text, "text");
+  EXPECT_EQ(print(q), text);
+  EXPECT_TRUE(q == p);
+}
+
+// Something in every field that a program has.
+Program full_program() {
+  Program p = sample_program();
+  Value& v = p.values[1];
+  v.decays = true;
+  v.initial = {0.1 + 0.2, -1.0 / 3};
+  v.sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 0;
+  v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = kShared;
+  v.sharding.place[static_cast<size_t>(AxisKind::kContext)] = kPartialMax;
+  p.values[2].name = "two words \"quoted\" \\ and\na line";
+  p.values[3].name = p.values[1].name;  // no longer a name for one
+  p.kinds[1].name = "-3";
+  Op& op = p.segments[1].ops[0];
+  op.workspace = 4;
+  op.packed = 2;
+  op.queue = Queue::kTensor;
+  op.attributes.set("whole", int64_t{-7});
+  op.attributes.set("like_whole", 7.0);
+  op.attributes.set("large", 1e300);
+  op.attributes.set("endless", -std::numeric_limits<double>::infinity());
+  op.attributes.set("text", std::string("a \"b\""));
+  p.segments[0].queue = Queue::kCopyIn;
+  p.schedule[1].fresh = {false, true, true};
+  p.schedule[1].wire = {"data", "all_reduce", "layer 3, gradients", 1 << 20};
+  p.schedule[1].after = {0, 1};
+  p.schedule[0].before_step = {1};
+  p.schedule[0].fresh = {};
+  return p;
+}
+
+TEST(Print, SampleStaysAsItIs) {
+  EXPECT_EQ(print(sample_program()), R"(program train state=2240 scratch=2304 bytes=12000 live=11000
+values
+  %0 layer.input f32 [2, 8, 16] stream per=layer in=hidden offset=0
+  %1 layer.norm.gain f32 [16] weight per=layer in=layer.weights offset=0
+  %2 layer.norm.bias f32 [16] weight per=layer in=layer.weights offset=64
+  %3 layer.up.weight f32 [32, 16] weight per=layer in=layer.weights offset=128
+  %4 layer.norm f32 [2, 8, 16] activation per=layer,microbatch offset=0
+  %5 layer.norm.stats f32 [2, 8, 2] activation per=layer,microbatch offset=1024
+  %6 layer.up f32 [2, 8, 32] activation per=layer,microbatch in=hidden' offset=0
+  %7 report f64 [8] report in=report offset=0
+kinds
+  $0 layer.weights bytes=2176 per=layer state: layer.norm.gain, layer.norm.bias, layer.up.weight
+  $1 report bytes=64 state: report
+  $2 hidden bytes=2048 per=layer: %0
+  $3 hidden' bytes=2048 per=layer,microbatch: %6
+segments
+  $0 clear queue=compute scratch=0
+    write report
+    report = clear () : f64 [8]
+  $1 forward.layer queue=compute scratch=1152
+    read layer.weights, hidden
+    write hidden'
+    %4, %5 = norm (%0, layer.norm.gain, layer.norm.bias) epsilon=1e-05 at=layer.norm : f32 [2, 8, 16], f32 [2, 8, 2]
+    %6 = matmul (%4, layer.up.weight) contract=1 at=layer.up : f32 [2, 8, 32]
+frames
+  @0 layer.weights layer=0 offset=0 state
+  @1 report offset=2176 state
+  @2 hidden layer=0 mb=0 offset=5248
+  @3 hidden layer=1 mb=0 offset=7296
+calls
+  #0 clear frames=@1 fresh=-
+  #1 forward.layer layer=0 mb=0 frames=@0,@2,@3 fresh=-
+)");
+}
+
+TEST(Print, EveryFieldComesBack) {
+  expect_round_trip(sample_program());
+  expect_round_trip(full_program());
+  Program empty;
+  empty.name = "empty";
+  expect_round_trip(empty);
+}
+
+TEST(Print, GraphsComeBack) {
+  Graph g = sample_graph().graph;
+  g.blocks[0].loss = true;
+  g.blocks[0].backward = g.blocks[0].forward;
+  const Graph h = parse_graph(print(g), "text");
+  EXPECT_EQ(print(h), print(g));
+  EXPECT_TRUE(h == g);
+}
+
+CompileRequest request() {
+  CompileRequest r;
+  r.model.layers = 2;
+  r.model.hidden = 64;
+  r.model.heads = 4;
+  r.model.kv_heads = 4;
+  r.model.feed_forward = 256;
+  r.model.vocabulary = 128;
+  r.model.context = 32;
+  r.sequences = 2;
+  r.tokens = 32;
+  r.microbatches = 2;
+  return r;
+}
+
+TEST(Print, CompiledProgramsComeBack) {
+  CompileRequest r = request();
+  for (const Family family : {Family::kNeox, Family::kGpt2})
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16})
+      for (const char* recompute : {"none", "selective", "full:1"}) {
+        r.model.family = family;
+        r.model.dropout = r.model.attention_dropout = family == Family::kGpt2 ? 0.1 : 0;
+        r.precision = precision;
+        r.layout.recompute = recompute;
+        expect_round_trip(compile(r, {}));
+        const Graph g = forward(r.model, 2, 32);
+        EXPECT_TRUE(parse_graph(print(g), "text") == g);
+      }
+}
+
+// Doubles and integers, of all magnitudes, are told apart and come back bit for bit.
+TEST(Print, NumbersComeBack) {
+  std::mt19937_64 random(1);
+  Program p = sample_program();
+  for (int i = 0; i < 2000; ++i) {
+    const double x = std::bit_cast<double>(random());
+    if (std::isnan(x)) continue;
+    Attributes& a = p.segments[1].ops[1].attributes;
+    a.set("x", x);
+    a.set("y", static_cast<int64_t>(random()));
+    const Program q = parse_program(print(p), "text");
+    ASSERT_TRUE(q.segments[1].ops[1].attributes == a) << print(p);
+  }
+}
+
+TEST(Summary, GroupsCallsAndAddsUp) {
+  const std::string s = summary(compile(request(), {}));
+  for (const char* wanted :
+       {"program train: ", "#2-#3        forward.layer layer=0…1 mb=0\n",
+        "#5-#6        backward.layer layer=1…0 mb=0\n", "  layer.weights ", "state", "arena"})
+    EXPECT_NE(s.find(wanted), std::string::npos) << wanted << "\n" << s;
+}
+
+// Replaces the first `from` and expects the error.
+void expect_error(const std::string& from, const std::string& to, const std::string& error) {
+  std::string text = print(sample_program());
+  const size_t at = text.find(from);
+  ASSERT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  try {
+    parse_program(text, "p.txt");
+    FAIL() << "no error for " << to;
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()), error);
+  }
+}
+
+TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
+  expect_error("program train", "prorgam train", "p.txt:1:1: found 'prorgam', wanted 'program'");
+  expect_error("f32 [2, 8", "f33 [2, 8", "p.txt:3:18: found 'f33', wanted an element type");
+  expect_error("[2, 8, 16] stream", "[2, 8; 16] stream",
+               "p.txt:3:27: found ';', wanted a word, a number or one of ()[]=,:-");
+  expect_error("weight per", "wait per", "p.txt:4:31: found 'wait', wanted the role of a value");
+  expect_error("%1 layer", "%2 layer", "p.txt:4:3: found '%2', wanted %1");
+  expect_error("in=report", "in=reprot", "p.txt:10:31: found 'reprot', wanted a kind of frame");
+  expect_error("= norm", "= nrom", "p.txt:23:14: found 'nrom', wanted the name of an op");
+  expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', wanted a value below %8");
+  expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
+               "p.txt:24:22: found 'layer.up.wait', wanted the name of a value");
+  expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', wanted a number");
+  expect_error(": f64 [8]", ": f64 [9]",
+               "p.txt:19:25: found 'f64', wanted f64 [8], the type of report");
+  expect_error("frames=@0,@2,@3", "frames=@0,@2,@4",
+               "p.txt:32:46: found '@4', wanted a frame below @4");
+  expect_error("frames=@0,@2,@3", "frames=@0,@2",
+               "p.txt:32:3: found '#1', wanted 3 frames, as forward.layer takes (this call has 2)");
+  expect_error("frames=@1 fresh=-", "frames=@1 after=#2",
+               "p.txt: found a wait for call #2, wanted one below #2");
+  expect_error("bytes=12000", "bytes=99999999999999999999",
+               "p.txt:1:45: found '99999999999999999999', wanted a whole number");
+  expect_error("report = clear () : f64 [8]", "\"report = clear () : f64 [8]",
+               "p.txt:19:5: found a text without end, wanted a closing '\"'");
+}
+
+// Any cut or changed byte ends in a program or an Error, never in a crash.
+TEST(Parse, BrokenTextIsAnErrorOrAProgram) {
+  const std::string text = print(full_program());
+  std::mt19937 random(3);
+  for (int i = 0; i < 4000; ++i) {
+    std::string broken = text;
+    const size_t at = random() % broken.size();
+    if (i % 3 == 0)
+      broken.resize(at);
+    else if (i % 3 == 1)
+      broken[at] = static_cast<char>(random());
+    else
+      broken.erase(at, random() % 20);
+    try {
+      print(parse_program(broken, "text"));
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("wanted"), std::string::npos) << e.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,109 @@
+// A small program and graph by hand that have something in every field.
+#pragma once
+
+#include "ir/builder.h"
+#include "ir/program.h"
+#include "ir/state.h"
+
+namespace tessera::testing {
+
+struct Sample {
+  Graph graph;
+  ValueId hidden, gain, bias, weight, out, stats, step, report;
+};
+
+// norm and matmul of [2, 8, 16] by [32, 16].
+inline Sample sample_graph() {
+  Sample s;
+  Graph& g = s.graph;
+  g.sequences = 2;
+  g.tokens = 8;
+  g.blocks.resize(1);
+  Block& b = g.blocks[0];
+  b.name = "layer";
+  b.layers = 3;
+  Builder build(g, b.forward, kPerLayer | kPerMicrobatch, "layer");
+  s.hidden = build.value("input", DType::kF32, {2, 8, 16}, Role::kStream, kPerLayer);
+  s.gain = build.value("norm.gain", DType::kF32, {16}, Role::kWeight, kPerLayer);
+  s.bias = build.value("norm.bias", DType::kF32, {16}, Role::kWeight, kPerLayer);
+  s.weight = build.value("up.weight", DType::kF32, {32, 16}, Role::kWeight, kPerLayer);
+  const auto norm =
+      build.emit(OpKind::kNorm, "norm", {{"epsilon", 1e-5}}, {s.hidden, s.gain, s.bias});
+  s.stats = norm[1];
+  s.out = build.emit_one(OpKind::kMatmul, "up", {{"contract", int64_t{1}}}, {norm[0], s.weight});
+  b.input = s.hidden;
+  b.output = s.out;
+  return s;
+}
+
+// The graph above as forward.layer on one layer, laid out by hand, and a call that clears a report.
+inline Program sample_program() {
+  Sample s = sample_graph();
+  Program p;
+  p.name = "train";
+  p.values = s.graph.values;
+  const auto lay = [&](const char* name, std::vector<ValueId> values, bool state) {
+    FrameKind k;
+    k.name = name;
+    k.state = state;
+    k.values = values;
+    for (const ValueId v : values) {
+      Value& value = p.values[static_cast<size_t>(v)];
+      value.frame = static_cast<FrameKindId>(p.kinds.size());
+      value.offset = k.bytes;
+      k.per = value.per;
+      k.bytes += value.bytes();
+    }
+    p.kinds.push_back(k);
+  };
+  Value report;
+  report.name = "report";
+  report.dtype = DType::kF64;
+  report.shape = {kReportSize};
+  report.role = Role::kReport;
+  p.values.push_back(report);
+  s.report = static_cast<ValueId>(p.values.size() - 1);
+  lay("layer.weights", {s.gain, s.bias, s.weight}, true);
+  lay("report", {s.report}, true);
+  lay("hidden", {s.hidden}, false);
+  lay("hidden'", {s.out}, false);
+
+  Op clear;
+  clear.kind = OpKind::kClear;
+  clear.outputs = {s.report};
+  Segment first;
+  first.name = "clear";
+  first.frames = {{1, Access::kWrite}};
+  first.ops = {clear};
+  Segment second;
+  second.name = "forward.layer";
+  second.frames = {{0, Access::kRead}, {2, Access::kRead}, {3, Access::kWrite}};
+  second.ops = s.graph.blocks[0].forward;
+  for (const ValueId v : second.ops[0].outputs) {
+    p.values[static_cast<size_t>(v)].offset = second.scratch_bytes;
+    second.scratch_bytes += p[v].bytes();
+  }
+  p.segments = {first, second};
+
+  p.frames = {{0, 0, kNone, 0, true},
+              {1, kNone, kNone, 2176, true},
+              {2, 0, 0, 5248, false},
+              {2, 1, 0, 7296, false}};
+  p.kinds[2].bytes = p.kinds[3].bytes;
+  p.schedule.resize(2);
+  p.schedule[0].segment = 0;
+  p.schedule[0].frames = {1};
+  p.schedule[0].fresh = {false};
+  p.schedule[1].segment = 1;
+  p.schedule[1].layer = 0;
+  p.schedule[1].microbatch = 0;
+  p.schedule[1].frames = {0, 2, 3};
+  p.schedule[1].fresh = {false, false, false};
+  p.state_bytes = 2240;
+  p.scratch_offset = 2304;
+  p.bytes = 12000;
+  p.live_bytes = 11000;
+  return p;
+}
+
+}  // namespace tessera::testing

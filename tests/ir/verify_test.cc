@@ -1,0 +1,250 @@
+#include "ir/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "compile/compile.h"
+#include "model/forward.h"
+#include "tests/ir/sample_program.h"
+
+namespace tessera {
+namespace {
+
+using testing::Sample;
+using testing::sample_graph;
+using testing::sample_program;
+
+std::string texts(const std::vector<std::string>& findings) {
+  std::string all;
+  for (const std::string& s : findings) all += s + "\n";
+  return all;
+}
+
+CompileRequest request() {
+  CompileRequest r;
+  r.model.layers = 2;
+  r.model.hidden = 64;
+  r.model.heads = 4;
+  r.model.kv_heads = 4;
+  r.model.feed_forward = 256;
+  r.model.vocabulary = 128;
+  r.model.context = 32;
+  r.sequences = 2;
+  r.tokens = 32;
+  r.microbatches = 2;
+  return r;
+}
+
+// A target that wants a workspace for every product and packed weights.
+Target greedy_target() {
+  Target t;
+  t.workspace_bytes = [](const Op& op, std::span<const Value>) {
+    return op.inputs.size() > 1 ? int64_t{1000} : int64_t{0};
+  };
+  t.packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{7000}; };
+  return t;
+}
+
+TEST(Verify, CompiledProgramsAreRight) {
+  for (const Family family : {Family::kNeox, Family::kGpt2})
+    for (const Purpose purpose :
+         {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16})
+        for (const char* recompute : {"none", "selective", "full:1"})
+          for (const bool fused : {true, false}) {
+            CompileRequest r = request();
+            r.model.family = family;
+            r.model.tied_embeddings = family == Family::kGpt2;
+            r.model.parallel_residual = fused;
+            r.model.dropout = r.model.attention_dropout = fused ? 0 : 0.1;
+            r.purpose = purpose;
+            r.precision = precision;
+            r.layout.recompute = recompute;
+            if (purpose != Purpose::kTrain) r.microbatches = 1;
+            if (!fused) {
+              r.options.attention = AttentionKind::kMaterialised;
+              r.options.cross_entropy = CrossEntropyKind::kUnfused;
+              r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false;
+            }
+            EXPECT_EQ(texts(verify(compile(r, fused ? greedy_target() : Target()))), "");
+            EXPECT_EQ(texts(verify(forward(r.model, 2, 32))), "");
+          }
+}
+
+TEST(Verify, SamplesAreRight) {
+  EXPECT_EQ(texts(verify(sample_graph().graph)), "");
+  EXPECT_EQ(texts(verify(sample_program())), "");
+}
+
+// Breaks the sample in one way and expects one of the findings to be `wanted`.
+void expect_found(const std::function<void(Sample&)>& change, const std::string& wanted) {
+  Sample s = sample_graph();
+  change(s);
+  EXPECT_NE(texts(verify(s.graph)).find(wanted), std::string::npos)
+      << "wanted " << wanted << "\nfound " << texts(verify(s.graph));
+}
+void expect_found_in(const std::function<void(Program&)>& change, const std::string& wanted) {
+  Program p = sample_program();
+  change(p);
+  EXPECT_NE(texts(verify(p)).find(wanted), std::string::npos)
+      << "wanted " << wanted << "\nfound " << texts(verify(p));
+}
+
+TEST(VerifyGraph, NamesBrokenOps) {
+  expect_found([](Sample& s) { s.graph.blocks[0].forward[1].inputs[0] = 99; },
+               "forward.layer layer.up (matmul): input 0 is value 99 of 7");
+  expect_found(
+      [](Sample& s) {
+        s.graph[s.out].shape = {2, 8, 31};
+      },
+      "forward.layer layer.up (matmul): output layer.up is f32 [2, 8, 31], its rule says "
+      "f32 [2, 8, 32]");
+  expect_found([](Sample& s) { s.graph[s.stats].dtype = DType::kBF16; },
+               "layer.norm (norm): output layer.norm.stats is bf16 [2, 8, 2], its rule says f32");
+  expect_found([](Sample& s) { s.graph.blocks[0].forward[0].outputs.pop_back(); },
+               "layer.norm (norm): has 1 outputs, its rule says 2");
+  expect_found(
+      [](Sample& s) { std::swap(s.graph.blocks[0].forward[0], s.graph.blocks[0].forward[1]); },
+      "layer.up (matmul): reads layer.norm, which nothing before it made");
+  expect_found([](Sample& s) { s.graph.blocks[0].forward.push_back(s.graph.blocks[0].forward[1]); },
+               "layer.up (matmul): makes layer.up a second time");
+  expect_found([](Sample& s) { s.graph.blocks[0].forward.pop_back(); },
+               "block layer: no op makes its output layer.up");
+}
+
+// Places of hidden, gain and bias, norm's outputs, weight and output on the tensor axis.
+Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
+  Sample s = sample_graph();
+  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  const auto put = [&](ValueId v, int8_t place) { s.graph[v].sharding.place[axis] = place; };
+  put(s.hidden, x);
+  put(s.gain, vectors);
+  put(s.bias, vectors);
+  put(s.graph.blocks[0].forward[0].outputs[0], y);
+  put(s.stats, y);
+  put(s.weight, weight);
+  put(s.out, out);
+  return s.graph;
+}
+
+TEST(VerifySharding, SignaturesPass) {
+  EXPECT_EQ(texts(verify(sharded(kShared, kShared, kShared, kShared, kShared))), "");
+  EXPECT_EQ(texts(verify(sharded(0, kShared, 0, kShared, 0))), "");        // batch
+  EXPECT_EQ(texts(verify(sharded(1, kShared, 1, kShared, 1))), "");        // sequence
+  EXPECT_EQ(texts(verify(sharded(kShared, kShared, kShared, 0, 2))), "");  // columns
+}
+
+TEST(VerifySharding, OtherPlacesAreNamed) {
+  const auto found = [](const Graph& g) { return texts(verify(g)); };
+  // Features of a norm cannot be split.
+  EXPECT_NE(found(sharded(2, 0, 2, 1, kPartial))
+                .find("layer.norm (norm): no signature of its rule "
+                      "on axis tensor has layer.input split 2"),
+            std::string::npos);
+  // Rows of a weight split, but a whole input.
+  EXPECT_NE(found(sharded(kShared, kShared, kShared, 1, kPartial)).find("layer.up (matmul)"),
+            std::string::npos);
+  // Replicated beside shared.
+  EXPECT_NE(found(sharded(kReplicated, kShared, kShared, kShared, kShared)).find("layer.norm"),
+            std::string::npos);
+  // A product that should be partial.
+  EXPECT_NE(found(sharded(kShared, kShared, kShared, 0, kShared)).find("layer.up (matmul)"),
+            std::string::npos);
+}
+
+TEST(VerifySharding, PartsOfALinearSetArePartial) {
+  Sample s = sample_graph();
+  Op& up = s.graph.blocks[0].forward[1];
+  up.inputs[0] = s.hidden;  // no norm between
+  s.graph.blocks[0].forward.erase(s.graph.blocks[0].forward.begin());
+  const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  s.graph[s.hidden].sharding.place[axis] = kPartial;
+  s.graph[s.weight].sharding.place[axis] = kShared;
+  s.graph[s.out].sharding.place[axis] = kPartial;
+  EXPECT_EQ(texts(verify(s.graph)), "");
+  s.graph[s.weight].sharding.place[axis] = kPartial;
+  EXPECT_NE(texts(verify(s.graph)), "");
+}
+
+TEST(VerifyProgram, NamesBrokenReferences) {
+  expect_found_in([](Program& p) { p.schedule[1].frames[0] = 4; }, "call #1: takes frame 4 of 4");
+  expect_found_in([](Program& p) { p.schedule[0].segment = -1; }, "call #0: runs segment -1 of 2");
+  expect_found_in([](Program& p) { p.schedule[0].after = {2}; }, "call #0: waits for call 2 of 2");
+  expect_found_in([](Program& p) { p.values[0].frame = 4; },
+                  "layer.input: lies in kind of frame 4");
+  expect_found_in([](Program& p) { p.segments[1].frames[0].kind = 9; },
+                  "forward.layer: takes kind of frame 9 of 4");
+}
+
+TEST(VerifyProgram, NamesBrokenLayouts) {
+  expect_found_in([](Program& p) { p.values[2].offset = 32; },
+                  "layer.weights: layer.norm.gain and layer.norm.bias overlap");
+  expect_found_in([](Program& p) { p.kinds[0].bytes -= 1; },
+                  "layer.weights: layer.up.weight of 2048 bytes at 128 does not fit in 2175 bytes");
+  expect_found_in([](Program& p) { p.values[2].frame = 1; }, "layer.weights: layer.norm.bias lies");
+  expect_found_in([](Program& p) { p.segments[1].scratch_bytes -= 1; },
+                  "forward.layer: layer.norm.stats of 128 bytes at 1024 does not fit in the 1151 "
+                  "bytes of its scratch");
+  expect_found_in([](Program& p) { p.values[5].offset = 512; },
+                  "forward.layer: layer.norm.stats and layer.norm are alive together");
+}
+
+TEST(VerifyProgram, NamesBrokenParameters) {
+  expect_found_in([](Program& p) { p.segments[1].frames[2].access = Access::kRead; },
+                  "forward.layer: takes hidden' to read it, its ops write it");
+  expect_found_in([](Program& p) { p.segments[1].frames[0].access = Access::kUpdate; },
+                  "forward.layer: takes layer.weights to update it, its ops read it");
+  expect_found_in([](Program& p) { p.segments[1].frames.erase(p.segments[1].frames.begin()); },
+                  "forward.layer: its ops touch layer.weights, which it does not take");
+  expect_found_in(
+      [](Program& p) {
+        p.segments[1].frames.push_back({1, Access::kRead});
+      },
+      "forward.layer: takes report, which no op of it touches");
+  expect_found_in([](Program& p) { p.segments[1].ops.erase(p.segments[1].ops.begin()); },
+                  "layer.up (matmul): reads layer.norm, which nothing before it made");
+}
+
+TEST(VerifyProgram, NamesBrokenCalls) {
+  expect_found_in([](Program& p) { p.schedule[1].frames.pop_back(); },
+                  "call #1 forward.layer layer=0 mb=0: has 2 frames, its segment takes 3");
+  expect_found_in([](Program& p) { p.schedule[1].frames[0] = 1; },
+                  "frame 0 is of kind report, its segment takes layer.weights");
+  expect_found_in([](Program& p) { p.schedule[1].fresh.pop_back(); },
+                  "says of 2 frames whether they are fresh, and has 3");
+}
+
+// A frame that is written, but not all of it.
+TEST(VerifyProgram, NamesWhatIsLeftOut) {
+  Program p = compile(request(), {});
+  for (Segment& s : p.segments) {
+    if (s.name != "backward.layer") continue;
+    const auto norm = std::find_if(s.ops.begin(), s.ops.end(),
+                                   [](const Op& op) { return op.kind == OpKind::kBiasGrad; });
+    ASSERT_NE(norm, s.ops.end());
+    s.ops.erase(norm);
+  }
+  EXPECT_NE(texts(verify(p)).find("of layer.gradients as it is"), std::string::npos)
+      << texts(verify(p));
+}
+
+// Every value of a compiled program moved onto the bytes of another: found whenever both are alive,
+// so most of the time.
+TEST(VerifyProgram, NamesScratchThatOverlaps) {
+  const Program good = compile(request(), {});
+  int moved = 0, found = 0;
+  for (size_t v = 0; v < good.values.size(); ++v) {
+    if (good.values[v].frame != kNone || good.values[v].offset <= 0) continue;
+    Program p = good;
+    p.values[v].offset = 0;
+    ++moved;
+    found += !verify(p).empty();
+  }
+  EXPECT_GE(moved, 5);
+  EXPECT_GT(found, moved / 2);
+}
+
+}  // namespace
+}  // namespace tessera
