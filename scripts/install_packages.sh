@@ -5,7 +5,7 @@ set -eu
 
 packages_for() {
   case $1 in
-    build) echo g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libyaml-cpp-dev \
+    build) echo g++ cmake ninja-build pkg-config libdnnl-dev libhwy-dev libcli11-dev libyaml-cpp-dev \
       nlohmann-json3-dev libspdlog-dev libfmt-dev libutf8proc-dev libsimdjson-dev libzstd-dev \
       zlib1g-dev libxxhash-dev libprotobuf-dev protobuf-compiler ccache mold ;;
     quickstart) echo dict-gcide xz-utils ;;

@@ -8,7 +8,8 @@
 namespace tessera {
 namespace {
 
-constexpr double kExactIntegers = 0x1p53;  // doubles hold every integer up to here
+// Doubles, hence JSON, hold every integer up to here; and sums of a few do not overflow.
+constexpr double kExactIntegers = 0x1p53;
 
 std::string describe(const Tree& t) {
   if (t.is_null()) return "nothing";
@@ -122,15 +123,14 @@ void read_value(const Tree& tree, bool& value, const Place& place) {
 }
 
 void read_value(const Tree& tree, int64_t& value, const Place& place) {
-  if (const auto* i = std::get_if<int64_t>(&tree.value)) {
-    value = *i;
-    return;
-  }
+  const auto* i = std::get_if<int64_t>(&tree.value);
   const auto* x = std::get_if<double>(&tree.value);
-  if (x == nullptr) wrong_value(tree, "an integer, in digits alone", place);
-  if (std::abs(*x) > kExactIntegers) wrong_value(tree, "an integer of at most 64 bits", place);
-  if (*x != std::trunc(*x)) wrong_value(tree, "an integer", place);
-  value = static_cast<int64_t>(*x);
+  if (i == nullptr && x == nullptr) wrong_value(tree, "an integer, in digits alone", place);
+  const double size = i != nullptr ? static_cast<double>(*i) : *x;
+  if (!(std::abs(size) <= kExactIntegers))
+    wrong_value(tree, "an integer of at most 53 bits", place);
+  if (size != std::trunc(size)) wrong_value(tree, "an integer", place);
+  value = static_cast<int64_t>(size);
 }
 
 void read_value(const Tree& tree, double& value, const Place& place) {

@@ -5,6 +5,7 @@
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
+#include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
 #include "model/hf_config.h"
@@ -44,9 +45,11 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
   std::vector<SafetensorsPlan> plans;
   for (const HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
   std::vector<std::byte> gathered;  // a tensor that lies in several pieces
+  std::span<const std::byte> last;  // the mapped bytes of the tensor before
   const auto fill = [&](size_t i) {
     const StoredTensor& t = *stored[i];
-    std::span<const std::byte> bytes = reader.whole(t);
+    release_pages(last);
+    std::span<const std::byte> bytes = last = reader.whole(t);
     if (t.pieces.size() != 1) {
       gathered.resize(static_cast<size_t>(t.shape.elements() * size_of(t.dtype)));
       reader.read(t.name, {gathered.data(), t.dtype, t.shape});

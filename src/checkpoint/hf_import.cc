@@ -4,6 +4,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
+#include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
 #include "model/hf_config.h"
@@ -126,6 +127,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
     result.stored_as = *m.found.entry->dtype;
     writer.add_streamed(
         t, transposed(m.found.bytes, result.stored_as, m.names.view, m.names.axes, DType::kF32));
+    release_pages(m.found.bytes);
     result.parameters += t.shape.elements();
   }
   result.tensors = static_cast<int64_t>(matches.size());

@@ -6,6 +6,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/index.h"
+#include "checkpoint/pages.h"
 
 namespace tessera {
 namespace {
@@ -107,7 +108,9 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
     const Box piece{t->pieces[i].begin, t->pieces[i].end};
     const Box common = intersection(piece, box);
     if (common.elements() == 0) continue;
-    copy_box(common, piece, checked(*t, i).data(), box, to, size_of(t->dtype));
+    const auto mapped = checked(*t, i);
+    copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
+    if (common == piece) release_pages(mapped);  // read to its end: not wanted again
   }
   if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());
 }
@@ -120,8 +123,12 @@ std::span<const std::byte> CheckpointReader::whole(const StoredTensor& tensor) {
 int64_t CheckpointReader::verify() {
   int64_t bytes = 0;
   for (size_t t = 0; t < tensors_.size(); ++t)
-    for (size_t p = 0; p < tensors_[t].pieces.size(); ++p)
-      if (!seen_[t][p]) bytes += static_cast<int64_t>(checked(tensors_[t], p).size());
+    for (size_t p = 0; p < tensors_[t].pieces.size(); ++p) {
+      if (seen_[t][p]) continue;
+      const auto piece = checked(tensors_[t], p);
+      bytes += static_cast<int64_t>(piece.size());
+      release_pages(piece);
+    }
   return bytes;
 }
 

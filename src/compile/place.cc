@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -122,14 +123,33 @@ std::vector<size_t> ordered(const std::vector<Life>& lives, Order by) {
   return order;
 }
 
-int64_t pack_best(std::vector<Life>& lives, int64_t alignment) {
+// The largest sum of bytes that are alive together, and `extra` of each call.
+template <class F>
+int64_t most_alive(const Program& p, const std::vector<Life>& lives, const F& extra) {
+  std::vector<int64_t> change(p.schedule.size() + 1, 0);
+  for (const Life& l : lives) {
+    change[static_cast<size_t>(l.birth)] += l.bytes;
+    change[static_cast<size_t>(l.death) + 1] -= l.bytes;
+  }
+  int64_t most = 0, alive = 0;
+  for (size_t c = 0; c < p.schedule.size(); ++c) {
+    alive += change[c];
+    most = std::max(most, alive + extra(p.schedule[c]));
+  }
+  return most;
+}
+
+// No order can do better than what is alive together, so the first that needs no more is taken.
+int64_t pack_best(const Program& p, std::vector<Life>& lives, int64_t alignment) {
+  const int64_t bound = most_alive(p, lives, [](const Call&) { return int64_t{0}; });
   std::vector<Life> best;
-  int64_t best_bytes = 0;
+  int64_t best_bytes = std::numeric_limits<int64_t>::max();
   for (const Order by : {Order::kSize, Order::kArea, Order::kBirth, Order::kLength})
     for (const bool best_fit : {true, false}) {
+      if (best_bytes <= bound) break;
       std::vector<Life> attempt = lives;
       const int64_t bytes = pack(attempt, ordered(attempt, by), alignment, best_fit);
-      if (!best.empty() && bytes >= best_bytes) continue;
+      if (bytes >= best_bytes) continue;
       best = std::move(attempt);
       best_bytes = bytes;
     }
@@ -139,17 +159,8 @@ int64_t pack_best(std::vector<Life>& lives, int64_t alignment) {
 
 // A lower bound of the arena: what one call and everything that waits for a later one need.
 int64_t live_set(const Program& p, const std::vector<Life>& lives) {
-  std::vector<int64_t> change(p.schedule.size() + 1, 0);
-  for (const Life& l : lives) {
-    change[static_cast<size_t>(l.birth)] += l.bytes;
-    change[static_cast<size_t>(l.death) + 1] -= l.bytes;
-  }
-  int64_t most = p.state_bytes, alive = p.state_bytes;
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
-    alive += change[c];
-    most = std::max(most, alive + p.segment(p.schedule[c]).scratch_bytes);
-  }
-  return most;
+  return p.state_bytes +
+         most_alive(p, lives, [&](const Call& c) { return p.segment(c).scratch_bytes; });
 }
 
 // The first call that adds to a frame writes it, unless the frame was written before (the report,
@@ -284,7 +295,7 @@ void place(Program& program, const PlaceOptions& options) {
   program.live_bytes = live_set(program, lives);
   const int64_t base = place_scratch(program, options.alignment);
   stretch(program, options.pad, lives);
-  program.bytes = round_up(base + pack_best(lives, options.alignment), options.alignment);
+  program.bytes = round_up(base + pack_best(program, lives, options.alignment), options.alignment);
   for (const Life& l : lives) program.frames[static_cast<size_t>(l.frame)].offset = base + l.offset;
   mark_fresh(program);
   Waits(program).find();

@@ -7,8 +7,9 @@
 //             mesh the op's places are one of its signatures (split of a label, partial, shared,
 //             replicated)
 //   layout    values of a frame fit in it and do not overlap; a segment's parameters are the frames
-//             its ops touch, with the access that they need, and what it writes or adds to it covers;
-//             scratch fits and shares bytes only where lives do not meet, or an op works in place
+//             its ops touch, with the access that they need, and what it writes or adds to it
+//             covers; scratch fits and shares bytes only where lives do not meet, or an op works in
+//             place
 //   calls     name frames of the kinds that their segment takes
 //
 // Wrong inputs of an op are a bug that its shape rule stops at (CHECK).

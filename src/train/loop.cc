@@ -94,8 +94,7 @@ void Run::prepare() {
   config_.precision = resolve_precision(config_.precision, cpu);
   config_.run.device = Device::kCpu;
   if (config_.run.threads == 0) config_.run.threads = cpu.cores;
-  if (config_.model.vocabulary == 0) config_.model.vocabulary = tokenizer().vocabulary_size();
-  if (config_.data.sequence_length == 0) config_.data.sequence_length = config_.model.context;
+  resolve_sizes(config_);
   std::filesystem::create_directories(directory());
   log_.open(directory() / "log.txt");
   auto library = std::make_unique<Library>(cpu, static_cast<int>(config_.run.threads));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/tokenizer.h"
 
 namespace tessera {
 namespace {
@@ -50,6 +51,12 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
   if (asked != Precision::kAuto) return asked;
   return cpu.bf16_products() ? Precision::kBf16 : Precision::kFp32;
+}
+
+void resolve_sizes(RunConfig& config) {
+  if (config.model.vocabulary == 0)
+    config.model.vocabulary = load_tokenizer(config.data.tokenizer)->vocabulary_size();
+  if (config.data.sequence_length == 0) config.data.sequence_length = config.model.context;
 }
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose) {

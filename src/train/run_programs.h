@@ -13,6 +13,9 @@ namespace tessera {
 // The fastest policy that trains well on this CPU, where the run file says `auto`.
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu);
 
+// Fills sizes that the run file leaves to the tokenizer and the model.
+void resolve_sizes(RunConfig& config);
+
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
 
 // Bytes by role of state and transient frames, largest live set, arena.

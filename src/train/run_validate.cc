@@ -8,15 +8,14 @@
 namespace tessera {
 namespace {
 
+// For messages: the divisors of n that people would choose, at most kShown.
 std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> low, high;
-  for (int64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    low.push_back(d);
-    if (d != n / d) high.insert(high.begin(), n / d);
-  }
-  low.insert(low.end(), high.begin(), high.end());
-  return low;
+  constexpr int64_t kTried = 100'000;
+  constexpr size_t kShown = 24;
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= std::min(n, kTried) && out.size() < kShown; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
 }
 
 class Validation {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
 #include "train/run_programs.h"
@@ -84,24 +85,9 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
-  const int64_t B = config_.batch.micro, T = config_.data.sequence_length;
-  std::vector<int32_t> sample(static_cast<size_t>(T + 1));
   ValidationResult total;
-  for (int64_t first = 0; first < sequences; first += B) {
-    std::fill(view.tokens.begin(), view.tokens.end(), 0);
-    std::fill(view.labels.begin(), view.labels.end(), kIgnoredLabel);
-    for (int64_t b = 0; b < B; ++b) {
-      const int64_t index = first + b;
-      const int64_t n = index < sequences ? data.read(index, sample) : 0;
-      for (int64_t t = 0; t < T; ++t) {
-        const auto at = static_cast<size_t>(b * T + t);
-        view.positions[at] = static_cast<int32_t>(t);
-        if (t + 1 >= n) continue;
-        view.tokens[at] = sample[static_cast<size_t>(t)];
-        view.labels[at] = sample[static_cast<size_t>(t + 1)];
-      }
-      view.samples[static_cast<size_t>(b)] = index;
-    }
+  for (int64_t first = 0; first < sequences; first += config_.batch.micro) {
+    fill_validation_batch(data, first, sequences, view);
     e.run();
     const auto* report = e.view(e.named("report")).as<double>();
     total.loss_sum += report[kLossSum];

@@ -104,7 +104,7 @@ TEST(Config, WrongTypesNameWhatWasFoundAndWanted) {
             "run.yaml:1:20: optimizer.size: found the number 1.5, wanted an integer");
   EXPECT_EQ(error_of("optimizer: { size: 99999999999999999999 }"),
             "run.yaml:1:20: optimizer.size: found the number 1e+20, wanted an integer of at most "
-            "64 bits");
+            "53 bits");
   EXPECT_EQ(error_of("colour: blue"),
             "run.yaml:1:9: colour: found the text 'blue', wanted one of red, dark_blue");
   EXPECT_EQ(error_of("name: 12"),

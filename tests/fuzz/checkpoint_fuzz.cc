@@ -1,7 +1,6 @@
 // Any bytes as the index.json of a checkpoint. The checksum at its end is put right, so that what
 // lies behind it is reached; bytes that begin with "raw:" are taken as they are. What is accepted
 // is read, whole and in part.
-//
 #include <cstdint>
 
 #include "checkpoint/checkpoint.h"

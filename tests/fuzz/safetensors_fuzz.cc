@@ -1,6 +1,5 @@
 // Any bytes as a safetensors file; or, where they begin with "index:", as an index, a line "--",
 // and a file it may name ("one.safetensors"). All that is accepted is read to the last byte.
-//
 #include <cstdint>
 
 #include "checkpoint/checksum.h"
@@ -21,13 +20,12 @@ uint64_t read_all(const SafetensorsFolder& folder) {
 
 void open_folder(std::string_view index, std::string_view file) {
   const Path folder = scratch_folder();
-  std::error_code ignored;
-  std::filesystem::remove(folder / "model.safetensors.index.json", ignored);
-  put(folder / "model.safetensors", file);
-  put(folder / "one.safetensors", file);
-  if (!index.empty()) put(folder / "model.safetensors.index.json", index);
+  const Path place = index.empty() ? folder / "plain" : folder / "indexed";
+  std::filesystem::create_directories(place);
+  put(place / (index.empty() ? "model.safetensors" : "one.safetensors"), file);
+  if (!index.empty()) put(place / "model.safetensors.index.json", index);
   try {
-    read_all(SafetensorsFolder(folder));
+    read_all(SafetensorsFolder(place));
   } catch (const Error&) {
   }
 }

@@ -109,6 +109,14 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
             "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
 }
 
+TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
+  EXPECT_NE(
+      error_of(kRun, {"batch.global=9007199254740992", "batch.micro=3"}).find("batch.micro = 3"),
+      std::string::npos);
+  EXPECT_NE(error_of(kRun, {"model.hidden=9223372036854775807"}).find("at most 53 bits"),
+            std::string::npos);
+}
+
 TEST(RunConfig, EveryRuleHasAMessage) {
   for (const char* bad : {"run.seed=-1",
                           "run.name=a/b",

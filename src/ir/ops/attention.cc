@@ -63,8 +63,8 @@ double flops(const Op& op, std::span<const Value> values) {
 }
 double flops_grad(const Op& op, std::span<const Value> values) { return 2.5 * flops(op, values); }
 double flops_cached(const Op& op, std::span<const Value> values) {
-  const Shape &s = at(values, op.inputs[0]).shape, &cache = at(values, op.outputs[1]).shape;
-  return 4 * static_cast<double>(s.elements() * cache[1]);
+  const Shape &out = at(values, op.outputs[0]).shape, &cache = at(values, op.outputs[1]).shape;
+  return 4 * static_cast<double>(out.elements() * cache[1]);
 }
 
 }  // namespace

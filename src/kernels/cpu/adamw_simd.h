@@ -6,7 +6,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // `keep` is 1 - learning rate * weight decay.
-HWY_NOINLINE void UpdateWeights(const AdamWRange& a, float keep, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void UpdateWeights(const AdamWRange& a, float keep, int64_t begin,
+                                       int64_t end) {
   const F f;
   const V scale = hn::Set(f, a.scale), decay = hn::Set(f, keep), beta2 = hn::Set(f, a.beta2);
   const V rest1 = hn::Set(f, a.one_minus_beta1), rest2 = hn::Set(f, a.one_minus_beta2);

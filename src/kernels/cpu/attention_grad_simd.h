@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-HWY_NOINLINE void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers& b) {
+HWY_NOINLINE inline void PackKeyHeadForGrad(const KeyHead& h, const HeadBuffers& b) {
   const int64_t width = round_up(h.d, kPad);
   for (int64_t j = 0; j < h.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, h.t - j);
@@ -64,7 +64,8 @@ HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* 
   }
 }
 
-HWY_NOINLINE void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
+HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h,
+                                           const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
   const bool masked = h.dropout.threshold > 0;
   PackQueryHeadForGrad(keys, h, b);
@@ -85,7 +86,7 @@ HWY_NOINLINE void AttendQueriesGrad(const KeyHead& keys, const QueryHead& h, con
   StoreRows(b.dq, keys.t, d, keys.scale, h.dq);
 }
 
-HWY_NOINLINE void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
+HWY_NOINLINE inline void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {
   StoreRows(b.dk, h.t, h.d, 1.0f, h.dk);
   StoreRows(b.dv, h.t, h.d, 1.0f, h.dv);
 }

@@ -46,8 +46,8 @@ HWY_INLINE void PackHead(const ConstRows& from, const KeyHead& h, float scale, f
   }
 }
 
-HWY_NOINLINE void ScoresOfHead(const KeyHead& keys, const QueryHead& h, const Rows& scores,
-                               const HeadBuffers& b) {
+HWY_NOINLINE inline void ScoresOfHead(const KeyHead& keys, const QueryHead& h, const Rows& scores,
+                                      const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
   PackHead(keys.k, keys, 1.0f, b.k, b.k_transposed);
   PackHead(h.q, keys, keys.scale, b.q, nullptr);
@@ -60,8 +60,8 @@ HWY_NOINLINE void ScoresOfHead(const KeyHead& keys, const QueryHead& h, const Ro
 }
 
 // Adds to b.dk; writes dq.
-HWY_NOINLINE void ScoresGradOfHead(const KeyHead& keys, const QueryHead& h,
-                                   const ConstRows& d_scores, const HeadBuffers& b) {
+HWY_NOINLINE inline void ScoresGradOfHead(const KeyHead& keys, const QueryHead& h,
+                                          const ConstRows& d_scores, const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
   PackHead(keys.k, keys, 1.0f, b.k, nullptr);
   PackHead(h.q, keys, keys.scale, b.q, nullptr);
@@ -77,8 +77,8 @@ HWY_NOINLINE void ScoresGradOfHead(const KeyHead& keys, const QueryHead& h,
   StoreRows(b.dq, keys.t, d, keys.scale, h.dq);
 }
 
-HWY_NOINLINE void MixOfHead(const KeyHead& keys, const QueryHead& h, const ConstRows& probabilities,
-                            const HeadBuffers& b) {
+HWY_NOINLINE inline void MixOfHead(const KeyHead& keys, const QueryHead& h,
+                                   const ConstRows& probabilities, const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
   PackHead(keys.v, keys, 1.0f, b.k, nullptr);
   ZeroRows(b.dq, keys.t, d);
@@ -92,9 +92,9 @@ HWY_NOINLINE void MixOfHead(const KeyHead& keys, const QueryHead& h, const Const
 }
 
 // Adds to b.dv; writes the gradient of the probabilities.
-HWY_NOINLINE void MixGradOfHead(const KeyHead& keys, const QueryHead& h,
-                                const ConstRows& probabilities, const Rows& d_probabilities,
-                                const HeadBuffers& b) {
+HWY_NOINLINE inline void MixGradOfHead(const KeyHead& keys, const QueryHead& h,
+                                       const ConstRows& probabilities, const Rows& d_probabilities,
+                                       const HeadBuffers& b) {
   const int64_t d = keys.d, width = round_up(d, kPad);
   PackHead(keys.v, keys, 1.0f, b.k, b.v_transposed);
   PackHead(h.d_out, keys, 1.0f, b.d_out, nullptr);
@@ -110,13 +110,15 @@ HWY_NOINLINE void MixGradOfHead(const KeyHead& keys, const QueryHead& h,
   }
 }
 
-HWY_NOINLINE void ZeroKeyGrads(const KeyHead& keys, float* rows) { ZeroRows(rows, keys.t, keys.d); }
+HWY_NOINLINE inline void ZeroKeyGrads(const KeyHead& keys, float* rows) {
+  ZeroRows(rows, keys.t, keys.d);
+}
 
-HWY_NOINLINE void StoreKeyGrad(const KeyHead& keys, const float* rows, const Rows& to) {
+HWY_NOINLINE inline void StoreKeyGrad(const KeyHead& keys, const float* rows, const Rows& to) {
   StoreRows(rows, keys.t, keys.d, 1.0f, to);
 }
 
-HWY_NOINLINE void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin, int64_t end) {
   const F f;
   for (int64_t at = begin * d; at < end * d; at += d) {
     float top = -HUGE_VALF;
@@ -139,8 +141,8 @@ HWY_NOINLINE void SoftmaxRows(Source x, Sink y, int64_t d, int64_t begin, int64_
   }
 }
 
-HWY_NOINLINE void SoftmaxGradRows(Source y, Source dy, Sink dx, int64_t d, int64_t begin,
-                                  int64_t end) {
+HWY_NOINLINE inline void SoftmaxGradRows(Source y, Source dy, Sink dx, int64_t d, int64_t begin,
+                                         int64_t end) {
   const F f;
   for (int64_t at = begin * d; at < end * d; at += d) {
     V sum = hn::Zero(f);

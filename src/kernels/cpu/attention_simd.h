@@ -9,7 +9,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-HWY_NOINLINE void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
+HWY_NOINLINE inline void PackKeyHead(const KeyHead& h, const HeadBuffers& b) {
   const int64_t width = round_up(h.d, kPad);
   for (int64_t j = 0; j < h.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, h.t - j);
@@ -102,7 +102,8 @@ HWY_INLINE void StoreQueries(const QueryHead& h, int64_t i, int64_t m, int64_t d
   }
 }
 
-HWY_NOINLINE void AttendQueries(const KeyHead& keys, const QueryHead& h, const HeadBuffers& b) {
+HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
+                                       const HeadBuffers& b) {
   const F f;
   const int64_t d = keys.d, width = round_up(d, kPad);
   alignas(64) float alpha[kTile] = {};
@@ -129,7 +130,7 @@ HWY_NOINLINE void AttendQueries(const KeyHead& keys, const QueryHead& h, const H
 }
 
 // to[i, :] = from[i, :] for i < count.
-HWY_NOINLINE void CopyRows(const ConstRows& from, int64_t count, int64_t d, const Rows& to) {
+HWY_NOINLINE inline void CopyRows(const ConstRows& from, int64_t count, int64_t d, const Rows& to) {
   for (int64_t i = 0; i < count; ++i) {
     const Source a = from.data + i * from.stride;
     const Sink b = to.data + i * to.stride;

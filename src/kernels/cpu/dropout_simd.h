@@ -8,7 +8,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // Rows [begin, end) of all samples one after another.
-HWY_NOINLINE void DropRows(const DropoutRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void DropRows(const DropoutRows& a, int64_t begin, int64_t end) {
   const F f;
   const hn::RebindToUnsigned<F> u;
   const hn::RebindToSigned<F> s;  // 24 bits fit either; x86 compares signed ones

@@ -4,11 +4,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-HWY_NOINLINE void CopyRow(Source from, Sink to, int64_t d) {
+HWY_NOINLINE inline void CopyRow(Source from, Sink to, int64_t d) {
   for (int64_t c = 0; c < d; c += kLanes) StoreSome(LoadSome(from, c, d - c), to, c, d - c);
 }
 
-HWY_NOINLINE void AddRowTo(Source from, float* to, int64_t n) {
+HWY_NOINLINE inline void AddRowTo(Source from, float* to, int64_t n) {
   const Sink sink(to, false);
   for (int64_t c = 0; c < n; c += kLanes) {
     StoreSome(hn::Add(LoadSome(sink, c, n - c), LoadSome(from, c, n - c)), sink, c, n - c);

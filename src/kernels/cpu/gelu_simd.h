@@ -57,7 +57,7 @@ HWY_INLINE V GeluInput(Source x, Source bias, int64_t at, int64_t c, int64_t n) 
   return bias ? hn::Add(u, LoadSome(bias, c, n)) : u;
 }
 
-HWY_NOINLINE void GeluForward(const GeluRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void GeluForward(const GeluRows& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t c = 0; c < a.d; c += kLanes) {
       const int64_t at = row * a.d + c, n = a.d - c;
@@ -67,7 +67,7 @@ HWY_NOINLINE void GeluForward(const GeluRows& a, int64_t begin, int64_t end) {
   }
 }
 
-HWY_NOINLINE void GeluGradBlock(const GeluGradRows& a, int64_t block) {
+HWY_NOINLINE inline void GeluGradBlock(const GeluGradRows& a, int64_t block) {
   float* const partial = a.partials == nullptr ? nullptr : a.partials + block * a.d;
   for (int64_t c = 0; partial != nullptr && c < a.d; ++c) partial[c] = 0;
   const int64_t end = HWY_MIN(a.rows, (block + 1) * kBlockRows);

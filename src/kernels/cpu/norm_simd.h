@@ -36,7 +36,7 @@ HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, flo
   return {mean, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
 }
 
-HWY_NOINLINE void NormaliseRows(const NormRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t end) {
   const F f;
   const Source x = a.sum.out;
   const int64_t d = a.sum.d;
@@ -89,7 +89,7 @@ HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, fl
   }
 }
 
-HWY_NOINLINE void NormGradBlock(const NormGradRows& a, int64_t block) {
+HWY_NOINLINE inline void NormGradBlock(const NormGradRows& a, int64_t block) {
   float* const dgain = a.partials + block * 2 * a.d;
   for (int64_t c = 0; c < 2 * a.d; ++c) dgain[c] = 0;
   const int64_t end = HWY_MIN(a.rows, (block + 1) * kBlockRows);

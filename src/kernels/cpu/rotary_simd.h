@@ -29,7 +29,7 @@ HWY_INLINE void RotateTokens(D d, const RotaryRows& a, int64_t begin, int64_t en
   }
 }
 
-HWY_NOINLINE void RotateRows(const RotaryRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void RotateRows(const RotaryRows& a, int64_t begin, int64_t end) {
   if (a.half % kLanes == 0) {
     RotateTokens(F(), a, begin, end);
   } else if (a.half % 8 == 0) {

@@ -8,7 +8,7 @@ constexpr int64_t kSums = 8;  // fixed, so that every target adds in the same or
 
 // In 8 interleaved sums of doubles, whatever the vector width, and those in order. Each product
 // of two floats is exact in double, so fused and separate multiply-add give the same bits.
-HWY_NOINLINE double SumSquares(Source x, int64_t begin, int64_t end) {
+HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   double sums[kSums] = {};
   alignas(64) float buffer[kLanes > kSums ? kLanes : kSums];
   for (int64_t i = begin; i < end; i += kSums) {
@@ -32,7 +32,7 @@ HWY_NOINLINE double SumSquares(Source x, int64_t begin, int64_t end) {
 }
 
 // The first element of [begin, end) that is infinite or no number, or end.
-HWY_NOINLINE int64_t FindNonFinite(Source x, int64_t begin, int64_t end) {
+HWY_NOINLINE inline int64_t FindNonFinite(Source x, int64_t begin, int64_t end) {
   const F f;
   for (int64_t i = begin; i < end; i += kLanes) {
     const V v = LoadSome(x, i, end - i);

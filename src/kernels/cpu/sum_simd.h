@@ -6,12 +6,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
-HWY_NOINLINE void AddRows(const SumRows& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void AddRows(const SumRows& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) AddRow(a, row);
 }
 
 // partial[d] = sum of the rows [begin, end) of x.
-HWY_NOINLINE void SumColumns(Source x, int64_t d, int64_t begin, int64_t end, float* partial) {
+HWY_NOINLINE inline void SumColumns(Source x, int64_t d, int64_t begin, int64_t end,
+                                    float* partial) {
   for (int64_t c = 0; c < d; c += kLanes) StoreSome(hn::Zero(F()), {partial, false}, c, d - c);
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t c = 0; c < d; c += kLanes) {
@@ -22,7 +23,7 @@ HWY_NOINLINE void SumColumns(Source x, int64_t d, int64_t begin, int64_t end, fl
 }
 
 // to[c] += sum over blocks of partials[block * stride + c], for c in [begin, end).
-HWY_NOINLINE void AddPartials(const BlockSums& a, int64_t begin, int64_t end) {
+HWY_NOINLINE inline void AddPartials(const BlockSums& a, int64_t begin, int64_t end) {
   for (int64_t c = begin; c < end; c += kLanes) {
     const int64_t n = end - c;
     V acc = hn::Zero(F());

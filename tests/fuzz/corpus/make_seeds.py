@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the valid seeds of checkpoint_fuzz and safetensors_fuzz beside this file."""
+"""Writes the valid seeds of checkpoint and safetensors beside this file."""
 import json
 import pathlib
 import struct
@@ -62,13 +62,13 @@ def main():
         "checksum": (zeros.encode(), b"x"), "kind": (b'"step": 20', b'"step": "20"'),
         "text": (b'"version": "0.1.0"', b'"version": 1'), "extent": (b"[8]", b"[8.5]"),
     }
-    seeds = {"safetensors_fuzz/one": ONE, "safetensors_fuzz/empty": EMPTY,
-             "safetensors_fuzz/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
-             "checkpoint_fuzz/two_pieces": body, "checkpoint_fuzz/no_tokenizer": index(zeros, None),
-             "checkpoint_fuzz/raw": b"raw:" + whole}
+    seeds = {"safetensors/one": ONE, "safetensors/empty": EMPTY,
+             "safetensors/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
+             "checkpoint/two_pieces": body, "checkpoint/no_tokenizer": index(zeros, None),
+             "checkpoint/raw": b"raw:" + whole}
     for name, (old, new) in lies.items():
         assert old in body, name
-        seeds[f"checkpoint_fuzz/lie_{name}"] = body.replace(old, new, 1)
+        seeds[f"checkpoint/lie_{name}"] = body.replace(old, new, 1)
     for name, data in seeds.items():
         path = HERE / name
         path.parent.mkdir(exist_ok=True)

@@ -1,0 +1,17 @@
+// What every verb that works with a model out of a CHECKPOINT does first.
+#pragma once
+
+#include <memory>
+
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer.h"
+
+namespace tessera {
+
+// The tokenizer inside the checkpoint. Throws Error if there is none, with what to do.
+std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint);
+
+// A number of threads that was asked for, or 0: all cores that this process may use.
+int threads_or_all(int64_t asked);
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// tessera eval CHECKPOINT
+#include <cmath>
+#include <cstring>
+
+#include "base/tree.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/safetensors.h"
+#include "cli/checkpoint_file.h"
+#include "cli/verbs.h"
+#include "eval/language_model.h"
+
+namespace tessera {
+namespace {
+
+// [[ids…], …], all of one length.
+std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
+  const Tree tree = parse_json(read_file(file), file);
+  const Tree::List* rows = tree.as_list();
+  std::vector<int32_t> ids;
+  sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
+  for (int64_t r = 0; r < sequences; ++r) {
+    const Tree& row = (*rows)[static_cast<size_t>(r)];
+    const auto before = static_cast<int64_t>(ids.size());
+    if (const Tree::List* list = row.as_list())
+      for (const Tree& id : *list)
+        if (const auto* n = std::get_if<int64_t>(&id.value))
+          ids.push_back(static_cast<int32_t>(*n));
+    if (r > 0 && (static_cast<int64_t>(ids.size()) - before) * r != before)
+      throw Error("{}:{}: wanted rows of token ids, all of one length.", file, row.line);
+  }
+  if (ids.empty()) throw Error("{}: wanted [[id, …], …], found no ids.", file);
+  return ids;
+}
+
+void write_logits(const std::string& file, const std::vector<float>& logits, int64_t sequences,
+                  int64_t length) {
+  const auto vocabulary = static_cast<int64_t>(logits.size()) / (sequences * length);
+  const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
+  write_safetensors(file, plan, [&](size_t) -> FillPiece {
+    return [&](int64_t first, int64_t count, std::byte* out) {
+      std::memcpy(out, logits.data() + first, static_cast<size_t>(count) * sizeof(float));
+    };
+  });
+}
+
+Tree as_tree(const std::string& set, const Score& s) {
+  Tree t;
+  t.set("data", Tree(set));
+  t.set("tokens", Tree(static_cast<int64_t>(s.tokens)));
+  t.set("loss", Tree(s.loss()));
+  t.set("perplexity", Tree(std::exp(s.loss())));
+  t.set("bits_per_byte", Tree(s.bits_per_byte()));
+  return t;
+}
+
+}  // namespace
+
+int verb_eval(Args args) {
+  std::string checkpoint, logits_file, tokens_file, precision = "fp32";
+  std::vector<std::string> sets;
+  int64_t length = 0, samples = 0, threads = 0;
+  bool json = false;
+  Arguments a("eval", "Perplexity and bits per byte of a checkpoint on built datasets.",
+              "tessera eval runs/pythia-70m --data corpus/validation");
+  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.option(sets, "--data", "PREFIX", "a dataset of `tessera data build`; may be repeated");
+  a.option(length, "--sequence-length", "T", "tokens a sample; 0: the model's context");
+  a.option(samples, "--samples", "N", "of each set; 0: all");
+  a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
+  a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
+  a.option(threads, "--threads", "N", "0: all cores");
+  a.option(precision, "--precision", "P", "fp32 or bf16");
+  a.json(json);
+  if (!a.parse(args)) return 0;
+  if (sets.empty() && logits_file.empty())
+    throw UsageError(
+        "eval: nothing to do. Give --data PREFIX, or --logits FILE with --tokens FILE.");
+  if (precision != "fp32" && precision != "bf16")
+    throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
+  const ModelOptions options = {precision == "bf16" ? Precision::kBf16 : Precision::kFp32,
+                                threads_or_all(threads)};
+  CheckpointReader reader(resolve_checkpoint(checkpoint));
+  const ModelConfig model = model_of(reader);
+  if (!logits_file.empty()) {
+    int64_t sequences = 0;
+    const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
+    write_logits(logits_file, logits(reader, ids, sequences, options), sequences,
+                 static_cast<int64_t>(ids.size()) / sequences);
+  }
+  Tree results = Tree::list();
+  for (const std::string& set : sets) {
+    DatasetSpec spec;
+    spec.datasets = {{set, 1}};
+    spec.sequence_length = length > 0 ? length : model.context;
+    spec.vocabulary = model.padded_vocabulary();
+    const ValidationData data(spec);
+    Score s = score(reader, data, spec.sequence_length, samples, options);
+    s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
+              static_cast<double>(data.predicted_tokens());
+    results.push(as_tree(set, s));
+    if (!json)
+      fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
+                 std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
+  }
+  if (json) {
+    Tree root;
+    root.set("results", std::move(results));
+    fmt::print("{}\n", to_json(root));
+  }
+  return 0;
+}
+
+}  // namespace tessera

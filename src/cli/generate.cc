@@ -1,0 +1,81 @@
+// tessera generate CHECKPOINT
+#include <cstdio>
+
+#include "base/tree.h"
+#include "checkpoint/folders.h"
+#include "cli/checkpoint_file.h"
+#include "cli/verbs.h"
+#include "eval/generate.h"
+
+namespace tessera {
+namespace {
+
+// Prints only whole characters: a token may end in the middle of one.
+class Stream {
+ public:
+  void add(std::string_view bytes) {
+    pending_ += bytes;
+    size_t end = pending_.size();
+    size_t start = end;
+    while (start > 0 && end - start < 4 && (pending_[start - 1] & 0xC0) == 0x80) --start;
+    if (start > 0 && (pending_[start - 1] & 0xC0) == 0xC0) {
+      const auto lead = static_cast<unsigned char>(pending_[start - 1]);
+      const size_t need = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+      if (end - (start - 1) < need) end = start - 1;
+    }
+    std::fwrite(pending_.data(), 1, end, stdout);
+    std::fflush(stdout);
+    pending_.erase(0, end);
+  }
+
+ private:
+  std::string pending_;
+};
+
+Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
+  Tree list = Tree::list(), root;
+  for (const int32_t id : tokens) list.push(Tree(static_cast<int64_t>(id)));
+  root.set("tokens", std::move(list));
+  root.set("text", Tree(text));
+  return root;
+}
+
+}  // namespace
+
+int verb_generate(Args args) {
+  std::string checkpoint, prompt;
+  int64_t seed = 0, threads = 0;
+  bool json = false, ignore_end = false;
+  GenerateOptions options;
+  Arguments a("generate", "Continues a text with the model of a checkpoint.",
+              "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
+  a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
+  a.option(prompt, "--prompt", "TEXT", "what to continue", true);
+  a.option(options.max_tokens, "--max-tokens", "N", "new tokens at most");
+  a.option(options.sampling.temperature, "--temperature", "X", "0: always the most probable");
+  a.option(options.sampling.top_k, "--top-k", "K", "only the K most probable; 0: all");
+  a.option(options.sampling.top_p, "--top-p", "P", "only the most probable that sum to P");
+  a.option(seed, "--seed", "N", "of the random choices");
+  a.option(threads, "--threads", "N", "0: all cores");
+  a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
+  a.json(json);
+  if (!a.parse(args)) return 0;
+  CheckpointReader reader(resolve_checkpoint(checkpoint));
+  const auto tokenizer = tokenizer_of(reader);
+  options.seed = static_cast<uint64_t>(seed);
+  if (!ignore_end) options.stop = tokenizer->end_of_text();
+  Decoder decoder(reader, {.threads = threads_or_all(threads)});
+  const std::vector<int32_t> ids = tokenizer->encode(prompt);
+  Stream stream;
+  if (!json) stream.add(prompt);
+  const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
+    if (!json) stream.add(tokenizer->token_bytes(id));
+  });
+  if (json)
+    fmt::print("{}\n", to_json(as_tree(out, tokenizer->decode(out))));
+  else
+    fmt::print("\n");
+  return 0;
+}
+
+}  // namespace tessera

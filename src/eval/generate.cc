@@ -1,0 +1,39 @@
+#include "eval/generate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+
+std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
+                              const GenerateOptions& options,
+                              const std::function<void(int32_t)>& each) {
+  validate(options.sampling);
+  const auto length = static_cast<int64_t>(prompt.size());
+  if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
+  if (length + options.max_tokens > decoder.context())
+    throw Error(
+        "a prompt of {} tokens and {} new ones do not fit in the model's context of {}. "
+        "Shorten the prompt or ask for at most {} tokens.",
+        length, options.max_tokens, decoder.context(),
+        std::max<int64_t>(decoder.context() - length, 0));
+  std::vector<int32_t> out;
+  std::vector<std::byte> workspace;
+  std::span<float> logits = decoder.read(prompt);
+  while (static_cast<int64_t>(out.size()) < options.max_tokens) {
+    const auto position = static_cast<uint64_t>(decoder.position());
+    const auto vocabulary = static_cast<int64_t>(logits.size());
+    workspace.resize(static_cast<size_t>(kernels::sample_workspace_bytes(vocabulary)));
+    const int32_t token =
+        kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,
+                        sampling_uniform(options.seed, 0, position), workspace.data());
+    if (options.stop && token == *options.stop) break;
+    out.push_back(token);
+    if (each) each(token);
+    if (static_cast<int64_t>(out.size()) < options.max_tokens) logits = decoder.read({&token, 1});
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// Writing text: token after token from a decoder.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "eval/language_model.h"
+#include "eval/sampling.h"
+
+namespace tessera {
+
+struct GenerateOptions {
+  kernels::Sampling sampling;
+  int64_t max_tokens = 100;
+  uint64_t seed = 0;
+  std::optional<int32_t> stop;  // ends the text; is not part of it
+};
+
+// The new tokens. `each` is called with every one as it comes. Throws Error if the prompt is empty
+// or does not leave room for one token.
+std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
+                              const GenerateOptions& options,
+                              const std::function<void(int32_t)>& each = {});
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+#include "eval/language_model.h"
+
+#include <algorithm>
+#include <numbers>
+
+#include "base/error.h"
+#include "checkpoint/hf_folder.h"
+#include "data/validation_batch.h"
+#include "ir/state.h"
+
+namespace tessera {
+namespace {
+
+// A prompt is read this many tokens at a time, its rest one by one.
+constexpr int64_t kPromptChunk = 16;
+constexpr int64_t kScoredSequences = 4;  // of a micro-batch when a set is scored
+
+CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequences, int64_t tokens,
+                       Precision precision) {
+  CompileRequest r;
+  r.model = model;
+  r.purpose = purpose;
+  r.sequences = sequences;
+  r.tokens = tokens;
+  r.precision = precision;
+  return r;
+}
+
+std::unique_ptr<Machine> load(CheckpointReader& checkpoint,
+                              const std::vector<CompileRequest>& requests,
+                              const ModelOptions& options) {
+  auto library = std::make_unique<Library>(read_cpu_features(), options.threads);
+  std::vector<Program> programs;
+  for (const CompileRequest& r : requests) programs.push_back(compile(r, library->target()));
+  auto machine = std::make_unique<Machine>(std::move(programs), std::move(library));
+  for (const StatePiece& piece : pieces(machine->program()))
+    checkpoint.read(piece.name, piece.begin, piece.end, machine->view(piece));
+  return machine;
+}
+
+template <class T>
+std::span<T> values(Executor& e, const char* name) {
+  const TensorView v = e.view(e.named(name));
+  return {v.as<T>(), static_cast<size_t>(v.elements())};
+}
+
+void check_ids(std::span<const int32_t> tokens, const ModelConfig& model) {
+  for (const int32_t id : tokens)
+    if (id < 0 || id >= model.padded_vocabulary())
+      throw Error(
+          "token id {} is not in the model's vocabulary of {}. The text was encoded with "
+          "another tokenizer; use the one inside the checkpoint.",
+          id, model.padded_vocabulary());
+}
+
+}  // namespace
+
+double Score::bits_per_byte() const { return bytes > 0 ? loss_sum / std::numbers::ln2 / bytes : 0; }
+
+ModelConfig model_of(const CheckpointReader& checkpoint) {
+  return model_of_header(checkpoint.header().model, checkpoint.folder().string());
+}
+
+Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t length,
+            int64_t samples, const ModelOptions& options) {
+  const ModelConfig model = model_of(checkpoint);
+  const auto machine = load(
+      checkpoint, {request(model, Purpose::kValidate, kScoredSequences, length, options.precision)},
+      options);
+  Executor& e = machine->executor(0);
+  const BatchView view = {values<int32_t>(e, "batch.tokens"), values<int32_t>(e, "batch.labels"),
+                          values<int32_t>(e, "batch.positions"),
+                          values<int64_t>(e, "batch.samples")};
+  const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
+  Score total;
+  for (int64_t first = 0; first < count; first += kScoredSequences) {
+    fill_validation_batch(data, first, count, view);
+    check_ids(view.tokens, model);
+    e.run();
+    const std::span<double> report = values<double>(e, "report");
+    total.loss_sum += report[kLossSum];
+    total.tokens += report[kLossTokens];
+  }
+  return total;
+}
+
+std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
+                          int64_t sequences, const ModelOptions& options) {
+  const ModelConfig model = model_of(checkpoint);
+  check_ids(tokens, model);
+  const int64_t length = static_cast<int64_t>(tokens.size()) / sequences;
+  const auto machine =
+      load(checkpoint, {request(model, Purpose::kLogits, sequences, length, options.precision)},
+           options);
+  Executor& e = machine->executor(0);
+  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
+  for (size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length));
+  e.run();
+  const std::span<float> out = values<float>(e, "logits");
+  return {out.begin(), out.end()};
+}
+
+Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options)
+    : model_(model_of(checkpoint)) {
+  const int64_t chunk = std::min(kPromptChunk, model_.context);
+  machine_ = load(checkpoint,
+                  {request(model_, Purpose::kDecode, 1, 1, options.precision),
+                   request(model_, Purpose::kDecode, 1, chunk, options.precision)},
+                  options);
+}
+
+void Decoder::step(size_t program, std::span<const int32_t> tokens) {
+  Executor& e = machine_->executor(program);
+  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
+  for (int32_t& p : positions) p = static_cast<int32_t>(position_++);
+  e.run();
+}
+
+std::span<float> Decoder::read(std::span<const int32_t> tokens) {
+  CHECK(!tokens.empty() && position_ + static_cast<int64_t>(tokens.size()) <= context(),
+        "{} tokens at position {} of {}", tokens.size(), position_, context());
+  check_ids(tokens, model_);
+  const auto chunk = static_cast<size_t>(std::min(kPromptChunk, model_.context));
+  size_t last = 0;
+  while (!tokens.empty()) {
+    last = tokens.size() >= chunk ? 1 : 0;
+    const size_t n = last == 1 ? chunk : 1;
+    step(last, tokens.first(n));
+    tokens = tokens.subspan(n);
+  }
+  const std::span<float> all = values<float>(machine_->executor(last), "logits");
+  return all.last(static_cast<size_t>(model_.padded_vocabulary()));
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// A trained model out of a checkpoint, for scoring and for writing text.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "compile/compile.h"
+#include "data/training_data.h"
+#include "runtime/machine.h"
+
+namespace tessera {
+
+struct ModelOptions {
+  Precision precision = Precision::kFp32;
+  int threads = 1;
+};
+
+struct Score {
+  double loss_sum = 0, tokens = 0, bytes = 0;  // nats, predicted tokens, bytes of their text
+  double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
+  double bits_per_byte() const;
+};
+
+// The model of a checkpoint's header. Throws Error if it describes none.
+ModelConfig model_of(const CheckpointReader& checkpoint);
+
+// Cross-entropy of the first `samples` samples of a set (0: all), `length` tokens each.
+Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t length,
+            int64_t samples, const ModelOptions& options);
+
+// Logits [B, T, V] in f32 of B sequences of T tokens each, row-major. Throws Error for ids beyond
+// the vocabulary.
+std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
+                          int64_t sequences, const ModelOptions& options);
+
+// Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
+// has read.
+class Decoder {
+ public:
+  Decoder(CheckpointReader& checkpoint, const ModelOptions& options);
+
+  int64_t context() const { return model_.context; }
+  int64_t position() const { return position_; }
+  // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
+  // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
+  std::span<float> read(std::span<const int32_t> tokens);
+
+ private:
+  void step(size_t program, std::span<const int32_t> tokens);
+
+  ModelConfig model_;
+  std::unique_ptr<Machine> machine_;
+  int64_t position_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+// Whole models through all passes: what comes out verifies, checks, and reads back from its text.
+#include "compile/compile.h"
+
+#include <gtest/gtest.h>
+
+#include "compile/check.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "ir/verify.h"
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+ModelConfig tiny(Family family) {
+  ModelConfig m;
+  m.family = family;
+  m.layers = 3;
+  m.hidden = 32;
+  m.heads = 4;
+  m.vocabulary = 96;
+  m.vocabulary_multiple = 32;
+  m.context = 16;
+  if (family == Family::kGpt2) m.tied_embeddings = true;
+  derive_sizes(m);
+  return m;
+}
+
+CompileRequest request(Family family, Purpose purpose) {
+  CompileRequest r;
+  r.model = tiny(family);
+  r.purpose = purpose;
+  r.sequences = 2;
+  r.tokens = purpose == Purpose::kDecode ? 1 : 16;
+  r.microbatches = purpose == Purpose::kTrain ? 3 : 1;
+  return r;
+}
+
+// A target that wants workspaces and packed weights of everything, as some libraries do.
+Target demanding() {
+  Target t;
+  t.workspace_bytes = [](const Op&, std::span<const Value>) { return int64_t{192}; };
+  t.packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{320}; };
+  return t;
+}
+
+void expect_sound(const CompileRequest& r, const Target& target) {
+  const Program p = compile(r, target);
+  for (const std::string& finding : verify(p)) ADD_FAILURE() << finding;
+  for (const Finding& f : check({&p})) ADD_FAILURE() << f.kind << ": " << f.text;
+  EXPECT_GE(p.bytes, p.live_bytes);
+  EXPECT_LE(static_cast<double>(p.bytes), 1.05 * static_cast<double>(p.live_bytes));
+}
+
+struct Option {
+  const char* name;
+  void (*set)(CompileRequest&);
+};
+
+const Option kOptions[] = {
+    {"default", [](CompileRequest&) {}},
+    {"bf16", [](CompileRequest& r) { r.precision = Precision::kBf16; }},
+    {"selective", [](CompileRequest& r) { r.layout.recompute = "selective"; }},
+    {"full", [](CompileRequest& r) { r.layout.recompute = "full"; }},
+    {"full:2", [](CompileRequest& r) { r.layout.recompute = "full:2"; }},
+    {"materialised",
+     [](CompileRequest& r) { r.options.attention = AttentionKind::kMaterialised; }},
+    {"unfused", [](CompileRequest& r) { r.options.cross_entropy = CrossEntropyKind::kUnfused; }},
+    {"separate",
+     [](CompileRequest& r) { r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false; }},
+    {"dropout", [](CompileRequest& r) { r.model.dropout = r.model.attention_dropout = 0.1; }},
+    {"materialised dropout",
+     [](CompileRequest& r) {
+       r.model.dropout = r.model.attention_dropout = 0.1;
+       r.options.attention = AttentionKind::kMaterialised;
+       r.layout.recompute = "selective";
+     }},
+    {"serial residual", [](CompileRequest& r) { r.model.parallel_residual = false; }},
+};
+
+TEST(Compile, EveryOptionOfBothFamiliesIsSound) {
+  for (const Family family : {Family::kGpt2, Family::kNeox})
+    for (const Option& option : kOptions) {
+      SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
+      CompileRequest r = request(family, Purpose::kTrain);
+      option.set(r);
+      expect_sound(r, Target());
+      expect_sound(r, demanding());
+    }
+}
+
+TEST(Compile, EveryPurposeIsSound) {
+  for (const Family family : {Family::kGpt2, Family::kNeox})
+    for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
+      SCOPED_TRACE(fmt::format("family {} purpose {}", static_cast<int>(family),
+                               static_cast<int>(purpose)));
+      expect_sound(request(family, purpose), demanding());
+    }
+}
+
+TEST(Compile, TextReadsBack) {
+  const Program p = compile(request(Family::kGpt2, Purpose::kTrain), demanding());
+  const std::string text = print(p);
+  EXPECT_EQ(print(parse_program(text, "program")), text);
+}
+
+TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
+  CompileRequest train = request(Family::kNeox, Purpose::kTrain);
+  CompileRequest validate = request(Family::kNeox, Purpose::kValidate);
+  validate.optimizer_state = true;
+  const Program a = compile(train, Target()), b = compile(validate, Target());
+  int shared = 0;
+  for (const Frame& x : a.frames)
+    for (const Frame& y : b.frames)
+      if (x.state && a.kind(x.kind).name == b.kind(y.kind).name && x.layer == y.layer &&
+          x.microbatch == y.microbatch) {
+        EXPECT_EQ(x.offset, y.offset) << a.kind(x.kind).name;
+        ++shared;
+      }
+  EXPECT_GT(shared, 10);
+}
+
+TEST(Compile, FullRecomputationKeepsOnlyInputs) {
+  CompileRequest r = request(Family::kNeox, Purpose::kTrain);
+  r.model.layers = 12;
+  r.microbatches = 1;
+  const Program none = compile(r, Target());
+  r.layout.recompute = "selective";
+  const Program selective = compile(r, Target());
+  r.layout.recompute = "full";
+  const Program full = compile(r, Target());
+  EXPECT_LT(selective.bytes, none.bytes);
+  EXPECT_LT(full.bytes, selective.bytes);
+}
+
+TEST(Compile, RefusesWhatItCannotRun) {
+  CompileRequest r = request(Family::kNeox, Purpose::kTrain);
+  r.layout.tensor = 2;
+  EXPECT_THROW(compile(r, Target()), Error);
+  r.layout.tensor = 1;
+  r.layout.recompute = "full:9";
+  EXPECT_THROW(compile(r, Target()), Error);
+}
+
+// The layer's forward of NeoX after all passes, as a person reads it.
+TEST(Compile, NeoxLayerIsFused) {
+  const Program p = compile(request(Family::kNeox, Purpose::kTrain), Target());
+  std::string ops;
+  for (const Segment& s : p.segments)
+    if (s.name == "forward.layer")
+      for (const Op& op : s.ops) ops += std::string(rule_of(op.kind).name) + " ";
+  EXPECT_EQ(ops, "norm matmul sum rotary attention matmul norm matmul gelu matmul sum ");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,187 @@
+// Compiler options must not change what is computed: one tiny model, one batch, every way.
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+RunConfig tiny(Family family) {
+  RunConfig c;
+  c.model.family = family;
+  c.model.layers = 2;
+  c.model.hidden = 32;
+  c.model.heads = 4;
+  c.model.vocabulary = 96;
+  c.model.vocabulary_multiple = 32;
+  c.model.context = 24;
+  c.model.tied_embeddings = family == Family::kGpt2;
+  derive_sizes(c.model);
+  c.data.sequence_length = 24;
+  c.batch.global = 4;
+  c.batch.micro = 2;
+  c.precision = Precision::kFp32;
+  c.run.seed = 5;
+  return c;
+}
+
+// Any function of (sample, place) that is not constant will do as text.
+BatchSource batches(const RunConfig& c) {
+  BatchShape shape;
+  shape.global = c.batch.global;
+  shape.micro = c.batch.micro;
+  shape.sequence_length = c.data.sequence_length;
+  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+    for (size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
+    return static_cast<int64_t>(out.size());
+  });
+}
+
+struct Run {
+  std::vector<double> losses, norms;
+};
+
+Run run(const RunConfig& c, int steps = 3) {
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX);
+  trainer.initialise();
+  BatchSource source = batches(c);
+  Run out;
+  for (int s = 1; s <= steps; ++s) {
+    const StepResult r = trainer.step(s, 1e-3, source);
+    EXPECT_TRUE(r.finite);
+    out.losses.push_back(r.loss);
+    out.norms.push_back(r.grad_norm);
+  }
+  return out;
+}
+
+void expect_same(const Run& a, const Run& b, double bound) {
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i], b.losses[i], bound * a.losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(a.norms[i], b.norms[i], 10 * bound * a.norms[i]) << "step " << i + 1;
+  }
+}
+
+constexpr double kRounding = 2e-6;  // f32 sums in another order, a few steps
+
+class EveryFamily : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::Values(Family::kGpt2, Family::kNeox));
+
+TEST_P(EveryFamily, OptionsChangeNothing) {
+  const Run plain = run(tiny(GetParam()));
+  RunConfig c = tiny(GetParam());
+  c.compiler.attention = AttentionKind::kMaterialised;
+  expect_same(plain, run(c), kRounding);
+  c = tiny(GetParam());
+  c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  expect_same(plain, run(c), kRounding);
+  c = tiny(GetParam());
+  c.compiler.fuse_bias_gelu = c.compiler.fuse_residual_norm = false;
+  expect_same(plain, run(c), kRounding);
+}
+
+TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
+  RunConfig c = tiny(GetParam());
+  c.model.dropout = c.model.attention_dropout = 0.1;
+  const Run plain = run(c);
+  for (const char* policy : {"selective", "full", "full:1"}) {
+    c.layout.recompute = policy;
+    const Run other = run(c);
+    EXPECT_EQ(plain.losses, other.losses) << policy;
+    EXPECT_EQ(plain.norms, other.norms) << policy;
+  }
+}
+
+TEST_P(EveryFamily, MicrobatchesAddUp) {
+  RunConfig c = tiny(GetParam());
+  const Run two = run(c);
+  c.batch.micro = 4;
+  expect_same(two, run(c), kRounding);
+  c.batch.micro = 1;
+  expect_same(two, run(c), kRounding);
+}
+
+TEST_P(EveryFamily, PoisonChangesNothing) {
+  RunConfig c = tiny(GetParam());
+  for (const char* policy : {"none", "selective", "full"}) {
+    c.layout.recompute = policy;
+    c.compiler.poison = false;
+    const Run plain = run(c);
+    c.compiler.poison = true;
+    const Run poisoned = run(c);
+    EXPECT_EQ(plain.losses, poisoned.losses) << policy;
+    EXPECT_EQ(plain.norms, poisoned.norms) << policy;
+  }
+}
+
+TEST_P(EveryFamily, Bf16IsNear) {
+  RunConfig c = tiny(GetParam());
+  const Run exact = run(c);
+  c.precision = Precision::kBf16;
+  const Run rounded = run(c);
+  for (size_t i = 0; i < exact.losses.size(); ++i)
+    EXPECT_NEAR(rounded.losses[i], exact.losses[i], 5e-3 * exact.losses[i]);
+  c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  expect_same(rounded, run(c), 1e-3);
+}
+
+// The gradient of every weight against central differences of the loss, in its largest element.
+TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
+  RunConfig c = tiny(GetParam());
+  c.optimizer.weight_decay = 0;
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX);
+  trainer.initialise();
+  BatchSource source = batches(c);
+  trainer.step(1, 0.0, source);  // learning rate 0: the weights stay
+  std::vector<StateTensor> state = trainer.state();
+  struct Probe {
+    std::string name;
+    float* weight;
+    double gradient;
+  };
+  std::vector<Probe> probes;
+  for (const Trainer::Gradient& g : trainer.gradients()) {
+    int64_t largest = 0;
+    for (int64_t i = 0; i < g.sum.elements(); ++i)
+      if (std::abs(g.sum.f32()[i]) > std::abs(g.sum.f32()[largest])) largest = i;
+    for (const StateTensor& t : state)
+      if (t.name == g.name)
+        probes.push_back({g.name, t.data.f32() + largest, g.sum.f32()[largest] / g.tokens});
+  }
+  for (const Probe& p : probes) {
+    if (std::abs(p.gradient) < 1e-4) continue;  // below what f32 differences resolve
+    const float saved = *p.weight, h = 1e-2f;
+    *p.weight = saved + h;
+    const double up = trainer.step(1, 0.0, source).loss;
+    *p.weight = saved - h;
+    const double down = trainer.step(1, 0.0, source).loss;
+    *p.weight = saved;
+    EXPECT_NEAR((up - down) / (2.0 * h), p.gradient, 0.02 * std::abs(p.gradient) + 1e-4) << p.name;
+  }
+}
+
+TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
+  RunConfig c = tiny(Family::kNeox);
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX);
+  trainer.initialise();
+  BatchSource source = batches(c);
+  std::vector<StateTensor> state = trainer.state();
+  float* bad = nullptr;
+  const float* other = nullptr;
+  for (const StateTensor& t : state) {
+    if (t.name == "layer1.mlp.up.weight") bad = t.data.f32();
+    if (t.name == "head.weight") other = t.data.f32();
+  }
+  *bad = INFINITY;
+  const float before = *other;
+  EXPECT_FALSE(trainer.step(1, 1e-2, source).finite);
+  EXPECT_EQ(*other, before);
+}
+
+}  // namespace
+}  // namespace tessera
