@@ -24,7 +24,7 @@ import tempfile
 import time
 
 RUN = """\
-run: {{ name: resume, directory: run, seed: 7 }}
+run: {{ name: resume, directory: run, seed: 7, threads: {threads} }}
 model: {{ family: neox, layers: 2, hidden: 64, heads: 4, vocabulary: 512, context: 64, dropout: 0.1 }}
 data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{work}/train],
         sequence_length: 64 }}
@@ -43,7 +43,8 @@ class Check:
         self.options, self.work = options, work
         self.run_file = work / "run.yaml"
         self.run_file.write_text(RUN.format(work=work, steps=options.steps,
-                                            precision=options.precision))
+                                            precision=options.precision,
+                                            threads=options.threads))
         self.whole = None
         self.failures = 0
 
@@ -143,6 +144,7 @@ def main():
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--threads", type=int, default=1, help="so small a model is no faster with more")
     options = parser.parse_args()
     for path in (options.tessera, options.library, options.text):
         if not path.exists():

@@ -11,6 +11,7 @@ bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and r
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from transformers import AutoModelForCausalLM
 import parity_reference as reference
 
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
-GLOBAL_BATCH, MICRO_BATCH = 8, 4
+GLOBAL_BATCH, MICRO_BATCH = 4, 2
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
@@ -85,14 +86,14 @@ def peer_batches(options):
     return list(samples[order[:STEPS * GLOBAL_BATCH]].split(GLOBAL_BATCH))
 
 
-def run_file(work, family, name, precision, steps):
+def run_file(options, work, family, name, precision, steps):
     model = {
         "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
     }[family]
     path = work / f"{family}.{name}.yaml"
     path.write_text(f"""\
-run: {{ name: {name}, directory: {work / family / name}, seed: 7 }}
+run: {{ name: {name}, directory: {work / family / name}, seed: 7, threads: {options.threads} }}
 model: {{ {model}, layers: {LAYERS}, hidden: {HIDDEN}, heads: {HEADS},
          vocabulary: {VOCABULARY}, vocabulary_multiple: 1, context: {TOKENS} }}
 data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}], sequence_length: {TOKENS} }}
@@ -127,7 +128,8 @@ def our_curve(folder):
 def our_logits(options, checkpoint, tokens, work):
     ids, out = work / "ids.json", work / "logits.safetensors"
     ids.write_text(json.dumps(tokens.tolist()))
-    run_tessera(options, "eval", checkpoint, "--logits", out, "--tokens", ids)
+    run_tessera(options, "eval", checkpoint, "--logits", out, "--tokens", ids,
+                "--threads", options.threads)
     return load_file(out)["logits"]
 
 
@@ -218,7 +220,7 @@ def compare_bf16(options, work, family, peer, report):
     """200 steps: our bf16, our fp32 and PyTorch's autocast over fp32 weights."""
     curves = {}
     for precision in ("fp32", "bf16"):
-        run = run_file(work, family, f"long-{precision}", precision, BF16_STEPS)
+        run = run_file(options, work, family, f"long-{precision}", precision, BF16_STEPS)
         run_tessera(options, "train", run)
         curves[precision] = our_curve(work / family / f"long-{precision}")[0]
     batches = our_batches(options, run, BF16_STEPS)
@@ -249,7 +251,7 @@ def compare_way_back(options, work, family, peer, report):
         logits = reference.logits_of(theirs, tokens)
     ours = our_logits(options, folder / "fp32", tokens, folder)
     report.line("logits of the exported model", largest_distance(ours, logits), BOUNDS["logits"])
-    untouched = run_file(work, family, "untouched", "fp32", 0)
+    untouched = run_file(options, work, family, "untouched", "fp32", 0)
     run_tessera(options, "train", untouched)
     run_tessera(options, "checkpoint", "export", folder / "untouched", "--to", folder / "again")
     before, after = tensors_of(folder / "hf"), tensors_of(folder / "again")
@@ -271,7 +273,7 @@ def check_family(options, work, family, report):
         return
     folder = work / family
     folder.mkdir(parents=True, exist_ok=True)
-    run = run_file(work, family, "fp32", "fp32", STEPS)
+    run = run_file(options, work, family, "fp32", "fp32", STEPS)
     peer = Peer(family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
     (folder / "hf" / "tokenizer.json").write_bytes((work / "tokenizer.json").read_bytes())
@@ -292,7 +294,10 @@ def main():
     parser.add_argument("--keep", help="a folder for all files, kept")
     parser.add_argument("--skip-bf16", action="store_true")
     parser.add_argument("--peer-only", action="store_true")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
+                        help="of both sides; default: all cores")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     report = Report()
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(options.keep or temporary).resolve()
