@@ -6,19 +6,10 @@
 #include "compile/check.h"
 #include "ir/print.h"
 #include "ir/summary.h"
-#include "ir/verify.h"
 #include "train/run_programs.h"
 
 namespace tessera {
 namespace {
-
-// Everything that is wrong with the program, one line each.
-std::vector<std::string> findings(const Program& p) {
-  std::vector<std::string> out = verify(p);
-  if (!out.empty()) return out;
-  for (const Finding& f : check({&p})) out.push_back(fmt::format("{}: {}", f.kind, f.text));
-  return out;
-}
 
 Tree as_tree(const Program& p) {
   Tree t;
@@ -51,7 +42,7 @@ int verb_compile(Args args) {
   resolve_sizes(config);
   Library library(cpu, threads_or_all(config.run.threads));
   const Program p = compile(compile_request(config, Purpose::kTrain), library.target());
-  const std::vector<std::string> wrong = findings(p);
+  const std::vector<std::string> wrong = prove(p);
   if (json) fmt::print("{}\n", to_json(as_tree(p)));
   if (print_text && !json) fmt::print("{}", print(p));
   if (print_summary && !json) fmt::print("{}", summary(p));

@@ -1,5 +1,7 @@
 #include "compile/check.h"
 
+#include "ir/verify.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -205,6 +207,13 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r)
     append(findings, check_value(*ranks[r], static_cast<int>(r), order[r]));
   return findings;
+}
+
+std::vector<std::string> prove(const Program& p) {
+  std::vector<std::string> out = verify(p);
+  if (!out.empty()) return out;
+  for (const Finding& f : check({&p})) out.push_back(fmt::format("{}: {}", f.kind, f.text));
+  return out;
 }
 
 }  // namespace tessera

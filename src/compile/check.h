@@ -31,6 +31,9 @@ struct Finding {
 // One program a rank (a rank of each stage and group is enough). Empty: nothing wrong.
 std::vector<Finding> check(const std::vector<const Program*>& ranks);
 
+// verify() and, if that finds nothing, check() of one rank's program: one sentence a fault.
+std::vector<std::string> prove(const Program& p);
+
 // The parts, for one rank. `order` lists the positions of the schedule written twice in a row, in
 // an order in which they can run.
 std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);

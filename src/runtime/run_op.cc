@@ -1,71 +1,50 @@
 #include "runtime/bound_op.h"
 
 namespace tessera {
+namespace {
+
+struct Row {
+  OpKind kind;
+  RunOp run;
+};
+
+constexpr Row kKernels[] = {{OpKind::kEmbedding, run_embedding},
+                            {OpKind::kEmbeddingGrad, run_embedding_grad},
+                            {OpKind::kNorm, run_norm},
+                            {OpKind::kNormGrad, run_norm_grad},
+                            {OpKind::kMatmul, run_matmul},
+                            {OpKind::kMatmulGradInput, run_matmul},
+                            {OpKind::kMatmulGradWeight, run_matmul_grad_weight},
+                            {OpKind::kRotary, run_rotary},
+                            {OpKind::kAttention, run_attention},
+                            {OpKind::kAttentionGrad, run_attention_grad},
+                            {OpKind::kCachedAttention, run_cached_attention},
+                            {OpKind::kAttentionScores, run_attention_scores},
+                            {OpKind::kAttentionScoresGrad, run_attention_scores_grad},
+                            {OpKind::kSoftmax, run_softmax},
+                            {OpKind::kSoftmaxGrad, run_softmax_grad},
+                            {OpKind::kAttentionMix, run_attention_mix},
+                            {OpKind::kAttentionMixGrad, run_attention_mix_grad},
+                            {OpKind::kGelu, run_gelu},
+                            {OpKind::kGeluGrad, run_gelu_grad},
+                            {OpKind::kSum, run_sum},
+                            {OpKind::kBiasGrad, run_bias_grad},
+                            {OpKind::kDropout, run_dropout},
+                            {OpKind::kCast, run_cast},
+                            {OpKind::kCrossEntropy, run_cross_entropy},
+                            {OpKind::kLinearCrossEntropy, run_linear_cross_entropy},
+                            {OpKind::kClear, run_clear},
+                            {OpKind::kPack, run_pack},
+                            {OpKind::kSquares, run_squares},
+                            {OpKind::kClip, run_clip},
+                            {OpKind::kAdamw, run_adamw}};
+static_assert(std::size(kKernels) == static_cast<size_t>(OpKind::kCount));
+
+}  // namespace
 
 RunOp run_op(OpKind kind) {
-  switch (kind) {
-    case OpKind::kEmbedding:
-      return run_embedding;
-    case OpKind::kEmbeddingGrad:
-      return run_embedding_grad;
-    case OpKind::kNorm:
-      return run_norm;
-    case OpKind::kNormGrad:
-      return run_norm_grad;
-    case OpKind::kMatmul:
-    case OpKind::kMatmulGradInput:
-      return run_matmul;
-    case OpKind::kMatmulGradWeight:
-      return run_matmul_grad_weight;
-    case OpKind::kRotary:
-      return run_rotary;
-    case OpKind::kAttention:
-      return run_attention;
-    case OpKind::kAttentionGrad:
-      return run_attention_grad;
-    case OpKind::kCachedAttention:
-      return run_cached_attention;
-    case OpKind::kAttentionScores:
-      return run_attention_scores;
-    case OpKind::kAttentionScoresGrad:
-      return run_attention_scores_grad;
-    case OpKind::kSoftmax:
-      return run_softmax;
-    case OpKind::kSoftmaxGrad:
-      return run_softmax_grad;
-    case OpKind::kAttentionMix:
-      return run_attention_mix;
-    case OpKind::kAttentionMixGrad:
-      return run_attention_mix_grad;
-    case OpKind::kGelu:
-      return run_gelu;
-    case OpKind::kGeluGrad:
-      return run_gelu_grad;
-    case OpKind::kSum:
-      return run_sum;
-    case OpKind::kBiasGrad:
-      return run_bias_grad;
-    case OpKind::kDropout:
-      return run_dropout;
-    case OpKind::kCast:
-      return run_cast;
-    case OpKind::kCrossEntropy:
-      return run_cross_entropy;
-    case OpKind::kLinearCrossEntropy:
-      return run_linear_cross_entropy;
-    case OpKind::kClear:
-      return run_clear;
-    case OpKind::kPack:
-      return run_pack;
-    case OpKind::kSquares:
-      return run_squares;
-    case OpKind::kClip:
-      return run_clip;
-    case OpKind::kAdamw:
-      return run_adamw;
-    case OpKind::kCount:
-      break;
-  }
+  for (const Row& row : kKernels)
+    if (row.kind == kind) return row.run;
   CHECK(false, "op kind {} has no kernel", static_cast<int>(kind));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "compile/check.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
@@ -32,6 +33,9 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
   std::vector<Program> programs;
   programs.push_back(compile(compile_request(config, Purpose::kTrain), target));
   require_memory(config, programs[0], limit, target);
+  const std::vector<std::string> wrong = prove(programs[0]);
+  CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
+        wrong[0]);
   programs.push_back(compile(compile_request(config, Purpose::kValidate), target));
   machine_ =
       std::make_unique<Machine>(std::move(programs), std::move(library), config.compiler.poison);

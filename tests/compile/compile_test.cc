@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "compile/check.h"
 #include "ir/parse.h"
+
 #include "ir/print.h"
+#include "ir/rule.h"
 #include "ir/verify.h"
 #include "model/presets.h"
 
@@ -64,8 +66,7 @@ const Option kOptions[] = {
     {"selective", [](CompileRequest& r) { r.layout.recompute = "selective"; }},
     {"full", [](CompileRequest& r) { r.layout.recompute = "full"; }},
     {"full:2", [](CompileRequest& r) { r.layout.recompute = "full:2"; }},
-    {"materialised",
-     [](CompileRequest& r) { r.options.attention = AttentionKind::kMaterialised; }},
+    {"materialised", [](CompileRequest& r) { r.options.attention = AttentionKind::kMaterialised; }},
     {"unfused", [](CompileRequest& r) { r.options.cross_entropy = CrossEntropyKind::kUnfused; }},
     {"separate",
      [](CompileRequest& r) { r.options.fuse_bias_gelu = r.options.fuse_residual_norm = false; }},
@@ -93,8 +94,8 @@ TEST(Compile, EveryOptionOfBothFamiliesIsSound) {
 TEST(Compile, EveryPurposeIsSound) {
   for (const Family family : {Family::kGpt2, Family::kNeox})
     for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
-      SCOPED_TRACE(fmt::format("family {} purpose {}", static_cast<int>(family),
-                               static_cast<int>(purpose)));
+      SCOPED_TRACE(
+          fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
       expect_sound(request(family, purpose), demanding());
     }
 }

@@ -42,15 +42,15 @@ BatchSource batches(const RunConfig& c) {
   });
 }
 
-struct Run {
+struct Curve {
   std::vector<double> losses, norms;
 };
 
-Run run(const RunConfig& c, int steps = 3) {
+Curve run(const RunConfig& c, int steps = 3) {
   Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX);
   trainer.initialise();
   BatchSource source = batches(c);
-  Run out;
+  Curve out;
   for (int s = 1; s <= steps; ++s) {
     const StepResult r = trainer.step(s, 1e-3, source);
     EXPECT_TRUE(r.finite);
@@ -60,7 +60,7 @@ Run run(const RunConfig& c, int steps = 3) {
   return out;
 }
 
-void expect_same(const Run& a, const Run& b, double bound) {
+void expect_same(const Curve& a, const Curve& b, double bound) {
   for (size_t i = 0; i < a.losses.size(); ++i) {
     EXPECT_NEAR(a.losses[i], b.losses[i], bound * a.losses[i]) << "step " << i + 1;
     EXPECT_NEAR(a.norms[i], b.norms[i], 10 * bound * a.norms[i]) << "step " << i + 1;
@@ -73,7 +73,7 @@ class EveryFamily : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::Values(Family::kGpt2, Family::kNeox));
 
 TEST_P(EveryFamily, OptionsChangeNothing) {
-  const Run plain = run(tiny(GetParam()));
+  const Curve plain = run(tiny(GetParam()));
   RunConfig c = tiny(GetParam());
   c.compiler.attention = AttentionKind::kMaterialised;
   expect_same(plain, run(c), kRounding);
@@ -88,10 +88,10 @@ TEST_P(EveryFamily, OptionsChangeNothing) {
 TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
   RunConfig c = tiny(GetParam());
   c.model.dropout = c.model.attention_dropout = 0.1;
-  const Run plain = run(c);
+  const Curve plain = run(c);
   for (const char* policy : {"selective", "full", "full:1"}) {
     c.layout.recompute = policy;
-    const Run other = run(c);
+    const Curve other = run(c);
     EXPECT_EQ(plain.losses, other.losses) << policy;
     EXPECT_EQ(plain.norms, other.norms) << policy;
   }
@@ -99,7 +99,7 @@ TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
 
 TEST_P(EveryFamily, MicrobatchesAddUp) {
   RunConfig c = tiny(GetParam());
-  const Run two = run(c);
+  const Curve two = run(c);
   c.batch.micro = 4;
   expect_same(two, run(c), kRounding);
   c.batch.micro = 1;
@@ -111,9 +111,9 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
   for (const char* policy : {"none", "selective", "full"}) {
     c.layout.recompute = policy;
     c.compiler.poison = false;
-    const Run plain = run(c);
+    const Curve plain = run(c);
     c.compiler.poison = true;
-    const Run poisoned = run(c);
+    const Curve poisoned = run(c);
     EXPECT_EQ(plain.losses, poisoned.losses) << policy;
     EXPECT_EQ(plain.norms, poisoned.norms) << policy;
   }
@@ -121,9 +121,9 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
 
 TEST_P(EveryFamily, Bf16IsNear) {
   RunConfig c = tiny(GetParam());
-  const Run exact = run(c);
+  const Curve exact = run(c);
   c.precision = Precision::kBf16;
-  const Run rounded = run(c);
+  const Curve rounded = run(c);
   for (size_t i = 0; i < exact.losses.size(); ++i)
     EXPECT_NEAR(rounded.losses[i], exact.losses[i], 5e-3 * exact.losses[i]);
   c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
