@@ -61,9 +61,9 @@ int verb_eval(Args args) {
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
   Arguments a("eval", "Perplexity and bits per byte of a checkpoint on built datasets.",
-              "tessera eval runs/pythia-70m --data corpus/validation");
+              "tessera eval runs/pythia-70m corpus/validation");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
-  a.option(sets, "--data", "PREFIX", "a dataset of `tessera data build`; may be repeated");
+  a.many(sets, "PREFIX", "datasets of `tessera data build`");
   a.option(length, "--sequence-length", "T", "tokens a sample; 0: the model's context");
   a.option(samples, "--samples", "N", "of each set; 0: all");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
@@ -74,7 +74,7 @@ int verb_eval(Args args) {
   if (!a.parse(args)) return 0;
   if (sets.empty() && logits_file.empty())
     throw UsageError(
-        "eval: nothing to do. Give --data PREFIX, or --logits FILE with --tokens FILE.");
+        "eval: nothing to do. Give the PREFIX of a dataset, or --logits FILE with --tokens FILE.");
   if (precision != "fp32" && precision != "bf16")
     throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
   const ModelOptions options = {precision == "bf16" ? Precision::kBf16 : Precision::kFp32,

@@ -38,9 +38,10 @@ class Run {
 
  private:
   void prepare();
+  void measure_machine();
   void start();
   void resume(const StartingPoint& start);
-  bool one_step(int64_t step);
+  void one_step(int64_t step);
   void after_step(int64_t step, const StepResult& r, double seconds);
   void stop_at_bad_number(int64_t step, const StepResult& r);
   void validate(int64_t step);
@@ -119,17 +120,20 @@ void Run::prepare() {
       gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
-  const double touched = since(touching);
-  matrix_rate_ = kernels::measure_matrix_rate(
-      config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16, cpu,
-      static_cast<int>(config_.run.threads));
+  say(fmt::format(
+      "check     {} calls on {} frames: every read finds what was meant, no wait can cycle",
+      p.schedule.size(), p.frames.size()));
+  say(fmt::format("startup   config {:.2f} s, compile and check {:.2f}, touch memory {:.2f}",
+                  began - options_.started_s, compiled, since(touching)));
+}
+
+// After the first step, which need not wait for it.
+void Run::measure_machine() {
+  Library& library = trainer_->machine().library();
+  const DType type = config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16;
+  matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
   step_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) *
                 static_cast<double>(config_.batch.global / config_.batch.micro);
-  say(fmt::format(
-      "startup   config {:.2f} s, compile {:.2f}, touch memory {:.2f}, matrix rate {:.2f} "
-      "({:.0f} GFLOP/s)",
-      began - options_.started_s, compiled, touched, since(touching) - touched,
-      matrix_rate_ / 1e9));
 }
 
 void Run::resume(const StartingPoint& start) {
@@ -245,7 +249,7 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   progress_.show(p, options_.now_s());
 }
 
-bool Run::one_step(int64_t step) {
+void Run::one_step(int64_t step) {
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_,
@@ -255,11 +259,15 @@ bool Run::one_step(int64_t step) {
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model);
   outcome_.step = step;
   outcome_.loss = r.loss;
-  after_step(step, r, since(began));
+  const double seconds = since(began);
+  if (step == first_step_) {
+    say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
+    measure_machine();
+  }
+  after_step(step, r, seconds);
   if (trace.wanted())
     write_file(directory() / "trace.json",
                trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
-  return r.finite;
 }
 
 void Run::validate(int64_t step) {
@@ -314,8 +322,6 @@ TrainOutcome Run::go() {
   outcome_.step = first_step_ - 1;
   for (int64_t step = first_step_; step <= last_step_ && !signals.requested(); ++step) {
     one_step(step);
-    if (step == first_step_)
-      say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
     const int64_t every = config_.metrics.validate_every_steps;
     if (step < last_step_ && every > 0 && step % every == 0) validate(step);
     if (step < last_step_ && saves_at(step)) save_checkpoint(step);
