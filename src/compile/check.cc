@@ -1,7 +1,5 @@
 #include "compile/check.h"
 
-#include "ir/verify.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/verify.h"
 
 namespace tessera {
 namespace {

@@ -132,8 +132,9 @@ void Run::measure_machine() {
   Library& library = trainer_->machine().library();
   const DType type = config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16;
   matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
-  step_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) *
-                static_cast<double>(config_.batch.global / config_.batch.micro);
+  const int64_t microbatches = config_.batch.global / config_.batch.micro;
+  step_flops_ =
+      model_flops(compile_request(config_, Purpose::kTrain)) * static_cast<double>(microbatches);
 }
 
 void Run::resume(const StartingPoint& start) {

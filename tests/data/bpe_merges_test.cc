@@ -46,7 +46,7 @@ TEST(MergeTable, FollowsTheDefinitionForShortAndLongWords) {
     }
     MergeTable table(rules.size());
     for (const auto& [pair, merge] : rules) table.add(pair.first, pair.second, merge);
-    for (const size_t length : {0, 1, 2, 3, 20, 48, 49, 50, 300}) {
+    for (const size_t length : std::initializer_list<size_t>{0, 1, 2, 3, 20, 48, 49, 50, 300}) {
       std::vector<int32_t> ids(length);
       for (int32_t& id : ids) id = static_cast<int32_t>(random() % kLetters);
       ASSERT_EQ(merged(table, ids), by_definition(ids, rules)) << "length " << length;
