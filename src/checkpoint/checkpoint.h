@@ -8,9 +8,9 @@
 // then it is renamed. So a run that is killed, or a disk that is full, at any moment loses nothing
 // that was saved before. docs/checkpoint_format.md has the format byte by byte.
 //
-// Tensors have global, true shapes; a piece is a box of one. Names: weights under the model's own
-// names ("layer3.attn.qkv.weight"), the optimizer's state as "<name>|moment1", "<name>|moment2",
-// "<name>|master". The ranks that save may differ from those that read.
+// Tensors have global, true shapes; a piece is a box of one. Names: weights in f32 under the
+// model's own names ("layer3.attn.qkv.weight"), the optimizer's state as "<name>|moment1" and
+// "<name>|moment2". The ranks that save may differ from those that read.
 #pragma once
 
 #include <cstdint>

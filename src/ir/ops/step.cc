@@ -1,10 +1,12 @@
 // What a step does to state, once for each weight:
-// clear    report = 0
-// pack     a weight into the layout of one product (attribute `product`: matmul |
-// matmul_grad_input) squares  report[squares] += Σ g² clip     from loss tokens n and squares: norm
-// = sqrt(squares)/n, scale = min(1, clip/norm)/n,
-//          skip = 1 where anything is not finite
-// adamw    weight, moments (and master) from the gradient, times scale (Loshchilov & Hutter 2019)
+//   clear     report = 0
+//   pack      a weight into the layout of one product (attribute `product`: matmul or
+//             matmul_grad_input)
+//   squares   report[squares] += Σ g²
+//   clip      from loss tokens n and squares: norm = sqrt(squares) / n,
+//             scale = min(1, clip / norm) / n, skip = 1 where anything is not finite
+//   adamw     weight, moments (and master) from the gradient, times scale
+//             (Loshchilov & Hutter 2019)
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
