@@ -1,16 +1,93 @@
-// Which frames and scratch regions of a program share bytes.
+// Ranges of bytes of the arena, and what is known of each byte of it.
 #pragma once
 
-#include <vector>
+#include <array>
+#include <limits>
+#include <map>
+#include <utility>
 
 #include "ir/program.h"
 
 namespace tessera {
 
-// Of each frame, all that share bytes with it, itself first.
-std::vector<std::vector<FrameId>> sharing_frames(const Program& p);
+// The bytes [from, to) of the arena.
+struct Extent {
+  int64_t from = 0, to = 0;
 
-// The frames that share bytes with [offset, offset + bytes).
-std::vector<FrameId> frames_in(const Program& p, int64_t offset, int64_t bytes);
+  bool empty() const { return from >= to; }
+  bool meets(const Extent& o) const { return from < o.to && o.from < to && !empty() && !o.empty(); }
+};
+
+// Something that a call touches: a frame, or the scratch of its queue, which it writes.
+struct Touch {
+  FrameId frame = kNone;  // kNone: scratch
+  bool writes = false;
+  Extent bytes;
+};
+
+// What the calls of a placed program touch. Refers to the program.
+class Touches {
+ public:
+  explicit Touches(const Program& p);
+
+  Extent frame(FrameId f) const {
+    return {p_.frame(f).offset, p_.frame(f).offset + p_.bytes_of(f)};
+  }
+  // Of one segment; empty if it needs none.
+  Extent scratch(const Segment& s) const;
+  std::vector<Touch> of(const Call& c) const;
+
+ private:
+  const Program& p_;
+  std::array<int64_t, kQueues> scratch_offset_;
+};
+
+// A T for every byte, kept as pieces of equal content, so that a call costs the logarithm of the
+// pieces that are there. An assignment makes one piece of its extent: a schedule that writes before
+// it reads meets one or a few pieces at a time, however often the bytes were used before.
+template <class T>
+class ByteMap {
+ public:
+  explicit ByteMap(const T& initial) {
+    pieces_.emplace(std::numeric_limits<int64_t>::min(), initial);
+  }
+
+  // visit(const T&) for each piece of the extent, by rising offset.
+  template <class Visit>
+  void read(const Extent& e, const Visit& visit) const {
+    if (e.empty()) return;
+    for (auto at = std::prev(pieces_.upper_bound(e.from)); at != pieces_.end() && at->first < e.to;
+         ++at)
+      visit(at->second);
+  }
+
+  // change(T&) for each piece, cut at the ends of the extent.
+  template <class Change>
+  void change(const Extent& e, const Change& change) {
+    if (e.empty()) return;
+    const auto first = cut(e.from), last = cut(e.to);
+    for (auto at = first; at != last; ++at) change(at->second);
+  }
+
+  void assign(const Extent& e, const T& content) {
+    if (e.empty()) return;
+    const auto first = cut(e.from), last = cut(e.to);
+    pieces_.erase(std::next(first), last);
+    first->second = content;
+  }
+
+ private:
+  using Pieces = std::map<int64_t, T>;  // where each begins; it ends where the next begins
+
+  // The piece that begins at `offset`.
+  typename Pieces::iterator cut(int64_t offset) {
+    const auto next = pieces_.upper_bound(offset);
+    const auto at = std::prev(next);
+    if (at->first == offset) return at;
+    return pieces_.emplace_hint(next, offset, at->second);
+  }
+
+  Pieces pieces_;
+};
 
 }  // namespace tessera

@@ -17,37 +17,31 @@ void raise(PerQueue& a, const PerQueue& b) {
   for (size_t q = 0; q < kQueues; ++q) a[q] = std::max(a[q], b[q]);
 }
 
-// Something with bytes: frames first, then the scratch region of each queue.
-struct Touch {
-  size_t item;
-  bool writes;
+// Of a byte, the last calls of each queue that read or wrote it and may still run.
+struct Users {
+  PerQueue readers, writers;
 };
+
+constexpr PerQueue kNoCalls = {kNone, kNone, kNone, kNone, kNone};
 
 class Races {
  public:
-  Races(const Program& p, int rank) : p_(p), rank_(rank), sharing_(sharing_frames(p)) {
-    const size_t frames = p.frames.size();
-    for (int q = 0; q < kQueues; ++q) {
-      const auto queue = static_cast<Queue>(q);
-      sharing_.push_back(frames_in(p, scratch_offset(p, queue), scratch_bytes(p, queue)));
-      for (const FrameId f : sharing_.back())
-        sharing_[static_cast<size_t>(f)].push_back(static_cast<FrameId>(sharing_.size() - 1));
-    }
-    PerQueue none;
-    none.fill(kNone);
-    readers_.assign(frames + kQueues, none);
-    writers_ = readers_;
-    clocks_.assign(2 * p.schedule.size(), none);
-  }
+  Races(const Program& p, int rank)
+      : p_(p),
+        rank_(rank),
+        touches_(p),
+        users_({kNoCalls, kNoCalls}),
+        clocks_(2 * p.schedule.size(), kNoCalls) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
-    PerQueue last;
-    last.fill(kNone);
+    PerQueue last = kNoCalls;
     for (const int64_t x : order) {
       const auto queue = static_cast<size_t>(p_.segment(call(x)).queue);
       advance(x, last[queue]);
-      for (const Touch& t : touches(x)) compare(x, queue, t);
-      for (const Touch& t : touches(x)) (t.writes ? writers_ : readers_)[t.item][queue] = x;
+      const std::vector<Touch> touches = touches_.of(call(x));
+      std::vector<bool> ordered;
+      for (const Touch& t : touches) ordered.push_back(compare(x, queue, t));
+      for (size_t i = 0; i < touches.size(); ++i) remember(x, queue, touches[i], ordered[i]);
       last[queue] = x;
     }
     return std::move(findings_);
@@ -56,16 +50,6 @@ class Races {
  private:
   int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
   const Call& call(int64_t x) const { return p_.call(static_cast<CallId>(x % length())); }
-
-  std::vector<Touch> touches(int64_t x) const {
-    const Segment& s = p_.segment(call(x));
-    std::vector<Touch> list;
-    for (size_t i = 0; i < s.frames.size(); ++i)
-      list.push_back({static_cast<size_t>(call(x).frames[i]), s.frames[i].access != Access::kRead});
-    if (s.scratch_bytes > 0)
-      list.push_back({p_.frames.size() + static_cast<size_t>(s.queue), true});
-    return list;
-  }
 
   // What is over before x: the one ahead in its queue, what it waits for, and what those waited
   // for.
@@ -82,40 +66,67 @@ class Races {
       for (const CallId y : call(x).before_step) wait(y);
   }
 
-  void compare(int64_t x, size_t queue, const Touch& t) {
+  // Whether everything that the touch is in conflict with is over before x.
+  bool compare(int64_t x, size_t queue, const Touch& t) {
     const PerQueue& clock = clocks_[static_cast<size_t>(x)];
-    for (const FrameId other : sharing_[t.item]) {
-      const auto o = static_cast<size_t>(other);
+    std::set<int64_t> racing;
+    users_.read(t.bytes, [&](const Users& u) {
       for (size_t q = 0; q < kQueues; ++q) {
         if (q == queue) continue;
-        if (writers_[o][q] > clock[q]) say(x, writers_[o][q], t.item, o);
-        if (t.writes && readers_[o][q] > clock[q]) say(x, readers_[o][q], t.item, o);
+        if (u.writers[q] > clock[q]) racing.insert(u.writers[q]);
+        if (t.writes && u.readers[q] > clock[q]) racing.insert(u.readers[q]);
       }
+    });
+    for (const int64_t y : racing) say(x, y, t);
+    return racing.empty();
+  }
+
+  // Who comes after a writer comes after all that it came after itself.
+  void remember(int64_t x, size_t queue, const Touch& t, bool ordered) {
+    if (t.writes && ordered) {
+      Users writer{kNoCalls, kNoCalls};
+      writer.writers[queue] = x;
+      users_.assign(t.bytes, writer);
+    } else {
+      users_.change(t.bytes, [&](Users& u) { (t.writes ? u.writers : u.readers)[queue] = x; });
     }
   }
 
-  std::string item_name(size_t item) const {
-    if (item < p_.frames.size()) return frame_name(p_, static_cast<FrameId>(item));
-    return "the scratch of its queue";
+  std::string item_name(FrameId frame) const {
+    return frame == kNone ? "the scratch of its queue" : frame_name(p_, frame);
   }
 
-  void say(int64_t x, int64_t y, size_t mine, size_t its) {
+  // What y touches in the bytes of t; the same frame if it does.
+  Touch counterpart(int64_t y, const Touch& t) const {
+    Touch found;
+    for (const Touch& other : touches_.of(call(y)))
+      if (other.bytes.meets(t.bytes) && (t.writes || other.writes)) {
+        found = other;
+        if (other.frame == t.frame) break;
+      }
+    return found;
+  }
+
+  void say(int64_t x, int64_t y, const Touch& t) {
     if (!said_.emplace(x % length(), y % length()).second) return;
+    const Touch its = counterpart(y, t);
     const auto name = [&](int64_t z) { return call_name(p_, static_cast<CallId>(z % length())); };
-    std::string text = fmt::format("call {} touches {}", name(x), item_name(mine));
+    std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
     text += fmt::format(", and call {} ", name(y));
     if (y < length() && x >= length()) text += "of the step before ";
-    text += mine == its ? "too" : fmt::format("{} in the same bytes", item_name(its));
+    text += t.frame != kNone && t.frame == its.frame
+                ? "too"
+                : fmt::format("{} in the same bytes", item_name(its.frame));
     findings_.push_back(
         {"race", text + ": nothing orders them", rank_, static_cast<CallId>(x % length())});
   }
 
   const Program& p_;
   int rank_;
-  std::vector<std::vector<FrameId>> sharing_;  // of each item
-  std::vector<PerQueue> readers_, writers_;    // of each item, the last of each queue
-  std::vector<PerQueue> clocks_;               // of each position
-  std::set<std::pair<int64_t, int64_t>> said_;
+  Touches touches_;
+  ByteMap<Users> users_;
+  std::vector<PerQueue> clocks_;                // of each position
+  std::set<std::pair<int64_t, int64_t>> said_;  // pairs of calls
   std::vector<Finding> findings_;
 };
 

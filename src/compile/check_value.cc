@@ -12,14 +12,20 @@ namespace {
 
 // What the bytes of a frame hold during the symbolic run.
 struct Content {
-  int64_t writer = kNone;      // the last position that wrote it in this step
-  int64_t overwriter = kNone;  // who wrote other things into its bytes since
-  int64_t reader = kNone;      // the last that only read it, since it was started
-  int64_t taker = kNone;       // the last that read or updated it, since it was started
-  bool read = true;            // since it was last written
-  bool summed = false;         // added to in this step
-  int64_t version = 0;         // how often it was written, all steps
-  int64_t step = kNone;        // of the last touch
+  int64_t writer = kNone;  // the last position that wrote it in this step
+  int64_t entered = 0;     // what was written into its bytes before this moment is past
+  int64_t reader = kNone;  // the last that only read it, since it was started
+  int64_t taker = kNone;   // the last that read or updated it, since it was started
+  bool read = true;        // since it was last written
+  bool summed = false;     // added to in this step
+  int64_t version = 0;     // how often it was written, all steps
+  int64_t step = kNone;    // of the last touch
+};
+
+// Who wrote a byte last.
+struct Stamp {
+  int64_t moment = -1;    // index into the order of the run
+  FrameId owner = kNone;  // the frame that was written; kNone: scratch
 };
 
 // How often a frame was touched in one step, for comparison with others of its kind.
@@ -32,19 +38,17 @@ class Values {
   Values(const Program& p, int rank)
       : p_(p),
         rank_(rank),
-        sharing_(sharing_frames(p)),
+        touches_(p),
+        stamps_(Stamp()),
         contents_(p.frames.size()),
-        counts_(p.frames.size()) {
-    for (int q = 0; q < kQueues; ++q) {
-      const auto queue = static_cast<Queue>(q);
-      in_scratch_.push_back(frames_in(p, scratch_offset(p, queue), scratch_bytes(p, queue)));
-    }
-  }
+        counts_(p.frames.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     check_bounds();
     find_versions();
-    for (const int64_t x : order) run(x);
+    order_ = &order;
+    for (now_ = 0; now_ < static_cast<int64_t>(order.size()); ++now_)
+      run(order[static_cast<size_t>(now_)]);
     check_ends();
     check_counts();
     check_repeats();
@@ -102,9 +106,7 @@ class Values {
       if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
       if (access == Access::kWrite) write_first(x, c.frames[i]);
     }
-    if (s.scratch_bytes > 0)
-      for (const FrameId f : in_scratch_[static_cast<size_t>(s.queue)])
-        contents_[static_cast<size_t>(f)].overwriter = x;
+    stamps_.assign(touches_.scratch(s), {now_, kNone});
     for (size_t i = 0; i < c.frames.size(); ++i) {
       count(x, c.frames[i], s.frames[i].access);
       if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
@@ -116,7 +118,7 @@ class Values {
     Content& c = contents_[static_cast<size_t>(f)];
     const int64_t step = x / length();
     if (c.step == step) return;
-    if (!p_.frame(f).state) c.overwriter = kNone;
+    if (!p_.frame(f).state) c.entered = now_;
     c.writer = c.reader = c.taker = kNone;
     c.read = true;
     c.summed = false;
@@ -140,22 +142,30 @@ class Values {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
     for (const FrameId f : c.frames) {
-      for (const FrameId o : sharing_[static_cast<size_t>(f)])
-        if (o != f && std::find(c.frames.begin(), c.frames.end(), o) != c.frames.end())
+      const Extent mine = touches_.frame(f);
+      for (const FrameId o : c.frames)
+        if (o != f && mine.meets(touches_.frame(o)))
           say(x, fmt::format("{} takes {} and {}, which share bytes", name(x), frame(f), frame(o)));
-      const auto& in_scratch = in_scratch_[static_cast<size_t>(s.queue)];
-      if (s.scratch_bytes > 0 &&
-          std::find(in_scratch.begin(), in_scratch.end(), f) != in_scratch.end())
+      if (mine.meets(touches_.scratch(s)))
         say(x, fmt::format("{} takes {}, which shares bytes with its scratch", name(x), frame(f)));
     }
+  }
+
+  // The last call that wrote other things into the bytes of f since it was written itself.
+  int64_t overwriter(FrameId f) const {
+    int64_t last = kNone;
+    stamps_.read(touches_.frame(f), [&](const Stamp& s) {
+      if (s.owner != f && s.moment >= contents_[static_cast<size_t>(f)].entered)
+        last = std::max(last, s.moment);
+    });
+    return last == kNone ? kNone : (*order_)[static_cast<size_t>(last)];
   }
 
   // Whether f holds what was written to it; says so where it does not.
   bool holds(int64_t x, FrameId f, const char* verb) {
     const Content& c = contents_[static_cast<size_t>(f)];
-    if (c.overwriter != kNone) {
-      say(x,
-          fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f), name(c.overwriter)));
+    if (const int64_t by = overwriter(f); by != kNone) {
+      say(x, fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f), name(by)));
       return false;
     }
     if (c.writer != kNone || p_.frame(f).state) return true;
@@ -206,10 +216,8 @@ class Values {
   }
 
   void write(int64_t x, FrameId f) {
-    for (const FrameId o : sharing_[static_cast<size_t>(f)])
-      if (o != f) contents_[static_cast<size_t>(o)].overwriter = x;
+    stamps_.assign(touches_.frame(f), {now_, f});
     Content& c = contents_[static_cast<size_t>(f)];
-    c.overwriter = kNone;
     c.writer = x;
     c.read = false;
     ++c.version;
@@ -280,10 +288,12 @@ class Values {
 
   const Program& p_;
   int rank_;
-  std::vector<std::vector<FrameId>> sharing_;     // of each frame
-  std::vector<std::vector<FrameId>> in_scratch_;  // of each queue
-  std::vector<int64_t> meant_;                    // of each parameter of each position
-  std::vector<size_t> first_;                     // where a position's parameters begin there
+  Touches touches_;
+  ByteMap<Stamp> stamps_;
+  const std::vector<int64_t>* order_ = nullptr;  // of the run
+  int64_t now_ = 0;                              // index into it
+  std::vector<int64_t> meant_;                   // of each parameter of each position
+  std::vector<size_t> first_;                    // where a position's parameters begin there
   std::vector<Content> contents_;
   std::vector<Counts> counts_;
   std::set<std::string> said_;

@@ -15,10 +15,11 @@ struct PlaceOptions {
   int pad = 1;             // compute calls a frame touched by another queue lives longer
 };
 
-// State frames (Frame::state) must already have offsets in [0, state_bytes); a frame of scratch as
-// large as the largest segment's is laid above them at scratch_offset; all other frames are packed
-// above that by the best of eight orders. Sets bytes and live_bytes (the largest live set, the
-// lower bound of bytes).
+// State frames (Frame::state) must already have offsets in [0, state_bytes). Above them, at
+// scratch_offset, stands a region of scratch for each queue, as large as its largest segment's. All
+// other frames are packed from there on too (pack.h), clear of the scratch of the calls in their
+// lives: a frame may use the end of a region while only calls run that need less of it. Sets bytes
+// and live_bytes (the largest live set, the lower bound of bytes).
 void place(Program& program, const PlaceOptions& options);
 
 }  // namespace tessera

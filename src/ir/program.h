@@ -124,7 +124,8 @@ std::string frame_name(const Program& p, FrameId frame);
 
 // Calls of one queue follow each other, so they share their scratch: as many bytes as the largest
 // of their segments asks for. The regions of the queues stand in the order of Queue, from
-// Program::scratch_offset on, at multiples of kScratchAlignment of it.
+// Program::scratch_offset on, at multiples of kScratchAlignment of it. A call may write the first
+// Segment::scratch_bytes of its region; what is behind them may belong to frames meanwhile.
 constexpr int64_t kScratchAlignment = 256;
 int64_t scratch_bytes(const Program& p, Queue queue);
 int64_t scratch_offset(const Program& p, Queue queue);

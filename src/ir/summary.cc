@@ -134,10 +134,11 @@ std::string calls_text(const Program& p) {
 std::string memory_text(const Program& p) {
   int64_t scratch = 0;
   for (int q = 0; q < kQueues; ++q) scratch += scratch_bytes(p, static_cast<Queue>(q));
-  const int64_t transient = p.bytes - p.state_bytes - scratch;
+  const int64_t transient = p.bytes - p.state_bytes;
   return fmt::format(
-      "memory\n  state {} · scratch {} · transient {} · arena {} · largest live set {}\n",
-      bytes_text(p.state_bytes), bytes_text(scratch), bytes_text(transient), bytes_text(p.bytes),
+      "memory\n  state {} · transient {}, up to {} of it scratch · arena {}\n"
+      "  largest live set {}\n",
+      bytes_text(p.state_bytes), bytes_text(transient), bytes_text(scratch), bytes_text(p.bytes),
       bytes_text(p.live_bytes));
 }
 

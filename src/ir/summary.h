@@ -8,7 +8,8 @@
 //   calls
 //     #5-#10  forward.layer layer=0…5 mb=0
 //   memory
-//     state 402.1 MiB · scratch 12.0 · transient 80.4 · arena 494.5 MiB · largest live set 490.0
+//     state 402.1 MiB · transient 92.4, up to 12.0 of it scratch · arena 494.5 MiB
+//     largest live set 490.0
 #pragma once
 
 #include <string>

@@ -122,10 +122,56 @@ TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
   EXPECT_GT(shared, 10);
 }
 
+// Large enough that activations decide, not scratch.
+CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t sequences,
+                       int64_t tokens) {
+  CompileRequest r;
+  r.model.family = family;
+  r.model.layers = layers;
+  r.model.hidden = hidden;
+  r.model.heads = 4;
+  r.model.vocabulary = 4096;
+  r.model.context = tokens;
+  r.model.tied_embeddings = family == Family::kGpt2;
+  derive_sizes(r.model);
+  r.sequences = sequences;
+  r.tokens = tokens;
+  return r;
+}
+
+// The head needs the most scratch, as with whole chunks of logits, when few activations are alive.
+Target large_head() {
+  Target t;
+  t.workspace_bytes = [](const Op& op, std::span<const Value>) {
+    return op.kind == OpKind::kLinearCrossEntropy ? int64_t{16} << 20 : int64_t{4096};
+  };
+  return t;
+}
+
+TEST(Compile, TheArenaIsHardlyLargerThanTheLiveSet) {
+  constexpr int64_t kSizes[][4] = {// layers, hidden, sequences, tokens
+                                   {4, 64, 8, 64},
+                                   {12, 64, 8, 64},
+                                   {12, 128, 16, 128},
+                                   {24, 128, 1, 1024},
+                                   {12, 512, 4, 256}};
+  for (const Family family : {Family::kGpt2, Family::kNeox})
+    for (const auto& [layers, hidden, sequences, tokens] : kSizes)
+      for (const char* recompute : {"none", "selective", "full", "full:2"})
+        for (const int64_t microbatches : {1, 3})
+          for (const Target& target : {Target(), demanding(), large_head()}) {
+            CompileRequest r = sizable(family, layers, hidden, sequences, tokens);
+            r.layout.recompute = recompute;
+            r.microbatches = microbatches;
+            SCOPED_TRACE(fmt::format("family {} layers {} hidden {} batch {} x {} {} micro {}",
+                                     static_cast<int>(family), layers, hidden, sequences, tokens,
+                                     recompute, microbatches));
+            expect_sound(r, target);
+          }
+}
+
 TEST(Compile, FullRecomputationKeepsOnlyInputs) {
-  CompileRequest r = request(Family::kNeox, Purpose::kTrain);
-  r.model.layers = 12;
-  r.microbatches = 1;
+  CompileRequest r = sizable(Family::kNeox, 12, 64, 8, 64);
   const Program none = compile(r, Target());
   r.layout.recompute = "selective";
   const Program selective = compile(r, Target());
