@@ -10,8 +10,8 @@ namespace tessera {
 
 enum class DType : uint8_t { kF32, kBF16, kF16, kF64, kI32, kI64, kU16, kU8 };
 
-int64_t size_of(DType t);                                 // bytes of one element
-std::string_view name_of(DType t);                        // "f32", "bf16", …
+int64_t size_of(DType t);                                  // bytes of one element
+std::string_view name_of(DType t);                         // "f32", "bf16", …
 std::optional<DType> dtype_from_name(std::string_view s);  // nothing if there is no such type
 
 // A bfloat16: the upper half of a float. Rounds to nearest, ties to even; NaN stays NaN.
@@ -24,7 +24,9 @@ struct BF16 {
     bits = nan ? static_cast<uint16_t>((u >> 16) | 0x40u)
                : static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 }  // namespace tessera

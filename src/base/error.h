@@ -16,8 +16,7 @@ class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
   template <class... A>
-  explicit Error(fmt::format_string<A...> format, A&&... a)
-    requires(sizeof...(A) > 0)
+  explicit Error(fmt::format_string<A...> format, A&&... a) requires(sizeof...(A) > 0)
       : std::runtime_error(fmt::format(format, std::forward<A>(a)...)) {}
 };
 
@@ -26,8 +25,8 @@ class Error : public std::runtime_error {
 
 }  // namespace tessera
 
-#define CHECK(condition, ...)                                                               \
-  do {                                                                                      \
-    if (!(condition)) [[unlikely]]                                                          \
-      ::tessera::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));  \
+#define CHECK(condition, ...)                                                              \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::tessera::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)
