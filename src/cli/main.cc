@@ -1,6 +1,7 @@
 // Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
 // 0 ok, 1 the world is wrong, 2 the command line is.
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <new>
@@ -26,6 +27,7 @@ int run(tessera::Args args) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails and is reported as such
   int code = 1;
   try {
     return run(args);

@@ -54,6 +54,16 @@ void widen(const std::byte* from, std::span<int32_t> out) {
   }
 }
 
+Path existing(const Path& prefix, const char* suffix) {
+  Path path = with_suffix(prefix, suffix);
+  if (!std::filesystem::exists(path))
+    throw Error(
+        "{}: cannot be opened: No such file or directory. Wanted the --out of a `tessera data "
+        "build`, without .idx or .bin",
+        path.string());
+  return path;
+}
+
 }  // namespace
 
 DType dtype_for_vocabulary(int64_t vocabulary) {
@@ -62,7 +72,7 @@ DType dtype_for_vocabulary(int64_t vocabulary) {
 }
 
 IndexedDataset::IndexedDataset(const Path& prefix)
-    : prefix_(prefix), index_(with_suffix(prefix, ".idx")), data_(with_suffix(prefix, ".bin")) {
+    : prefix_(prefix), index_(existing(prefix, ".idx")), data_(existing(prefix, ".bin")) {
   check_header();
   check_sequences();
   check_documents();

@@ -114,10 +114,11 @@ void Run::prepare() {
   say(fmt::format("layout    1 rank, {} threads · recompute {}", config_.run.threads,
                   config_.layout.recompute));
   say(fmt::format(
-      "memory    peak {:.2f} GiB of {:.1f}: weights {:.2f}, optimizer {:.2f}, gradients "
-      "{:.2f}, activations {:.2f}, other {:.2f} · live set {:.2f}",
-      gib(m.arena), gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer), gib(m.gradients),
-      gib(m.activations), gib(m.other), gib(m.live)));
+      "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
+      "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
+      "set {:.2f}",
+      gib(m.arena), gib(kOutsideBytes), gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer),
+      gib(m.gradients), gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
@@ -145,7 +146,13 @@ void Run::resume(const StartingPoint& start) {
   if (start.resumes)
     for (const Change& c : accepted_changes(config_, header.config))
       say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
-  trainer_->load(reader, start.load);
+  try {
+    trainer_->load(reader, start.load);
+  } catch (const Error& e) {
+    const std::string other = other_model(config_, header.model);
+    if (other.empty()) throw;
+    throw Error("{}\n  {}{}", e.what(), start.checkpoint.string(), other);
+  }
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;

@@ -60,4 +60,13 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
   return told;
 }
 
+std::string other_model(const RunConfig& config, const Tree& saved_model) {
+  std::string text;
+  for (const Change& c : differences(saved_model, to_tree(config.model)))
+    text += fmt::format("\n    model.{} is {} there, {} in this run", c.path, c.before, c.after);
+  if (text.empty()) return text;
+  return fmt::format(
+      " holds another model:{}\n  Set the model as it is there, or name another checkpoint.", text);
+}
+
 }  // namespace tessera

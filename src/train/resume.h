@@ -26,4 +26,8 @@ StartingPoint find_start(const RunConfig& config);
 // model, data or seed, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
+// Where the model of a checkpoint is not that of the run file, as the end of a message: what
+// differs and what to do; empty if they agree.
+std::string other_model(const RunConfig& config, const Tree& saved_model);
+
 }  // namespace tessera

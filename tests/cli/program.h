@@ -1,0 +1,97 @@
+// A folder with a tiny tokenizer and dataset, and the real program run in it: what the tests of
+// `tessera train` share.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/tree.h"
+
+namespace tessera {
+
+struct ProgramResult {
+  int code = -1;
+  std::string out, err;
+};
+
+// The smallest byte-level tokenizer: 256 bytes and the end of a text.
+inline std::string byte_tokenizer() {
+  std::string vocabulary;
+  int extra = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool kept = (byte >= 33 && byte < 127) || (byte >= 161 && byte != 173);
+    const int c = kept ? byte : extra++;
+    vocabulary += fmt::format("{}\"\\u{:04x}\":{}", byte == 0 ? "" : ",", c, byte);
+  }
+  const std::string level =
+      R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
+  return fmt::format(
+      R"({{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{{"id":256,"content":)"
+      R"("<|endoftext|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,)"
+      R"("special":true}}],"normalizer":null,"pre_tokenizer":{0},"post_processor":null,)"
+      R"("decoder":{0},"model":{{"type":"BPE","dropout":null,"unk_token":null,)"
+      R"("continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,)"
+      R"("byte_fallback":false,"vocab":{{{1}}},"merges":[]}}}})",
+      level, vocabulary);
+}
+
+// Holds t.json, a.txt and the dataset d.
+class ProgramFolder : public testing::Test {
+ protected:
+  using Files = std::map<std::string, std::string>;
+
+  ProgramFolder() {
+    std::string name = std::filesystem::temp_directory_path() / "tessera_run.XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no folder for the test";
+    folder_ = name;
+    put("t.json", byte_tokenizer());
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += fmt::format("the quick brown fox {} jumps again\n", i);
+    put("a.txt", text);
+    EXPECT_EQ(run("data build --tokenizer t.json --out d a.txt").code, 0);
+  }
+  ~ProgramFolder() override { std::filesystem::remove_all(folder_); }
+
+  void put(const std::string& name, const std::string& bytes) const {
+    write_file(folder_ / name, bytes);
+  }
+  std::string get(const std::string& name) const { return read_file(folder_ / name); }
+
+  // Runs in the folder, so that messages name files as they were given.
+  ProgramResult run(const std::string& arguments, const std::string& before = "") const {
+    const std::string err = folder_.string() + ".err";
+    const std::string line = fmt::format("cd {}; {} {} {} 2>{}", folder_.string(), before,
+                                         TESSERA_PROGRAM, arguments, err);
+    FILE* pipe = popen(line.c_str(), "r");
+    ProgramResult r;
+    std::array<char, 4096> piece;
+    for (size_t n; (n = fread(piece.data(), 1, piece.size(), pipe)) > 0;)
+      r.out.append(piece.data(), n);
+    const int status = pclose(pipe);
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    r.err = read_file(err);
+    std::filesystem::remove(err);
+    return r;
+  }
+
+  // Every file but the log, which a run that fails may write, below `part` of the folder.
+  Files snapshot(const std::string& part = "") const {
+    Files files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / part))
+      if (entry.is_regular_file() && entry.path().filename() != "log.txt")
+        files[entry.path().string()] = read_file(entry.path());
+    return files;
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace tessera
