@@ -82,8 +82,8 @@ TEST_F(TrainProgram, FaultsOfGenerateAndEval) {
   expect_fault("generate nowhere --prompt x", {"nowhere: there is no such checkpoint"});
   expect_fault("generate run --max-tokens 20 --prompt " + std::string(60, 'x'),
                {"prompt of 60 tokens and 20 new ones", "context of 64", "at most 4 tokens"});
-  expect_fault("eval run --data nowhere", {"nowhere.idx", "No such file", "tessera data build"});
-  expect_fault("eval run", {"nothing to do", "--data PREFIX"}, 2);
+  expect_fault("eval run nowhere", {"nowhere.idx", "No such file", "tessera data build"});
+  expect_fault("eval run", {"nothing to do", "PREFIX of a dataset"}, 2);
   std::string pieces = get("run/checkpoints/1/pieces-0.bin");
   pieces.resize(pieces.size() / 2);
   put("run/checkpoints/1/pieces-0.bin", pieces);
