@@ -6,17 +6,6 @@
 #include "base/config.h"
 
 namespace tessera {
-
-// A verb whose file is not part of the build has no address and is not listed.
-[[gnu::weak]] int verb_tokenizer(Args args);
-[[gnu::weak]] int verb_data(Args args);
-[[gnu::weak]] int verb_train(Args args);
-[[gnu::weak]] int verb_compile(Args args);
-[[gnu::weak]] int verb_eval(Args args);
-[[gnu::weak]] int verb_generate(Args args);
-[[gnu::weak]] int verb_checkpoint(Args args);
-[[gnu::weak]] int verb_bench(Args args);
-
 namespace {
 
 constexpr const char* kText = "Text and data";
@@ -65,15 +54,7 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
 
 }  // namespace
 
-std::span<const Verb> verbs() {
-  static const std::vector<Verb> built = [] {
-    std::vector<Verb> out;
-    std::copy_if(kVerbs.begin(), kVerbs.end(), std::back_inserter(out),
-                 [](const Verb& v) { return v.run != nullptr; });
-    return out;
-  }();
-  return built;
-}
+std::span<const Verb> verbs() { return kVerbs; }
 
 const char* version() { return TESSERA_VERSION; }
 

@@ -13,7 +13,7 @@ struct Verb {
   int (*run)(Args args);  // what follows the verb's name; returns 0 (ok) or 1 (the world is wrong)
 };
 
-// Those that this build has, in the order of the help.
+// In the order of the help.
 std::span<const Verb> verbs();
 const char* version();
 
