@@ -24,8 +24,8 @@ std::map<std::string, Channel> channels_of(const std::vector<const Program*>& ra
   for (size_t r = 0; r < ranks.size(); ++r)
     for (size_t c = 0; c < ranks[r]->schedule.size(); ++c) {
       const Wire& w = ranks[r]->schedule[c].wire;
-      if (!w.channel.empty())
-        channels[w.channel][static_cast<int>(r)].push_back(static_cast<CallId>(c));
+      if (!w.over.empty())
+        channels[w.over][static_cast<int>(r)].push_back(static_cast<CallId>(c));
     }
   return channels;
 }
@@ -142,7 +142,7 @@ class Waits {
       const auto n = static_cast<int64_t>(ranks_[r]->schedule.size());
       node_.emplace_back(static_cast<size_t>(2 * n));
       for (int64_t x = 0; x < 2 * n; ++x) {
-        const std::string& channel = ranks_[r]->call(static_cast<CallId>(x % n)).wire.channel;
+        const std::string& channel = ranks_[r]->call(static_cast<CallId>(x % n)).wire.over;
         auto id = static_cast<int>(members_.size());
         if (!channel.empty()) id = events.try_emplace({channel, seen[channel]++}, id).first->second;
         if (id == static_cast<int>(members_.size())) members_.emplace_back();

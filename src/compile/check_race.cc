@@ -22,7 +22,11 @@ struct Users {
   PerQueue readers, writers;
 };
 
-constexpr PerQueue kNoCalls = {kNone, kNone, kNone, kNone, kNone};
+constexpr PerQueue kNoCalls = [] {
+  PerQueue none;
+  none.fill(kNone);
+  return none;
+}();
 
 class Races {
  public:

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tessera {
 
 enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
+enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kMaterialised };
 enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
 
@@ -16,7 +18,10 @@ struct Layout {
   bool sequence_parallel = true;
   int64_t interleave = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::k1F1B;
-  int64_t zero = 1;
+  std::vector<int64_t> stages;
+  int64_t zero = 1, zero_group = 0;
+  ZeroReduce zero_reduce = ZeroReduce::kLast;
+  int64_t overlap = 1;
   std::string recompute =
       "none";  // none | selective | full | full:N (the first N layers of a stage)
 
@@ -31,7 +36,16 @@ struct Layout {
     visit("interleave", self.interleave, "chunks of layers a stage");
     visit("pipeline_schedule", self.pipeline_schedule,
           "gpipe | 1f1b | interleaved_1f1b | zero_bubble");
-    visit("zero", self.zero, "ZeRO stage: 0 | 1 | 2 | 3");
+    visit("stages", self.stages,
+          "layers of each chunk of each stage, in the order of the model; none: by cost");
+    visit("zero", self.zero,
+          "ZeRO stage: 0 | 1 (optimizer state) | 2 (and gradients) | 3 (and weights)");
+    visit("zero_group", self.zero_group,
+          "data ranks that share one copy of what ZeRO divides; 0: all of them");
+    visit("zero_reduce", self.zero_reduce,
+          "last | each: gradients are reduced after the last micro-batch (zero 0 and 1) or each");
+    visit("overlap", self.overlap,
+          "calls by which gathers, receives, reductions and sends may move; 0: none");
     visit("recompute", self.recompute,
           "none | selective | full | full:N (the first N layers of a stage)");
   }
@@ -58,6 +72,7 @@ constexpr const char* enum_names(Precision) { return "fp32|bf16|bf16_sr|fp16|aut
 constexpr const char* enum_names(PipelineSchedule) {
   return "gpipe|1f1b|interleaved_1f1b|zero_bubble";
 }
+constexpr const char* enum_names(ZeroReduce) { return "last|each"; }
 constexpr const char* enum_names(AttentionKind) { return "fused|materialised"; }
 constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
 

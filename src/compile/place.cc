@@ -145,7 +145,11 @@ class Waits {
 
  private:
   using PerQueue = std::array<int64_t, kQueues>;  // a position of a call, or kNone
-  static constexpr PerQueue kNoCalls = {kNone, kNone, kNone, kNone, kNone};
+  static constexpr PerQueue kNoCalls = [] {
+    PerQueue none;
+    none.fill(kNone);
+    return none;
+  }();
   // Of a byte: the last writer of each queue, and since then the last reader.
   struct Users {
     PerQueue writers = kNoCalls, readers = kNoCalls;

@@ -7,7 +7,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::array kQueueNames = {"compute"sv, "copy_in"sv, "copy_out"sv, "data"sv, "tensor"sv};
+constexpr std::array kQueueNames = {
+    "compute"sv,         "copy_in"sv,      "copy_out"sv,        "data"sv,
+    "groups"sv,          "send_forward"sv, "receive_forward"sv, "send_backward"sv,
+    "receive_backward"sv};
 constexpr std::array kAccessNames = {"read"sv, "write"sv, "add"sv, "update"sv};
 constexpr std::array kAxisNames = {"pipeline"sv, "replica"sv,   "shard"sv, "expert"sv,
                                    "context"sv,  "tensor_kv"sv, "tensor"sv};

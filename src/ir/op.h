@@ -44,6 +44,14 @@ enum class OpKind : uint8_t {
   kSquares,
   kClip,
   kAdamw,
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kSlice,
+  kPad,
+  kShare,
+  kSend,
+  kReceive,
   kCount,
 };
 
@@ -69,8 +77,18 @@ class Attributes {
 };
 
 // The line of execution an op or call stands in: first in, first out.
-enum class Queue : uint8_t { kCompute, kCopyIn, kCopyOut, kData, kTensor };
-constexpr int kQueues = 5;
+enum class Queue : uint8_t {
+  kCompute,
+  kCopyIn,
+  kCopyOut,
+  kData,             // gathers and reductions over the ranks that share a flat frame
+  kGroups,           // reductions over other groups
+  kSendForward,      // to the next stage
+  kReceiveForward,   // from the stage before
+  kSendBackward,     // to the stage before
+  kReceiveBackward,  // from the next stage
+};
+constexpr int kQueues = 9;
 
 struct Op {
   OpKind kind = OpKind::kSum;

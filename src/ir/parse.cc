@@ -38,6 +38,7 @@ class Parser : TokenReader {
   Shape shape();
   uint8_t per();
   Sharding sharding();
+  Mesh mesh();
   Attributes::Constant constant();
   void values(std::vector<Value>& list);
   void value_option(Value& v);
@@ -150,6 +151,17 @@ Sharding Parser::sharding() {
   return s;
 }
 
+Mesh Parser::mesh() {
+  Mesh m;
+  do {
+    const AxisKind axis = entry(axis_named, "an axis of the mesh");
+    mark(':');
+    if (peek().kind != Token::kInteger || peek().integer < 1) fail(peek(), "a number of ranks");
+    m[axis] = integer();
+  } while (take_mark(','));
+  return m;
+}
+
 Attributes::Constant Parser::constant() {
   if (peek().kind == Token::kString) return next().text;
   if (peek().kind == Token::kInteger) return integer();
@@ -167,12 +179,14 @@ void Parser::value_option(Value& v) {
     v.initial.constant = number();
   else if (take_key("place"))
     v.sharding = sharding();
+  else if (take_key("part"))
+    v.part = shape();
   else if (take_key("offset"))
     v.offset = integer();
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
-    fail(peek(), "per=, decays, std=, constant=, place=, in= or offset=");
+    fail(peek(), "per=, decays, std=, constant=, place=, part=, in= or offset=");
 }
 
 void Parser::values(std::vector<Value>& list) {
@@ -364,7 +378,7 @@ void Parser::call_option(const Program& p, Call& c) {
   } else if (take_key("fresh")) {
     fresh(p, c);
   } else if (take_key("wire")) {
-    for (std::string* part : {&c.wire.channel, &c.wire.operation, &c.wire.label}) {
+    for (std::string* part : {&c.wire.over, &c.wire.operation, &c.wire.label}) {
       *part = name();
       mark(':');
     }
@@ -406,6 +420,7 @@ Graph Parser::graph() {
   word("graph");
   g.sequences = key_integer("sequences");
   g.tokens = key_integer("tokens");
+  if (take_key("mesh")) g.mesh = mesh();
   line_end();
   values(g.values);
   while (peek().kind != Token::kEnd) g.blocks.push_back(block());
@@ -422,6 +437,8 @@ Program Parser::program() {
   p.scratch_offset = key_integer("scratch");
   p.bytes = key_integer("bytes");
   p.live_bytes = key_integer("live");
+  if (take_key("mesh")) p.mesh = mesh();
+  if (take_key("stage")) p.stage = integer();
   line_end();
   values(p.values);
   kinds(p);

@@ -77,13 +77,18 @@ class Printer {
         segment_names_(count_names(segments)) {}
 
   void graph(const Graph& g) {
-    out_ = fmt::format("graph sequences={} tokens={}\n", g.sequences, g.tokens);
+    out_ = fmt::format("graph sequences={} tokens={}", g.sequences, g.tokens);
+    mesh(g.mesh);
+    out_ += '\n';
     values();
     for (const Block& b : g.blocks) block(b);
   }
   void program(const Program& p) {
-    out_ = fmt::format("program {} state={} scratch={} bytes={} live={}\n", name(p.name),
+    out_ = fmt::format("program {} state={} scratch={} bytes={} live={}", name(p.name),
                        p.state_bytes, p.scratch_offset, p.bytes, p.live_bytes);
+    mesh(p.mesh);
+    if (p.stage != 0) say(" stage={}", p.stage);
+    out_ += '\n';
     values();
     out_ += "kinds\n";
     for (size_t k = 0; k < kinds_.size(); ++k) kind(k);
@@ -142,6 +147,15 @@ class Printer {
     if (!places.empty()) say(" place={}", places);
   }
 
+  void mesh(const Mesh& m) {
+    std::string sizes;
+    for (size_t a = 0; a < kMaxAxes; ++a)
+      if (m.size[a] != 1)
+        sizes += fmt::format("{}{}:{}", sizes.empty() ? "" : ",", name_of(static_cast<AxisKind>(a)),
+                             m.size[a]);
+    if (!sizes.empty()) say(" mesh={}", sizes);
+  }
+
   void values() {
     out_ += "values\n";
     for (size_t i = 0; i < values_.size(); ++i) {
@@ -153,6 +167,7 @@ class Printer {
       if (v.initial.std != 0) say(" std={}", number(v.initial.std));
       if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
       sharding(v.sharding);
+      if (v.part) say(" part={}", to_string(*v.part));
       if (v.frame != kNone) say(" in={}", kind_name(v.frame));
       if (v.offset != kNone) say(" offset={}", v.offset);
       out_ += '\n';
@@ -240,8 +255,8 @@ class Printer {
     if (!c.frames.empty()) say(" frames=@{}", fmt::join(c.frames, ",@"));
     fresh(c);
     if (c.wire != Wire{})
-      say(" wire={}:{}:{}:{}", quoted(c.wire.channel), quoted(c.wire.operation),
-          quoted(c.wire.label), c.wire.bytes);
+      say(" wire={}:{}:{}:{}", quoted(c.wire.over), quoted(c.wire.operation), quoted(c.wire.label),
+          c.wire.bytes);
     if (!c.after.empty()) say(" after=#{}", fmt::join(c.after, ",#"));
     if (!c.before_step.empty()) say(" before_step=#{}", fmt::join(c.before_step, ",#"));
     out_ += '\n';

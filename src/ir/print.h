@@ -1,6 +1,6 @@
 // The text of a graph and of a program: stable, and parse() gives back the same (ir/parse.h).
 //
-//   program train state=… scratch=… bytes=… live=…
+//   program train state=… scratch=… bytes=… live=… mesh=pipeline:2,shard:4 stage=1
 //   values
 //     %3 layer.norm1.gain f32 [1024] weight per=layer constant=1.0 in=layer.weights+4096
 //   kinds
@@ -18,7 +18,8 @@
 //
 // Values that are computed are %number; others, kinds and segments go by name where it is unique.
 // The place of a value on a mesh axis stands only where it is not replicated (place=tensor:0,
-// shard:shared). Left out: what has its default. Numbers are the shortest that read back the same.
+// shard:shared), the extents of one rank's part only where an axis splits it. Left out: what has
+// its default. Numbers are the shortest that read back the same.
 #pragma once
 
 #include <string>

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/mesh.h"
 #include "ir/op.h"
 #include "ir/value.h"
 
@@ -30,7 +31,8 @@ struct Block {
 struct Graph {
   std::vector<Value> values;
   std::vector<Block> blocks;
-  int64_t sequences = 0, tokens = 0;  // micro-batch B and sequence length T
+  int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
+  Mesh mesh;
 
   Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
@@ -74,10 +76,12 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// The facts of a message or collective, so that `check` never opens a segment.
+// The facts of a message or collective, so that `check` never opens a segment. A program serves all
+// ranks of a stage, so a channel is named from the caller's point of view.
 struct Wire {
-  std::string channel;  // empty: no communication
-  std::string operation, label;
+  std::string over;       // a group (ir/mesh.h), or "stage:2", the peer of a message; empty: none
+  std::string operation;  // all_reduce | reduce_scatter | all_gather | send | receive | segment
+  std::string label;      // what travels: equal on all members
   int64_t bytes = 0;
   bool operator==(const Wire&) const = default;
 };
@@ -95,6 +99,8 @@ struct Call {
 // What one pipeline stage runs.
 struct Program {
   std::string name;  // "train", "validate", "logits", "decode"
+  Mesh mesh;
+  int64_t stage = 0;  // its pipeline coordinate
   std::vector<Value> values;
   std::vector<FrameKind> kinds;
   std::vector<Segment> segments;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct Initial {
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
-  Shape shape;
+  Shape shape;                // global and true: without padding
+  std::optional<Shape> part;  // of one rank, where an axis splits it (ir/mesh.h); else as `shape`
   Sharding sharding;
   Role role = Role::kActivation;
   uint8_t per = kOne;   // of Index
@@ -75,7 +77,8 @@ struct Value {
   FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
 
-  int64_t bytes() const { return shape.elements() * size_of(dtype); }
+  const Shape& local() const { return part ? *part : shape; }
+  int64_t bytes() const { return local().elements() * size_of(dtype); }  // on one rank
   bool operator==(const Value&) const = default;
 };
 

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "ir/mesh.h"
 #include "ir/op.h"
 #include "kernels/dropout.h"
 #include "runtime/library.h"
@@ -12,8 +13,16 @@ namespace tessera {
 
 constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
 
+// The ranks of the run, and which of them this is.
+struct Position {
+  Mesh mesh;
+  Coordinates at;
+};
+
 struct BoundOp {
   const Op* op = nullptr;
+  const Position* position = nullptr;
+  std::span<const Value> values;  // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
@@ -65,6 +74,9 @@ void run_pack(const BoundOp& b);
 void run_squares(const BoundOp& b);
 void run_clip(const BoundOp& b);
 void run_adamw(const BoundOp& b);
+void run_slice(const BoundOp& b);
+void run_pad(const BoundOp& b);
+void run_communication(const BoundOp& b);  // of an op inside a segment: starts it and waits
 
 // The key of a dropout mask: (seed, step, the op's key, layer).
 uint64_t dropout_key(const BoundOp& b, const TensorView& step);

@@ -220,7 +220,7 @@ class CheckRanks : public ::testing::Test {
 
   CallId wired(int which) const {
     for (CallId c = 0; c < static_cast<CallId>(b.schedule.size()); ++c)
-      if (!b.call(c).wire.channel.empty() && which-- == 0) return c;
+      if (!b.call(c).wire.over.empty() && which-- == 0) return c;
     return kNone;
   }
   std::string first_kind() const {

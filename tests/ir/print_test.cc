@@ -42,7 +42,7 @@ Program full_program() {
   Op& op = p.segments[1].ops[0];
   op.workspace = 4;
   op.packed = 2;
-  op.queue = Queue::kTensor;
+  op.queue = Queue::kGroups;
   op.attributes.set("whole", int64_t{-7});
   op.attributes.set("like_whole", 7.0);
   op.attributes.set("large", 1e300);

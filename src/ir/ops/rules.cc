@@ -37,7 +37,15 @@ constexpr std::array kRules = {&kEmbeddingRule,
                                &kPackRule,
                                &kSquaresRule,
                                &kClipRule,
-                               &kAdamwRule};
+                               &kAdamwRule,
+                               &kAllReduceRule,
+                               &kReduceScatterRule,
+                               &kAllGatherRule,
+                               &kSliceRule,
+                               &kPadRule,
+                               &kShareRule,
+                               &kSendRule,
+                               &kReceiveRule};
 static_assert(kRules.size() == static_cast<size_t>(OpKind::kCount));
 
 }  // namespace

@@ -10,6 +10,7 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule, kSoftmaxRule,
     kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule, kGeluGradRule, kSumRule,
     kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule,
-    kPackRule, kSquaresRule, kClipRule, kAdamwRule;
+    kPackRule, kSquaresRule, kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule,
+    kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
 
 }  // namespace tessera

@@ -1,0 +1,144 @@
+#include "ir/mesh.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kStages = "stages:";
+
+std::vector<int64_t> numbers(std::string_view list) {
+  std::vector<int64_t> out = {0};
+  for (const char c : list) {
+    if (c == ',')
+      out.push_back(0);
+    else
+      out.back() = out.back() * 10 + (c - '0');
+  }
+  return out;
+}
+
+// Of the axes named: those along which the members of a group differ.
+std::array<bool, kMaxAxes> axes_of(std::string_view over) {
+  std::array<bool, kMaxAxes> axes{};
+  if (over == "world") {
+    axes.fill(true);
+    return axes;
+  }
+  while (!over.empty()) {
+    const size_t plus = std::min(over.find('+'), over.size());
+    const auto axis = axis_named(over.substr(0, plus));
+    CHECK(axis.has_value(), "'{}' names no axis", over);
+    axes[static_cast<size_t>(*axis)] = true;
+    over.remove_prefix(std::min(plus + 1, over.size()));
+  }
+  return axes;
+}
+
+}  // namespace
+
+int64_t Mesh::ranks() const {
+  int64_t n = 1;
+  for (const int64_t s : size) n *= s;
+  return n;
+}
+
+int64_t rank_of(const Mesh& mesh, const Coordinates& at) {
+  int64_t rank = 0;
+  for (size_t a = 0; a < kMaxAxes; ++a) rank = rank * mesh.size[a] + at.at[a];
+  return rank;
+}
+
+Coordinates coordinates_of(const Mesh& mesh, int64_t rank) {
+  CHECK(rank >= 0 && rank < mesh.ranks(), "rank {} of {}", rank, mesh.ranks());
+  Coordinates c;
+  for (size_t a = kMaxAxes; a-- > 0; rank /= mesh.size[a]) c.at[a] = rank % mesh.size[a];
+  return c;
+}
+
+std::vector<int64_t> group_of(const Mesh& mesh, std::string_view over, int64_t rank) {
+  const Coordinates own = coordinates_of(mesh, rank);
+  std::vector<int64_t> ranks;
+  if (over.starts_with(kStages)) {
+    for (const int64_t stage : numbers(over.substr(kStages.size()))) {
+      Coordinates c = own;
+      c[AxisKind::kPipeline] = stage;
+      ranks.push_back(rank_of(mesh, c));
+    }
+    CHECK(std::find(ranks.begin(), ranks.end(), rank) != ranks.end(), "rank {} is not in {}", rank,
+          over);
+    return ranks;
+  }
+  const auto axes = axes_of(over);
+  std::vector<Coordinates> members = {own};
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if (!axes[a]) continue;
+    std::vector<Coordinates> more;
+    for (Coordinates c : members)
+      for (c.at[a] = 0; c.at[a] < mesh.size[a]; ++c.at[a]) more.push_back(c);
+    members = std::move(more);
+  }
+  for (const Coordinates& c : members) ranks.push_back(rank_of(mesh, c));
+  return ranks;
+}
+
+int64_t group_size(const Mesh& mesh, std::string_view over) {
+  if (over.starts_with(kStages))
+    return static_cast<int64_t>(numbers(over.substr(kStages.size())).size());
+  const auto axes = axes_of(over);
+  int64_t n = 1;
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    if (axes[a]) n *= mesh.size[a];
+  return n;
+}
+
+int64_t group_index(const Mesh& mesh, std::string_view over, const Coordinates& at) {
+  if (over.starts_with(kStages)) {
+    const auto stages = numbers(over.substr(kStages.size()));
+    return std::find(stages.begin(), stages.end(), at[AxisKind::kPipeline]) - stages.begin();
+  }
+  const auto axes = axes_of(over);
+  int64_t index = 0;
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    if (axes[a]) index = index * mesh.size[a] + at.at[a];
+  return index;
+}
+
+Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh) {
+  std::vector<int64_t> dims = global.dims();
+  std::vector<int64_t> parts(dims.size(), 1);
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    if (sharding.place[a] >= 0) parts.at(static_cast<size_t>(sharding.place[a])) *= mesh.size[a];
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = (dims[d] + parts[d] - 1) / parts[d];
+  return Shape(dims);
+}
+
+void localise(Value& v, const Mesh& mesh) {
+  const Shape part = part_shape(v.shape, v.sharding, mesh);
+  if (part == v.shape)
+    v.part.reset();
+  else
+    v.part = part;
+}
+
+Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
+  std::vector<int64_t> index(v.shape.dims().size(), 0);
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if (v.sharding.place[a] < 0) continue;
+    int64_t& i = index.at(static_cast<size_t>(v.sharding.place[a]));
+    i = i * mesh.size[a] + at.at[a];
+  }
+  Extents e;
+  for (int d = 0; d < v.shape.rank(); ++d) {
+    const int64_t extent = v.local()[d], n = v.shape[d];
+    const int64_t first = std::min(n, index[static_cast<size_t>(d)] * extent);
+    e.begin.push_back(first);
+    e.end.push_back(std::min(n, first + extent));
+  }
+  return e;
+}
+
+}  // namespace tessera

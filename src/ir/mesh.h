@@ -1,0 +1,60 @@
+// The ranks of a run as a grid: one axis for each kind of parallelism, and the groups of ranks that
+// talk to each other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/value.h"
+
+namespace tessera {
+
+// Ranks are numbered with the last axis fastest: tensor ranks are neighbours, stages far apart.
+//   rank = ((pipeline · replica' + replica) · shard' + shard) · … · tensor' + tensor
+struct Mesh {
+  std::array<int64_t, kMaxAxes> size;
+  Mesh() { size.fill(1); }
+
+  int64_t& operator[](AxisKind a) { return size[static_cast<size_t>(a)]; }
+  int64_t operator[](AxisKind a) const { return size[static_cast<size_t>(a)]; }
+  int64_t ranks() const;
+  bool operator==(const Mesh&) const = default;
+};
+
+// Where a rank stands: 0 … size − 1 on each axis.
+struct Coordinates {
+  std::array<int64_t, kMaxAxes> at{};
+
+  int64_t& operator[](AxisKind a) { return at[static_cast<size_t>(a)]; }
+  int64_t operator[](AxisKind a) const { return at[static_cast<size_t>(a)]; }
+  bool operator==(const Coordinates&) const = default;
+};
+
+int64_t rank_of(const Mesh& mesh, const Coordinates& at);
+Coordinates coordinates_of(const Mesh& mesh, int64_t rank);
+
+// A group of ranks by name, as ops and wires hold it: axes joined by '+' ("tensor",
+// "replica+tensor"), "world", or "stages:0,3" (the ranks of these stages that agree in all other
+// coordinates). The ranks of the group that `rank` belongs to, in rising order; CHECKs that it
+// does.
+std::vector<int64_t> group_of(const Mesh& mesh, std::string_view over, int64_t rank);
+// How many ranks such a group has, and the place of a rank in its own.
+int64_t group_size(const Mesh& mesh, std::string_view over);
+int64_t group_index(const Mesh& mesh, std::string_view over, const Coordinates& at);
+
+// The extents of one rank's part: ceil(n / parts) along every split dimension.
+Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh);
+// Sets v.part from v.sharding.
+void localise(Value& v, const Mesh& mesh);
+
+// The box [begin, end) of the global value that a rank's part holds. The part may be larger: what
+// is beyond the box is padding. Axes that split one dimension nest, outermost first.
+struct Extents {
+  std::vector<int64_t> begin, end;
+};
+Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at);
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// Changes of place. None changes the global value; attribute `over` names the group (ir/mesh.h).
+//   all_reduce       partial → the sum on every rank (`max`: of partial_max, the maximum)
+//   reduce_scatter   partial → the sum, split along `dim`
+//   all_gather       split along `dim` → whole on every rank
+//   slice            whole → its own part along `dim`; no communication
+//   pad              its own part → whole, with zeros elsewhere, which is partial; no communication
+//   share            replicated → shared: the same value under another state; gone after
+//   differentiate send, receive    a stream's frame to and from another stage: `to`/`from` next |
+//   previous;
+//                    receive has `type` and `shape` (1x128x64), since it has no input
+// Over a flat frame (one dimension): in place where input and output are one value, whose own part
+// (the rank's share of the elements) is what is read or left; reduce_scatter into another value
+// adds its part there.
+#include <charconv>
+
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+
+namespace tessera {
+namespace {
+
+std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 1 && (a.has("over") || a.has("to")), "communication takes one value");
+  return {{"", in[0]->dtype, in[0]->shape}};
+}
+
+std::vector<OutputSpec> infer_send(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 1 && a.has("to"), "send takes one value");
+  return {};
+}
+
+std::vector<OutputSpec> infer_receive(const Attributes& a, const Inputs& in) {
+  CHECK(in.empty() && a.has("from"), "receive takes no value");
+  std::vector<int64_t> dims;
+  const std::string text = a.text("shape");
+  const char *at = text.data(), *end = at + text.size();
+  while (at < end) {
+    int64_t n = 0;
+    at = std::from_chars(at, end, n).ptr + 1;
+    dims.push_back(n);
+  }
+  const auto type = dtype_from_name(a.text("type"));
+  CHECK(type.has_value(), "receive of type '{}'", a.text("type"));
+  return {{"", *type, Shape(dims)}};
+}
+
+ShardingRule any(const Op& op, std::span<const Value> values) {
+  const auto label = [&](ValueId v) {
+    return std::string("abcdefgh").substr(0, static_cast<size_t>(at(values, v).shape.rank()));
+  };
+  ShardingRule r;
+  for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
+  for (const ValueId v : op.outputs) r.outputs.push_back(label(v));
+  return r;
+}
+
+}  // namespace
+
+const OpRule kAllReduceRule = {OpKind::kAllReduce, "all_reduce", infer, any, nullptr, nullptr};
+const OpRule kReduceScatterRule = {
+    OpKind::kReduceScatter, "reduce_scatter", infer, any, nullptr, nullptr};
+const OpRule kAllGatherRule = {OpKind::kAllGather, "all_gather", infer, any, nullptr, nullptr};
+const OpRule kSliceRule = {OpKind::kSlice, "slice", infer, any, nullptr, nullptr};
+const OpRule kPadRule = {OpKind::kPad, "pad", infer, any, nullptr, nullptr};
+const OpRule kShareRule = {OpKind::kShare, "share", infer, any, nullptr, nullptr};
+const OpRule kSendRule = {OpKind::kSend, "send", infer_send, any, nullptr, nullptr};
+const OpRule kReceiveRule = {OpKind::kReceive, "receive", infer_receive, any, nullptr, nullptr};
+
+}  // namespace tessera
