@@ -30,7 +30,7 @@ void decode(Graph& graph, int64_t context);
 void apply_precision(Graph& graph, Precision precision);
 
 // A Sharding for each value by each op's rule. On a mesh of one rank every value is replicated.
-void shard(Graph& graph);
+void shard(Graph& graph, const Layout& layout);
 
 // sum(x; bias) → gelu  becomes  gelu(x, bias): one sweep, and the bias gradient comes with it.
 void fuse_bias_gelu(Graph& graph);
@@ -38,6 +38,10 @@ void fuse_bias_gelu(Graph& graph);
 // The backward of every block from each op's gradient rule. A block that ends in a loss gets one
 // list: its forward, then its backward, the loss and its gradient being one op.
 void differentiate(Graph& graph);
+
+// Moves what only the gradients of weights need from each layer's backward to a list of its own,
+// which a pipeline may run later (zero_bubble).
+void split_backward(Graph& graph);
 
 // Clones of norms and attention in the backward, so that their outputs need not be saved.
 void recompute_selective(Graph& graph);

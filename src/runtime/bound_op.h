@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "compile/pieces.h"
 #include "ir/mesh.h"
 #include "ir/op.h"
 #include "kernels/dropout.h"
@@ -22,7 +23,8 @@ struct Position {
 struct BoundOp {
   const Op* op = nullptr;
   const Position* position = nullptr;
-  std::span<const Value> values;  // of the program, for the boxes of operands (extents_of)
+  std::span<const MemberRange> members;  // of squares and adamw: what of the flat operand counts
+  std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time

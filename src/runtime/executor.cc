@@ -14,6 +14,9 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 
 Executor::Executor(Program program, std::byte* arena, Library& library, bool poison)
     : program_(std::move(program)), arena_(arena), library_(library), poison_(poison) {
+  position_.mesh = program_.mesh;
+  local_ = program_.values;
+  for (Value& v : local_) v.shape = Shape(v.local());
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
   find_lives();
@@ -47,16 +50,21 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.packed = operand(segment, op.packed);
     p.bound.op = &op;
     p.bound.threads = library_.threads();
+    p.bound.position = &position_;
+    p.bound.values = program_.values;
+    if (op.attributes.has("members"))
+      p.members = member_ranges(program_, op.attributes.text("members"), program_[op.inputs[0]],
+                                position_.at);
     const bool product = op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
                          op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kPack;
     if (product) {
-      kernels::MatmulShape shape = product_shape(op, program_.values);
+      kernels::MatmulShape shape = product_shape(op, local_);
       p.bound.product = &library_.product(shape);
       shape.accumulate = false;
       if (op.kind == OpKind::kMatmulGradWeight) p.bound.fresh_product = &library_.product(shape);
     }
     if (op.kind == OpKind::kLinearCrossEntropy)
-      p.bound.head = &library_.head(head_shape(op, program_.values));
+      p.bound.head = &library_.head(head_shape(op, local_));
     out.push_back(std::move(p));
   }
 }
@@ -66,13 +74,15 @@ std::byte* Executor::address(const Operand& o, const Call& call, const Segment& 
   const int64_t base = o.parameter == kNone
                            ? scratch_offset(program_, segment.queue)
                            : program_.frame(call.frames[static_cast<size_t>(o.parameter)]).offset;
-  return arena_ + base + program_[o.value].offset;
+  const Value& v = program_[o.value];
+  const int64_t own = v.own ? position_.at[AxisKind::kShard] * v.bytes() : 0;
+  return arena_ + base + v.offset + own;
 }
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const Operand& o) {
     const Value& v = program_[o.value];
-    return TensorView{address(o, call, segment), v.dtype, v.shape};
+    return TensorView{address(o, call, segment), v.dtype, v.local()};
   };
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
@@ -82,6 +92,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   }
   p.bound.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
+  p.bound.members = p.members;
   p.bound.layer = call.layer;
 }
 
@@ -133,7 +144,7 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
     if (f.kind != value.frame) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
-    return {arena_ + f.offset + value.offset, value.dtype, value.shape};
+    return {arena_ + f.offset + value.offset, value.dtype, value.local()};
   }
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }

@@ -42,6 +42,7 @@ class Executor {
     RunOp run = nullptr;
     BoundOp bound;
     std::vector<Operand> in, out;
+    std::vector<MemberRange> members;
     std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
     Operand workspace, packed;
   };
@@ -57,6 +58,8 @@ class Executor {
   Program program_;
   std::byte* arena_;
   Library& library_;
+  Position position_;
+  std::vector<Value> local_;  // the values with the shapes that this rank has
   bool poison_;
   std::vector<std::vector<PreparedOp>> prepared_;  // of each segment
   std::vector<std::pair<size_t, size_t>> lives_;   // of each frame: first and last call
