@@ -31,12 +31,11 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
     materialise_attention(g);
   apply_precision(g, r.precision);
-  shard(g);
+  shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
-  if (r.purpose == Purpose::kTrain) {
-    differentiate(g);
-    if (recompute.selective) recompute_selective(g);
-  }
+  if (r.purpose == Purpose::kTrain) differentiate(g);
+  remove_shares(g);
+  if (r.purpose == Purpose::kTrain && recompute.selective) recompute_selective(g);
   if (r.options.fuse_residual_norm) fuse_residual_norm(g);
   remove_dead_ops(g);
   return g;

@@ -8,6 +8,8 @@
 namespace tessera {
 namespace {
 
+const Position kOneRank;
+
 constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every integer
 
 }  // namespace
@@ -46,6 +48,8 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.workspace = operand(segment, op.workspace);
     p.packed = operand(segment, op.packed);
     p.bound.op = &op;
+    p.bound.position = &kOneRank;
+    p.bound.values = program_.values;
     p.bound.threads = library_.threads();
     const bool product = op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
                          op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kPack;
