@@ -27,12 +27,12 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   apply_precision(g, r.precision);
   shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
-  if (r.purpose == Purpose::kTrain) {
-    differentiate(g);
-    if (recompute.selective) recompute_selective(g);
-    if (r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble && r.layout.pipeline > 1)
-      split_backward(g);
-  }
+  if (r.purpose == Purpose::kTrain) differentiate(g);
+  remove_shares(g);
+  if (r.purpose == Purpose::kTrain && recompute.selective) recompute_selective(g);
+  if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
+      r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
+    split_backward(g);
   if (r.options.fuse_residual_norm) fuse_residual_norm(g);
   remove_dead_ops(g);
   return g;

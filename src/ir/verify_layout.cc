@@ -47,8 +47,8 @@ Findings verify_kind(const Program& p, FrameKindId id) {
 }
 
 bool adds_to_report(OpKind k) {
-  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy || k == OpKind::kSquares ||
-         k == OpKind::kClip;
+  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy ||
+         k == OpKind::kDividedCrossEntropy || k == OpKind::kSquares || k == OpKind::kClip;
 }
 
 // What a segment's ops do to one kind of frame.
