@@ -29,12 +29,17 @@ void check_agreement(const Program& a, const Program& b) {
 
 }  // namespace
 
-Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library, bool poison)
-    : library_(std::move(library)), arena_("arena", largest(programs)) {
+Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+                 MachineOptions options)
+    : library_(std::move(library)),
+      alone_(options.world ? nullptr : self_world()),
+      channels_(options.world ? *options.world : *alone_, programs),
+      arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
-  executors_.reserve(programs.size());
   for (Program& p : programs)
-    executors_.emplace_back(std::move(p), arena_.data(), *library_, poison);
+    executors_.push_back(
+        std::make_unique<Executor>(std::move(p), arena_.data(), *library_, channels_,
+                                   ExecutorOptions{options.poison, options.now_s}));
 }
 
 void Machine::initialise(uint64_t seed) {
@@ -55,7 +60,7 @@ void Machine::initialise(uint64_t seed) {
 void Machine::round_weights() {
   for (const StatePiece& piece : pieces(program()))
     if (piece.copy != kNone)
-      kernels::cast(flat(view(piece)), flat(executors_[0].view(piece.copy, piece.layer)));
+      kernels::cast(flat(view(piece)), flat(executors_[0]->view(piece.copy, piece.layer)));
 }
 
 }  // namespace tessera
