@@ -40,12 +40,17 @@ void check_agreement(const Program& a, const Program& b) {
 
 }  // namespace
 
-Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library, bool poison)
-    : library_(std::move(library)), arena_("arena", largest(programs)) {
+Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+                 MachineOptions options)
+    : library_(std::move(library)),
+      alone_(options.world ? nullptr : self_world()),
+      channels_(options.world ? *options.world : *alone_, programs),
+      arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
-  executors_.reserve(programs.size());
   for (Program& p : programs)
-    executors_.emplace_back(std::move(p), arena_.data(), *library_, poison);
+    executors_.push_back(
+        std::make_unique<Executor>(std::move(p), arena_.data(), *library_, channels_,
+                                   ExecutorOptions{options.poison, options.now_s}));
 }
 
 TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {
@@ -62,7 +67,7 @@ TensorView Machine::view(const StatePiece& x) const {
 }
 
 void Machine::initialise(uint64_t seed) {
-  for (const StatePiece& piece : pieces(program())) {
+  for (const StatePiece& piece : pieces(program(), position().at)) {
     const Initial& initial = program()[piece.weight].initial;
     const TensorView y = flat(view(piece));
     if (piece.role != Role::kWeight)
@@ -77,7 +82,7 @@ void Machine::initialise(uint64_t seed) {
 }
 
 void Machine::round_weights() {
-  for (const StatePiece& x : pieces(program())) {
+  for (const StatePiece& x : pieces(program(), position().at)) {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
     kernels::cast(from, elements(x.copy, x.layer, x.copy_first, from.elements()));

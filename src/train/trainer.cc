@@ -32,8 +32,8 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
   CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
         wrong[0]);
   programs.push_back(compile(compile_request(config, Purpose::kValidate), target));
-  machine_ =
-      std::make_unique<Machine>(std::move(programs), std::move(library), config.compiler.poison);
+  machine_ = std::make_unique<Machine>(std::move(programs), std::move(library),
+                                       MachineOptions{.poison = config.compiler.poison});
 }
 
 void Trainer::load(CheckpointReader& checkpoint, Load what) {
