@@ -5,7 +5,7 @@
 #include "base/philox.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
-#include "kernels/initialise.h"
+#include "runtime/initialise.h"
 
 namespace tessera {
 namespace {
@@ -45,14 +45,11 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
 void Machine::initialise(uint64_t seed) {
   for (const StatePiece& piece : pieces(program())) {
     const Value& v = program()[piece.value];
-    const TensorView y = flat(view(piece));
     if (v.role == Role::kMoment1 || v.role == Role::kMoment2)
-      kernels::clear(y);
-    else if (v.initial.std > 0)
-      kernels::initialise_normal(
-          y, {.key = hash_name(piece.name, seed), .mean = 0, .deviation = v.initial.std});
+      kernels::clear(view(piece));
     else
-      kernels::fill(y, static_cast<float>(v.initial.constant));
+      initialise_part(view(piece), v.shape, {piece.begin, piece.end}, v.initial,
+                      hash_name(piece.name, seed));
   }
   round_weights();
 }
