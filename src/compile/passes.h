@@ -47,6 +47,10 @@ void fuse_bias_gelu(Graph& graph);
 // list: its forward, then its backward, the loss and its gradient being one op.
 void differentiate(Graph& graph);
 
+// Moves what only the gradients of weights need from each layer's backward to a list of its own,
+// which a pipeline may run later (zero_bubble).
+void split_backward(Graph& graph);
+
 // Clones of norms, attention and the gathers and slices of their results in the backward, so that
 // their outputs need not be saved. Without it gathered values are saved and no gather is repeated.
 void recompute_selective(Graph& graph);
