@@ -4,6 +4,8 @@
 #include <array>
 
 #include "comm/communicator.h"
+#include "compile/pieces.h"
+#include "ir/mesh.h"
 #include "ir/op.h"
 #include "kernels/dropout.h"
 #include "runtime/channels.h"
@@ -17,7 +19,8 @@ constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
 struct BoundOp {
   const Op* op = nullptr;
   const Position* position = nullptr;
-  std::span<const Value> values;  // of the program, for the boxes of operands (extents_of)
+  std::span<const MemberRange> members;  // of squares and adamw: what of the flat operand counts
+  std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
@@ -37,9 +40,17 @@ using RunOp = void (*)(const BoundOp&);
 // What runs an op of that kind on the CPU; nullptr if it communicates or has nothing to do.
 RunOp run_op(OpKind kind);
 
+// For kernels that work in place where the compiler could not let input and output share bytes.
+void copy_unless_shared(const TensorView& from, const TensorView& to);
 // [rows, columns] of a dense tensor whose last dimensions have `columns` elements in all.
 TensorView as_rows(const TensorView& t, int64_t columns);
 TensorView flat(const TensorView& t);
+
+// The box of the global value that this rank's operand holds.
+Extents extents(const BoundOp& b, ValueId v);
+// Where a loss is added: to the report, or nowhere (nullptr) if another rank, which has the same
+// labels, adds the same.
+double* loss_sum(const BoundOp& b, ValueId labels);
 
 // The kernels' bindings, by theme, each in its own file.
 void run_norm(const BoundOp& b);
@@ -56,6 +67,9 @@ void run_matmul(const BoundOp& b);
 void run_matmul_grad_weight(const BoundOp& b);
 void run_cross_entropy(const BoundOp& b);
 void run_linear_cross_entropy(const BoundOp& b);
+void run_logits_max(const BoundOp& b);
+void run_logits_sums(const BoundOp& b);
+void run_divided_cross_entropy(const BoundOp& b);
 void run_rotary(const BoundOp& b);
 void run_attention(const BoundOp& b);
 void run_attention_grad(const BoundOp& b);

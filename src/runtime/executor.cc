@@ -69,6 +69,9 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
+    if (op.attributes.has("members"))
+      p.members = member_ranges(program_, op.attributes.text("members"), program_[op.inputs[0]],
+                                channels_.position().at);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue);
       const std::pair<std::string, const Communicator*> use = {group_named(op), p.bound.channel};
@@ -84,7 +87,9 @@ std::byte* Executor::address(const Operand& o, const Call& call, const Segment& 
   const int64_t base = o.parameter == kNone
                            ? scratch_offset(program_, segment.queue)
                            : program_.frame(call.frames[static_cast<size_t>(o.parameter)]).offset;
-  return arena_ + base + program_[o.value].offset;
+  const Value& v = program_[o.value];
+  const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
+  return arena_ + base + v.offset + own;
 }
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
@@ -100,6 +105,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   }
   p.bound.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
+  p.bound.members = p.members;
   p.bound.layer = call.layer;
   if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
     p.bound.peer = peer_stage(call.wire);

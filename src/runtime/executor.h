@@ -80,6 +80,7 @@ class Executor {
     RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
     BoundOp bound;
     std::vector<Operand> in, out;
+    std::vector<MemberRange> members;
     std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
     Operand workspace, packed;
   };

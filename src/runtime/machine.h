@@ -30,7 +30,8 @@ class Machine {
   void touch() const { arena_.touch(); }
   Library& library() { return *library_; }
 
-  TensorView view(const StatePiece& piece) { return executors_[0]->view(piece.value, piece.layer); }
+  // The elements of a piece, in the extents of its box.
+  TensorView view(const StatePiece& piece) const;
 
   // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
   void initialise(uint64_t seed);
@@ -38,6 +39,8 @@ class Machine {
   void round_weights();
 
  private:
+  TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
+
   std::unique_ptr<Library> library_;
   std::unique_ptr<World> alone_;  // where no world was given
   Channels channels_;

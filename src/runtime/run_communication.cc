@@ -1,4 +1,4 @@
-// Ops that communicate, as transfers of a channel; and slice and pad, which do not.
+// Ops that communicate, as transfers of a channel.
 #include <algorithm>
 #include <cstring>
 
@@ -140,8 +140,5 @@ int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local
   const DType type = local_values[static_cast<size_t>(op.inputs[0])].dtype;
   return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(type);
 }
-
-void run_slice(const BoundOp& b) { CHECK(false, "{}: slice", b.op->origin); }
-void run_pad(const BoundOp& b) { CHECK(false, "{}: pad", b.op->origin); }
 
 }  // namespace tessera
