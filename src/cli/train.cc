@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <new>
 
+#include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "train/loop.h"
@@ -25,6 +27,15 @@ Progress::Output terminal_of(std::FILE* file) {
   return out;
 }
 
+void print_outcome(const TrainOutcome& outcome) {
+  Tree t;
+  t.set("step", Tree(outcome.step));
+  t.set("loss", Tree(outcome.loss));
+  t.set("interrupted", Tree(outcome.interrupted));
+  t.set("checkpoint", Tree(outcome.checkpoint));
+  fmt::print("{}\n", to_json(t));
+}
+
 }  // namespace
 
 int verb_train(Args args) {
@@ -42,17 +53,21 @@ int verb_train(Args args) {
   options.now_s = steady_s;
   options.wall_s = wall_s;
   options.terminal = terminal_of(options.json ? stderr : stdout);
-  const RunConfig config = open_run(run, overrides);
-  const TrainOutcome outcome = train(config, options);
-  if (options.json) {
-    Tree t;
-    t.set("step", Tree(outcome.step));
-    t.set("loss", Tree(outcome.loss));
-    t.set("interrupted", Tree(outcome.interrupted));
-    t.set("checkpoint", Tree(outcome.checkpoint));
-    fmt::print("{}\n", to_json(t));
+  const std::unique_ptr<Heartbeat> heartbeat = start_heartbeat(read_rank_place(), version());
+  options.heartbeat = heartbeat.get();
+  try {
+    const RunConfig config = open_run(run, overrides);
+    heartbeat->facts(to_json(to_tree(config)));
+    const TrainOutcome outcome = train(config, options);
+    heartbeat->leave();
+    if (options.json) print_outcome(outcome);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    if (!heartbeat->fail("out of memory: the system gave no more")) throw;
+  } catch (const std::exception& e) {
+    if (!heartbeat->fail(e.what())) throw;
   }
-  return 0;
+  return 1;  // `tessera launch` has the error and tells it once, for all ranks
 }
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "launch/heartbeat.h"
 #include "train/progress.h"
 #include "train/run_config.h"
 
@@ -17,6 +18,7 @@ struct TrainOptions {
   double started_s = 0;            // when the process started, on the steady clock
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
+  Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
 };
 
 struct TrainOutcome {
