@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/error.h"
 #include "tensor/cpu_features.h"
 #include "train/progress.h"
 

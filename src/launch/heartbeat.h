@@ -1,6 +1,6 @@
-// A rank's side: says twice a second, on a thread of its own that never touches MPI, that the rank
-// lives and what it is doing, to the process that watches all ranks (watch.h). Being stopped, cut
-// off or dead shows by silence, however long an op may take.
+// A rank's side: says a few times a second, on a thread of its own that never touches MPI, that the
+// rank lives and what it is doing, to the process that watches all ranks (watch.h). Being stopped,
+// cut off or dead shows by silence, however long an op may take.
 //
 //   Heartbeat heartbeat(options);              // or Heartbeat(): nobody watches, all this is
 //   nothing heartbeat.say(12, "forward of layer 3");   // at each call if
@@ -33,7 +33,7 @@ struct HeartbeatOptions {
   // Ends the process at once; called on the heartbeat's thread. `why` is empty where the watcher
   // asked for it and so knows.
   std::function<void(const std::string& why)> end_process;
-  double period_s = 0.5;  // between beats
+  double period_s = 0.5;  // between beats; a fifth of it while what it does changes
   double patience_s = 6;  // without a word from the watcher
   double connecting_s = 15;
 };

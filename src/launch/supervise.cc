@@ -19,7 +19,7 @@ namespace {
 constexpr int kLookMs = 100;
 constexpr double kPulse_s = 0.5;
 // After the ranks were told to end: until the starter is told as well, and until it has no choice.
-constexpr double kPolite_s = 0.3, kPatient_s = 4;
+constexpr double kPolite_s = 1.5, kPatient_s = 4;
 constexpr size_t kMostWords = 12;  // lines of the starter that are kept
 
 // A connection a rank: the usual limit of 1,024 files would end at a thousand ranks.

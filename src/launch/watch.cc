@@ -83,6 +83,7 @@ void Watch::closed(double now_s, int rank) {
   RankState& r = ranks_[static_cast<size_t>(rank)];
   if (r.life != Life::kAlive) return;
   r.life = Life::kDied;
+  r.died_s = clock_s_;
   sign(Loss::kDied, rank);
 }
 

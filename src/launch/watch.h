@@ -38,7 +38,7 @@ struct RankState {
   enum class Life : uint8_t { kAwaited, kAlive, kFailed, kDied, kLeft };
   Life life = Life::kAwaited;
   Message hello, beat;
-  double heard_s = 0;  // when the last word came, on the watch's clock
+  double heard_s = 0, died_s = 0;  // the last word, and the end, on the watch's clock
   std::string config, error, last_line, ending;
 };
 

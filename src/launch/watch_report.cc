@@ -159,8 +159,9 @@ std::string report_loss(Loss loss, std::span<const int> lost, std::span<const Ra
   if (loss == Loss::kSilent) out = silent(lost, ranks, clock_s);
   if (loss == Loss::kError) out = error(lost, ranks);
   if (loss == Loss::kDied)
-    out = fmt::format("rank {} {} died{} in {}", lost[0], on(r.hello),
-                      r.ending.empty() ? "" : fmt::format(" ({})", r.ending), place_of(r.beat));
+    out = fmt::format("rank {} {} died{}; {:.1f} s before it was in {}", lost[0], on(r.hello),
+                      r.ending.empty() ? "" : fmt::format(" ({})", r.ending), r.died_s - r.heard_s,
+                      place_of(r.beat));
   out += fmt::format(".{}", others(lost, ranks, clock_s));
   if (loss != Loss::kError) out += memory_of(r) + last_words(r);
   return out;

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/count.h"
+
 namespace tessera {
 
 struct ProgressState {

@@ -120,11 +120,11 @@ TEST_F(WatchTest, TheFirstToDieIsNamedNotThoseThatFollow) {
   ASSERT_TRUE(watch_->verdict());
   EXPECT_EQ(watch_->verdict()->loss, Loss::kDied);
   EXPECT_EQ(watch_->verdict()->step, 7);
-  EXPECT_EQ(
-      watch_->report(),
-      "rank 1 (host n01, process 1001) died (signal 9, Killed) in step 7, forward of layer 3. "
-      "Ranks 0, 2 and 3 were in step 7, reduce_scatter of layer2.weights, waiting for 3.1 s. "
-      "Its last line: \"out of luck\".");
+  EXPECT_EQ(watch_->report(),
+            "rank 1 (host n01, process 1001) died (signal 9, Killed); 0.0 s before it was in step "
+            "7, forward of layer 3. "
+            "Ranks 0, 2 and 3 were in step 7, reduce_scatter of layer2.weights, waiting for 3.1 s. "
+            "Its last line: \"out of luck\".");
 }
 
 TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
