@@ -24,8 +24,7 @@ std::map<std::string, Channel> channels_of(const std::vector<const Program*>& ra
   for (size_t r = 0; r < ranks.size(); ++r)
     for (size_t c = 0; c < ranks[r]->schedule.size(); ++c) {
       const Wire& w = ranks[r]->schedule[c].wire;
-      if (!w.over.empty())
-        channels[w.over][static_cast<int>(r)].push_back(static_cast<CallId>(c));
+      if (!w.over.empty()) channels[w.over][static_cast<int>(r)].push_back(static_cast<CallId>(c));
     }
   return channels;
 }

@@ -20,11 +20,6 @@ std::span<T> whole(const TensorView& view) {
   return {view.as<T>(), static_cast<size_t>(view.elements())};
 }
 
-bool is_moment(const Program& p, const StatePiece& piece) {
-  const Role r = p[piece.value].role;
-  return r == Role::kMoment1 || r == Role::kMoment2;
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit)
@@ -37,14 +32,14 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
   CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
         wrong[0]);
   programs.push_back(compile(compile_request(config, Purpose::kValidate), target));
-  machine_ =
-      std::make_unique<Machine>(std::move(programs), std::move(library), config.compiler.poison);
+  machine_ = std::make_unique<Machine>(std::move(programs), std::move(library),
+                                       MachineOptions{.poison = config.compiler.poison});
 }
 
 void Trainer::load(CheckpointReader& checkpoint, Load what) {
   for (const StatePiece& piece : pieces(program())) {
     const TensorView view = machine_->view(piece);
-    if (what == Load::kWeights && is_moment(program(), piece))
+    if (what == Load::kWeights && piece.role != Role::kWeight)
       kernels::clear(flat(view));
     else
       checkpoint.read(piece.name, piece.begin, piece.end, view);
@@ -56,7 +51,8 @@ std::vector<StateTensor> Trainer::state() {
   std::vector<StateTensor> out;
   for (const StatePiece& piece : pieces(program())) {
     const TensorView view = machine_->view(piece);
-    out.push_back({piece.name, view.dtype, view.shape, piece.begin, piece.end, view});
+    if (piece.owned)
+      out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
   }
   return out;
 }
@@ -104,11 +100,8 @@ std::vector<Trainer::Gradient> Trainer::gradients() {
   Executor& e = machine_->executor(kTrain);
   const double tokens = e.view(e.named("report")).as<double>()[kLossTokens];
   std::vector<Gradient> out;
-  for (const StatePiece& piece : pieces(program())) {
-    if (is_moment(program(), piece)) continue;
-    const std::string& value = program()[piece.copy == kNone ? piece.value : piece.copy].name;
-    out.push_back({piece.name, e.view(e.named(value + ".gradient"), piece.layer), tokens});
-  }
+  for (const StatePiece& piece : gradient_pieces(program()))
+    out.push_back({piece.name, machine_->view(piece), tokens});
   return out;
 }
 

@@ -261,8 +261,8 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
   const auto program = [](bool turned) {
     Program p;
     p.kinds.resize(2);
-    p.kinds[0] = {"out", {}, 64, kOne, true};
-    p.kinds[1] = {"in", {}, 64, kOne, true};
+    p.kinds[0] = {.name = "out", .values = {}, .bytes = 64, .state = true, .stages = {}};
+    p.kinds[1] = {.name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
     p.frames = {{0, kNone, kNone, 0, true}, {1, kNone, kNone, 64, true}};
     p.segments.resize(2);
     p.segments[0].name = "send";

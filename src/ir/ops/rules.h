@@ -9,8 +9,9 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule, kAttentionRule, kAttentionGradRule,
     kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule, kSoftmaxRule,
     kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule, kGeluGradRule, kSumRule,
-    kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule,
-    kPackRule, kSquaresRule, kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule,
-    kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
+    kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule,
+    kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule,
+    kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
+    kShareRule, kSendRule, kReceiveRule;
 
 }  // namespace tessera
