@@ -27,7 +27,7 @@ double steady_s() {
 }
 
 struct LaunchArguments {
-  std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmi2", more, address,
+  std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmix", more, address,
                           rank_files, program;
   std::vector<std::string> overrides;
   int64_t ranks = 0, restarts = 0;
@@ -47,7 +47,7 @@ bool read_arguments(Args args, LaunchArguments& l) {
   a.option(l.pause_s, "--pause", "SECONDS", "before the first restart; doubled at each loss");
   a.option(l.silence_s, "--silence", "SECONDS", "without a sign of life, and a rank is lost");
   a.option(l.starter, "--starter", "mpirun|srun", "auto: srun inside a SLURM job");
-  a.option(l.mpi, "--mpi", "pmi2|pmix", "how ranks find each other under srun");
+  a.option(l.mpi, "--mpi", "pmix|pmi2", "how ranks find each other under srun");
   a.option(l.more, "--more", "ARGUMENTS", "of mpirun or srun, in one text");
   a.option(l.address, "--address", "ADDRESSES", "of this host, at which the ranks reach it");
   a.option(l.rank_files, "--rank-files", "FOLDER", "what each rank prints, in a file each");
@@ -64,6 +64,7 @@ bool read_arguments(Args args, LaunchArguments& l) {
 
 Scale scale_of(const LaunchArguments& l) {
   Scale s;
+  s.global = 0;  // of a program that is not ours nothing is known: any number of ranks divides it
   if (!l.program.empty()) return s;
   const RunConfig config = open_run(l.run, l.overrides);
   s.global = config.batch.global;
@@ -165,8 +166,8 @@ bool Launch::prepare_next() {
     }
     world_ = *world;
   }
-  say("started again in {:.0f} s, with {} ranks, from the last checkpoint (restart {} of {})",
-      next.pause_s, world_.ranks, ends_.size(), restarts_.limit);
+  say("started again in {:.0f} s, with {} rank{}, from the last checkpoint (restart {} of {})",
+      next.pause_s, world_.ranks, world_.ranks == 1 ? "" : "s", ends_.size(), restarts_.limit);
   return pause(next.pause_s);
 }
 

@@ -33,7 +33,7 @@ std::string submit(const std::string& script) {
 }  // namespace
 
 int verb_submit(Args args) {
-  std::string run, mpi = "pmi2";
+  std::string run, mpi = "pmix";
   std::vector<std::string> overrides;
   BatchJob job;
   int64_t nodes = 1, tasks = 1, cpus = 0, leave_s = 180, requeues = 3, restarts = 3;
@@ -52,7 +52,7 @@ int verb_submit(Args args) {
   a.option(leave_s, "--leave", "SECONDS", "before the limit, when the run saves and leaves");
   a.option(requeues, "--requeue", "N", "times the job goes back to the queue after a loss");
   a.option(restarts, "--restart", "N", "times the run goes on within one job after a loss");
-  a.option(mpi, "--mpi", "pmi2|pmix", "how the ranks find each other");
+  a.option(mpi, "--mpi", "pmix|pmi2", "how the ranks find each other");
   a.flag(print, "--print", "show the script, submit nothing");
   a.json(json);
   if (!a.parse(args)) return 0;

@@ -14,10 +14,11 @@ struct StartOptions {
   int ranks = 1;
   std::vector<Host> hosts;            // mpirun; empty: this one
   std::vector<std::string> left_out;  // srun: names of hosts that are not to be used
-  std::string mpi = "pmi2";           // srun: how the ranks find each other, pmi2 or pmix
-  bool root = false;                  // Open MPI refuses root unless told
-  std::vector<std::string> more;      // further arguments of mpirun or srun
-  std::vector<std::string> program;   // with its arguments
+  std::string mpi =
+      "pmix";         // srun: how the ranks find each other; Debian's Open MPI knows pmix only
+  bool root = false;  // Open MPI refuses root unless told
+  std::vector<std::string> more;     // further arguments of mpirun or srun
+  std::vector<std::string> program;  // with its arguments
 };
 
 // Ranks fill one host after the other, so that neighbours (tensor ranks) are nearest; they are not

@@ -58,7 +58,8 @@ RankLine parse_ending(Starter starter, std::string_view line) {
 }
 
 bool is_noise(std::string_view line) {
-  static constexpr std::array<std::string_view, 6> kSaidAlways = {
+  static constexpr std::array<std::string_view, 7> kSaidAlways = {
+      "srun: cluster configuration lacks support for cpu binding",
       "------",
       "Primary job  terminated normally, but",
       "a non-zero exit code. Per user-direction, the job has been aborted.",

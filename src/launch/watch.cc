@@ -47,8 +47,9 @@ void Watch::heard(double now_s, int rank, const Message& message) {
       if (r.life != Life::kAwaited || message.ranks != options_.ranks) {
         disagreement_ = fmt::format(
             "rank {} on {} counts {} ranks, and {} were started{}: who starts the ranks and who "
-            "counts them do not fit together (under SLURM: srun --mpi=pmi2, and an Open MPI with "
-            "PMI-2)",
+            "counts them do not fit together (under SLURM: --mpi pmix or pmi2, as Open MPI was "
+            "built "
+            "for)",
             rank, message.host, message.ranks, options_.ranks,
             r.life == Life::kAwaited ? "" : ", and another process says the same");
         sign(Loss::kDisagree, rank);

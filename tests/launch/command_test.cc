@@ -32,7 +32,7 @@ TEST(StartCommand, Srun) {
   o.left_out = {"n03", "n07"};
   o.program = {"tessera", "train", "run.yaml"};
   EXPECT_EQ(quote_words(start_command(o)),
-            "srun --ntasks 2 --mpi pmi2 --distribution block --label --unbuffered "
+            "srun --ntasks 2 --mpi pmix --distribution block --label --unbuffered "
             "--kill-on-bad-exit=1 --cpu-bind=none --exclude=n03,n07 tessera train run.yaml");
 }
 
