@@ -87,6 +87,8 @@ void Attempt::read_ranks() {
       continue;
     }
     watch_.heard(o_.now_s(), e.rank, e.message);
+    if (asked_ > 0 && e.message.kind == MessageKind::kHello)
+      receiver_.tell(e.rank, MessageKind::kStop);
     const bool last = e.message.kind == MessageKind::kFail || e.message.kind == MessageKind::kBye;
     if (last) receiver_.tell(e.rank, MessageKind::kHeard);
   }
