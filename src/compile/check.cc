@@ -76,9 +76,9 @@ std::string wire_text(const Wire& w) {
 }
 
 bool partners(const Wire& a, const Wire& b) {
-  const bool message = a.operation == "send" || a.operation == "recv";
+  const bool message = a.operation == "send" || a.operation == "receive";
   const std::string_view wanted =
-      message ? (a.operation == "send" ? "recv" : "send") : std::string_view(a.operation);
+      message ? (a.operation == "send" ? "receive" : "send") : std::string_view(a.operation);
   return b.operation == wanted && a.label == b.label && a.bytes == b.bytes;
 }
 

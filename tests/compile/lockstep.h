@@ -20,7 +20,7 @@ using Array = std::vector<double>;
 
 class Lockstep {
  public:
-  explicit Lockstep(const Graph& graph) : g_(graph), library_(CpuFeatures(), 1) {
+  Lockstep(const Graph& graph, Library& library) : g_(graph), library_(library) {
     for (const Value& v : g_.values) {
       local_.push_back(v);
       local_.back().shape = v.local();
@@ -100,27 +100,6 @@ class Lockstep {
     }
   }
 
- private:
-  using Bytes = std::vector<double>;  // aligned
-
-  static bool is_collective(OpKind k) {
-    return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather;
-  }
-  int64_t layer_of(ValueId v, int64_t layer) const {
-    const Role r = g_[v].role;
-    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport;
-    return once ? 0 : layer;
-  }
-
-  void move(ValueId from, int64_t from_layer, ValueId to, int64_t to_layer) {
-    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
-      const TensorView x = view(r, from, from_layer), y = view(r, to, to_layer);
-      CHECK(x.shape == y.shape && g_[from].sharding == g_[to].sharding, "{} is not as {}",
-            g_[from].name, g_[to].name);
-      std::memcpy(y.data, x.data, static_cast<size_t>(y.bytes()));
-    }
-  }
-
   // visit(global element, local element) for all that a rank holds.
   void each_element(ValueId v, int64_t rank,
                     const std::function<void(int64_t, int64_t)>& visit) const {
@@ -167,6 +146,27 @@ class Lockstep {
         return;
       default:
         t.f32()[i] = static_cast<float>(x);
+    }
+  }
+
+ private:
+  using Bytes = std::vector<double>;  // aligned
+
+  static bool is_collective(OpKind k) {
+    return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather;
+  }
+  int64_t layer_of(ValueId v, int64_t layer) const {
+    const Role r = g_[v].role;
+    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport;
+    return once ? 0 : layer;
+  }
+
+  void move(ValueId from, int64_t from_layer, ValueId to, int64_t to_layer) {
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      const TensorView x = view(r, from, from_layer), y = view(r, to, to_layer);
+      CHECK(x.shape == y.shape && g_[from].sharding == g_[to].sharding, "{} is not as {}",
+            g_[from].name, g_[to].name);
+      std::memcpy(y.data, x.data, static_cast<size_t>(y.bytes()));
     }
   }
 
@@ -218,7 +218,7 @@ class Lockstep {
 
   Graph g_;
   std::vector<Value> local_;  // whose shapes are one rank's
-  Library library_;
+  Library& library_;
   std::vector<std::map<std::pair<ValueId, int64_t>, Bytes>> ranks_;
 };
 

@@ -106,7 +106,8 @@ using Results = std::map<std::string, Array>;
 
 Results run(const Trial& s) {
   const Graph g = built(s);
-  Lockstep machine(g);
+  Library library(CpuFeatures(), 1);
+  Lockstep machine(g, library);
   std::map<ValueId, int64_t> layers;  // that a value has
   for (size_t i = 0; i < g.values.size(); ++i) {
     const Value& v = g.values[i];
