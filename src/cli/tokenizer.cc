@@ -392,7 +392,8 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   };
   Tree t;
   t.set("path", Tree(path));
-  t.set("kind", Tree("SentencePiece " + enum_name(model.kind)));
+  t.set("kind",
+        Tree("SentencePiece " + enum_name(enum_names(model.kind), static_cast<int>(model.kind))));
   t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
   t.set("normalizer", Tree(model.normalizer));
   t.set("byte_fallback", Tree(model.byte_fallback));
@@ -406,7 +407,8 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
 
 void print_about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   const SentencePieceModel& model = tokenizer.model();
-  fmt::print("{}: SentencePiece {}\n", path, enum_name(model.kind));
+  fmt::print("{}: SentencePiece {}\n", path,
+             enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
   fmt::print("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
              model.byte_fallback ? ", with 256 bytes" : "");
   fmt::print("  text         normalised by {}{}{}\n",

@@ -72,7 +72,8 @@ struct DataSection {
   int64_t sequence_length = 0;
 
   static void fields(auto& self, auto&& visit) {
-    visit("tokenizer", self.tokenizer, "a tokenizer.json; it travels inside the checkpoints");
+    visit("tokenizer", self.tokenizer,
+          "a tokenizer.json or SentencePiece model; it travels inside the checkpoints");
     visit("train", self.train, "data sets made by `tessera data build`, blended by weight");
     visit("validation", self.validation, "data sets on which the loss is measured, each apart");
     visit("split", self.split,
