@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "base/tree.h"
 #include "data/documents.h"
+#include "data/permutation.h"
 #include "data/tokenizer.h"
 
 namespace tessera {

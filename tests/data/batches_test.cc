@@ -73,7 +73,7 @@ TEST(BatchesTest, JumpsReadTheSame) {
 
 TEST(BatchesTest, ShortSamplesAreMasked) {
   BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
-                     [](int64_t sample, auto out) {
+                     [](int64_t sample, std::span<int32_t> out) {
                        if (sample >= 2) return int64_t{0};
                        numbers(sample, out);
                        return sample == 0 ? int64_t{4} : int64_t{2};
@@ -88,7 +88,7 @@ TEST(BatchesTest, ShortSamplesAreMasked) {
 
 TEST(BatchesTest, ErrorsReachWhoAsks) {
   BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
-                     [](int64_t sample, auto out) {
+                     [](int64_t sample, std::span<int32_t> out) {
                        if (sample == 3) throw Error("sample 3 is bad");
                        return numbers(sample, out);
                      });
@@ -103,7 +103,7 @@ TEST(BatchesTest, ReadsAheadAndNoFurther) {
   std::atomic<int64_t> read{0};
   BatchSource source(
       {.global = 2, .micro = 2, .sequence_length = kT},
-      [&](int64_t sample, auto out) {
+      [&](int64_t sample, std::span<int32_t> out) {
         ++read;
         return numbers(sample, out);
       },

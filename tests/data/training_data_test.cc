@@ -207,7 +207,9 @@ TEST_F(TrainingDataTest, TheMixtureChangesAtAToken) {
   for (int64_t s = 0; s < 201; ++s) {
     const SampleOrigin origin = data.origin(s);
     EXPECT_TRUE(s < 101 ? origin.dataset != 2 : origin.dataset != 1) << s;
-    if (origin.dataset == 0) EXPECT_EQ(origin.index, of_a++);
+    if (origin.dataset == 0) {
+      EXPECT_EQ(origin.index, of_a++);
+    }
     of_c += origin.dataset == 2;
   }
   EXPECT_EQ(of_c, 75);
