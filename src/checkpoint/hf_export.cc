@@ -153,8 +153,13 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   std::string end;
   if (!tokenizer.empty()) {
     result.has_tokenizer = true;
-    result.end_of_text = end_of_text_token(tokenizer, (checkpoint / kTokenizerFile).string(), &end);
-    write_tokenizer(part.path(), tokenizer, end, result.model.context);
+    if (tokenizer_file_name(tokenizer) == std::string_view(kTokenizerFile)) {
+      const std::string source = (checkpoint / kTokenizerFile).string();
+      result.end_of_text = end_of_text_token(tokenizer, source, &end);
+      write_tokenizer(part.path(), tokenizer, end, result.model.context);
+    } else {
+      write_file(part.path() / kSentencePieceFile, tokenizer);
+    }
   }
   write_file(part.path() / "generation_config.json",
              pretty(hf_generation_config(result.end_of_text)));

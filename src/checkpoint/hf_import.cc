@@ -97,8 +97,10 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder,
   header.state = Tree::object();
   header.state.set("imported_from", Tree(hf_folder.filename().string()));
   std::error_code error;
-  const Path tokenizer = hf_folder / kTokenizerFile;
-  if (fs::exists(tokenizer, error)) header.tokenizer = read_file(tokenizer);
+  for (const char* name : {kTokenizerFile, kSentencePieceFile, "spiece.model"}) {
+    if (!header.tokenizer.empty() || !fs::exists(hf_folder / name, error)) continue;
+    header.tokenizer = read_file(hf_folder / name);
+  }
   return header;
 }
 
