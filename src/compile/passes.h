@@ -10,7 +10,7 @@ namespace tessera {
 
 // What is kept of the forward for the backward.
 struct Recompute {
-  bool selective = false;   // norms and attention are computed again inside the backward
+  bool selective = false;   // norms, attention and gates are computed again in the backward
   int64_t full_layers = 0;  // the first so many layers keep only their input
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
@@ -39,7 +39,7 @@ void fuse_bias_gelu(Graph& graph);
 // list: its forward, then its backward, the loss and its gradient being one op.
 void differentiate(Graph& graph);
 
-// Clones of norms and attention in the backward, so that their outputs need not be saved.
+// Clones of norms, attention and gates in the backward, so that their outputs need not be saved.
 void recompute_selective(Graph& graph);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

@@ -10,8 +10,9 @@ namespace tessera {
 namespace {
 
 bool cheap(OpKind k) {
-  return k == OpKind::kNorm || k == OpKind::kAttention || k == OpKind::kAttentionScores ||
-         k == OpKind::kSoftmax || k == OpKind::kAttentionMix;
+  return k == OpKind::kNorm || k == OpKind::kRmsNorm || k == OpKind::kAttention ||
+         k == OpKind::kAttentionScores || k == OpKind::kSoftmax || k == OpKind::kAttentionMix ||
+         k == OpKind::kGatedActivation;
 }
 
 void recompute_selective(Graph& graph, Block& block) {

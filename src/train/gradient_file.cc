@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "checkpoint/box.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
 #include "model/hf_names.h"
@@ -20,12 +21,14 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
     // One tensor at a time: the mean, in a copy that lives as long as it is written.
-    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(g->sum.elements()));
-    const double tokens = g->tokens;
-    std::transform(g->sum.f32(), g->sum.f32() + g->sum.elements(), mean->begin(),
-                   [tokens](float x) { return static_cast<float>(x / tokens); });
-    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32,
-                                      tensors[i].shape, inverse(tensors[i].axes), DType::kF32);
+    const Shape part = tensors[i].part();
+    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(part.elements()));
+    const Box box{tensors[i].begin, tensors[i].end()};
+    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->sum.data), box,
+             reinterpret_cast<std::byte*>(mean->data()), sizeof(float));
+    for (float& x : *mean) x = static_cast<float>(x / g->tokens);
+    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                                      inverse(tensors[i].axes), DType::kF32);
     return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
   });
 }
