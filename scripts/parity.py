@@ -93,7 +93,7 @@ def run_file(options, work, family, name, precision, steps):
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
         "llama": "family: llama, feed_forward: 336",
         "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
-                         f"rotary_scale: {{ factor: 8, context: {TOKENS} }}",
+                         f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
     }[family]
     path = work / f"{family}.{name}.yaml"

@@ -24,7 +24,7 @@ LLAMAS = {
     "llama-grouped": lambda heads, context: dict(
         num_key_value_heads=heads // 2, rope_theta=500000.0,
         rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-                      "high_freq_factor": 4.0, "original_max_position_embeddings": context}),
+                      "high_freq_factor": 4.0, "original_max_position_embeddings": context // 2}),
     "llama-tied": lambda heads, context: dict(num_key_value_heads=1, tie_word_embeddings=True),
 }
 

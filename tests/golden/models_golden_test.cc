@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Family{"llama-grouped",
                              "family: llama, heads: 6, kv_heads: 3, vocabulary: 281, "
                              "feed_forward: 128, rotary_base: 500000, "
-                             "rotary_scale: {factor: 8, context: 32}"}),
+                             "rotary_scale: {factor: 8, context: 16}"}),
     [](const auto& family) {
       std::string name = family.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
