@@ -12,6 +12,7 @@ InPlace in_place(const Op& op) {
     case OpKind::kGelu:
       return {0, 0};
     case OpKind::kCrossEntropy:
+    case OpKind::kDividedCrossEntropy:
       return op.outputs.size() > 1 ? InPlace{0, 1} : InPlace{};
     case OpKind::kAttentionScoresGrad:  // adds its parts to the gradient so far
     case OpKind::kGeluGrad:

@@ -43,16 +43,18 @@ BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConf
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
-ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std) {
+ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
   const uint8_t per = block_.name == "layer" ? kPerLayer : kOne;
   const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
   graph_[v].initial = {std, 0};
   graph_[v].decays = true;
+  if (divided != kNone)
+    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = static_cast<int8_t>(divided);
   return v;
 }
 
-ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant) {
-  const ValueId v = matrix(name, std::move(shape), 0);
+ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant, int divided) {
+  const ValueId v = matrix(name, std::move(shape), 0, divided);
   graph_[v].initial = {0, constant};
   graph_[v].decays = false;
   return v;
@@ -95,7 +97,8 @@ ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight,
 ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out, double std) {
   std::vector<int64_t> dims = out.dims();
   dims.push_back(graph_[x].shape[-1]);
-  const ValueId w = matrix(name + ".weight", Shape(dims), std), b = vector(name + ".bias", out, 0);
+  const ValueId w = matrix(name + ".weight", Shape(dims), std, 0);
+  const ValueId b = vector(name + ".bias", out, 0, 0);
   return sum(name, {product(name, x, w)}, {b});
 }
 

@@ -23,8 +23,10 @@ class BlockWriter {
               const std::string& name, int64_t layers);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
-  ValueId matrix(const std::string& name, Shape shape, double std);
-  ValueId vector(const std::string& name, Shape shape, double constant);
+  // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
+  // value's place on that axis says.
+  ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
+  ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
 
   ValueId stream();             // the hidden states that come in, [B, T, F]
   void finish(ValueId hidden);  // what goes out
@@ -34,7 +36,8 @@ class BlockWriter {
   ValueId rms_norm(const std::string& name, ValueId x);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
-  // A product with weight and bias of its own: name.weight, name.bias.
+  // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
+  // first dimension of `out`.
   ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,

@@ -27,15 +27,15 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "layer", m.layers);
   const ValueId x = w.stream();
 
-  const ValueId qkv = w.matrix("attn.qkv.weight", {K, H / K + 2, D, F}, w.std_in());
+  const ValueId qkv = w.matrix("attn.qkv.weight", {K, H / K + 2, D, F}, w.std_in(), 0);
   const ValueId turned = w.rotary(w.product("attn.qkv", w.rms_norm("norm1", x), qkv));
-  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out());
+  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
-  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in());
+  const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
   const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out());
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   const ValueId fed = w.product("mlp.down", w.gated_activation("mlp.gate", pairs, "silu"), down);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
@@ -45,13 +45,13 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   ValueId table = kNone;
   {
     BlockWriter w(graph, batch, m, "embed", 1);
-    table = w.matrix("weight", {V, F}, w.std_in());
+    table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   layer(graph, batch, m);
   BlockWriter w(graph, batch, m, "head", 1);
   const ValueId x = w.rms_norm("norm", w.stream());
-  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in());
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
   w.linear_cross_entropy(x, table);
   w.finish_with_loss();
 }

@@ -23,7 +23,7 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   const ValueId x = w.stream();
 
   const ValueId qkv = w.linear("attn.qkv", w.norm("norm1", x), {H, 3, D}, w.std_in());
-  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out());
+  const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId out_bias = w.vector("attn.out.bias", {F}, 0);
   ValueId attended = w.product("attn.out", w.attention(w.rotary(qkv)), out, 2);
 
@@ -33,7 +33,7 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
       m.dropout > 0 ? std::vector<ValueId>{} : std::vector<ValueId>{out_bias};
   const ValueId middle = m.parallel_residual ? x : w.sum("residual1", {x, attended}, bias1);
   const ValueId up = w.linear("mlp.up", w.norm("norm2", middle), {inner}, w.std_in());
-  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out());
+  const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   const ValueId down_bias = w.vector("mlp.down.bias", {F}, 0);
   ValueId fed = w.product("mlp.down", w.gelu("mlp.gelu", up), down);
   if (m.dropout > 0) fed = w.dropout("mlp.drop", w.sum("mlp.down", {fed}, {down_bias}));
@@ -53,13 +53,13 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   ValueId table = kNone;
   {
     BlockWriter w(graph, batch, m, "embed", 1);
-    table = w.matrix("weight", {V, F}, w.std_in());
+    table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   layer(graph, batch, m);
   BlockWriter w(graph, batch, m, "head", 1);
   const ValueId x = w.norm("norm", w.stream());
-  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in());
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
   w.linear_cross_entropy(x, table);
   w.finish_with_loss();
 }

@@ -37,19 +37,22 @@ constexpr Row kKernels[] = {{OpKind::kEmbedding, run_embedding},
                             {OpKind::kCast, run_cast},
                             {OpKind::kCrossEntropy, run_cross_entropy},
                             {OpKind::kLinearCrossEntropy, run_linear_cross_entropy},
+                            {OpKind::kLogitsMax, run_logits_max},
+                            {OpKind::kLogitsSums, run_logits_sums},
+                            {OpKind::kDividedCrossEntropy, run_divided_cross_entropy},
                             {OpKind::kClear, run_clear},
                             {OpKind::kPack, run_pack},
                             {OpKind::kSquares, run_squares},
                             {OpKind::kClip, run_clip},
                             {OpKind::kAdamw, run_adamw},
-                            {OpKind::kAllReduce, run_communication},
-                            {OpKind::kReduceScatter, run_communication},
-                            {OpKind::kAllGather, run_communication},
+                            {OpKind::kAllReduce, nullptr},
+                            {OpKind::kReduceScatter, nullptr},
+                            {OpKind::kAllGather, nullptr},
                             {OpKind::kSlice, run_slice},
                             {OpKind::kPad, run_pad},
                             {OpKind::kShare, nullptr},
-                            {OpKind::kSend, run_communication},
-                            {OpKind::kReceive, run_communication}};
+                            {OpKind::kSend, nullptr},
+                            {OpKind::kReceive, nullptr}};
 static_assert(std::size(kKernels) == static_cast<size_t>(OpKind::kCount));
 
 }  // namespace

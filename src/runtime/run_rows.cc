@@ -149,20 +149,33 @@ uint64_t dropout_key(const BoundOp& b, const TensorView& step) {
 void run_dropout(const BoundOp& b) {
   const kernels::Dropout d = {static_cast<float>(b.op->attributes.number("p")),
                               dropout_key(b, b.in[2])};
-  const Shape& s = b.in[0].shape;
+  const ValueId x = b.op->inputs[0];
+  const Shape &s = b.in[0].shape, &whole = b.values[static_cast<size_t>(x)].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
+  const Extents e = extents(b, x);
+  kernels::DropoutWindow window;
+  window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
+  window.first_column = e.begin.back();
+  window.width = whole[-1];
   kernels::dropout({b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                   {b.out[0].data, b.out[0].dtype, rows});
+                   {b.out[0].data, b.out[0].dtype, rows}, window);
 }
 
 void run_cast(const BoundOp& b) { kernels::cast(flat(b.in[0]), flat(b.out[0])); }
 
+// The rows of the table that this rank holds.
+kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
+  return {extents(b, table).begin[0], b.values[static_cast<size_t>(table)].shape[0]};
+}
+
 void run_embedding(const BoundOp& b) {
-  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]));
+  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]),
+                     table_rows(b, b.op->inputs[1]));
 }
 
 void run_embedding_grad(const BoundOp& b) {
-  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0));
+  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0),
+                          table_rows(b, b.op->outputs[0]));
 }
 
 }  // namespace tessera

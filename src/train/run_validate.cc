@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "compile/layout_check.h"
 #include "train/run_config.h"
 
 namespace tessera {
@@ -153,13 +154,6 @@ class Validation {
     const BatchSection& b = c_.batch;
     at_least("batch.global", b.global, 1);
     at_least("batch.micro", b.micro, 1);
-    const int64_t ranks = std::max<int64_t>(c_.layout.data, 1);
-    if (b.global % ranks != 0)
-      fail("batch.global", "= {} is no multiple of layout.data = {}", b.global, ranks);
-    if (b.global / ranks % b.micro != 0)
-      fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
-           b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
-           fmt::join(divisors(b.global / ranks), ", "));
   }
 
   void optimizer() const {
@@ -190,16 +184,7 @@ class Validation {
 
   void layout() const {
     const Layout& l = c_.layout;
-    const std::pair<const char*, int64_t> axes[] = {
-        {"layout.data", l.data},         {"layout.tensor", l.tensor},
-        {"layout.pipeline", l.pipeline}, {"layout.context", l.context},
-        {"layout.expert", l.expert},     {"layout.interleave", l.interleave}};
-    for (const auto& [path, value] : axes) {
-      at_least(path, value, 1);
-      if (value > 1) fail(path, "= {}, but this build runs one rank: only 1 is possible.", value);
-    }
-    if (l.zero < 0 || l.zero > 3)
-      fail("layout.zero", "= {} is no ZeRO stage. Possible: 0, 1, 2, 3.", l.zero);
+    check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, c_.data.sequence_length});
     recompute(l.recompute);
     if (c_.precision == Precision::kFp16)
       fail("precision",

@@ -118,6 +118,7 @@ TEST(VerifyGraph, NamesBrokenOps) {
 Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   Sample s = sample_graph();
   const auto axis = static_cast<size_t>(AxisKind::kTensor);
+  s.graph.mesh[AxisKind::kTensor] = 2;
   const auto put = [&](ValueId v, int8_t place) { s.graph[v].sharding.place[axis] = place; };
   put(s.hidden, x);
   put(s.gain, vectors);
@@ -156,6 +157,7 @@ TEST(VerifySharding, OtherPlacesAreNamed) {
 
 TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Sample s = sample_graph();
+  s.graph.mesh[AxisKind::kTensor] = 2;
   Op& up = s.graph.blocks[0].forward[1];
   up.inputs[0] = s.hidden;  // no norm between
   s.graph.blocks[0].forward.erase(s.graph.blocks[0].forward.begin());

@@ -22,7 +22,7 @@ std::vector<OutputSpec> infer_grad(const Attributes&, const Inputs& in) {
 
 ShardingRule sharding(const Op&, std::span<const Value>) { return {{"btfg"}, {"btf"}, "btf", {}}; }
 ShardingRule sharding_grad(const Op&, std::span<const Value>) {
-  return {{"btfg", "btf"}, {"btfg"}, "btf", {1}};
+  return {{"btfg", "btf"}, {"btfg"}, "btf", {{1}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

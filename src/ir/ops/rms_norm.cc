@@ -45,8 +45,8 @@ ShardingRule sharding(const Op& op, std::span<const Value>) {
   return r;
 }
 ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
-  if (!op.attributes.integer("add")) return {{"btf", "bts", "f", "btf"}, {"btf", "f"}, "bt", {3}};
-  return {{"btf", "bts", "f", "btf", "btf"}, {"btf", "f"}, "bt", {3, 4}};
+  if (!op.attributes.integer("add")) return {{"btf", "bts", "f", "btf"}, {"btf", "f"}, "bt", {{3}}};
+  return {{"btf", "bts", "f", "btf", "btf"}, {"btf", "f"}, "bt", {{3, 4}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

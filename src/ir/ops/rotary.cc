@@ -18,7 +18,7 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
 }
 
 ShardingRule sharding(const Op&, std::span<const Value>) {
-  return {{"btkgd", "bt"}, {"btkgd"}, "btk", {0}};
+  return {{"btkgd", "bt"}, {"btkgd"}, "btk", {{0}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

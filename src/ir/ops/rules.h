@@ -11,7 +11,8 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kAttentionScoresGradRule, kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule,
     kAttentionMixGradRule, kGeluRule, kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule,
     kSumRule, kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule,
-    kClearRule, kPackRule, kSquaresRule, kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule,
-    kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
+    kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule,
+    kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
+    kShareRule, kSendRule, kReceiveRule;
 
 }  // namespace tessera
