@@ -80,6 +80,7 @@ bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
     fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
                error);
   world->abort(1);
+  return told;
 }
 
 }  // namespace
