@@ -64,11 +64,15 @@ void check_data(const Layout& l, const BatchSizes& batch) {
 
 void check_pipeline(const ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
-  if (chunks > m.layers + 1)
+  if (l.pipeline > m.layers + 1)
+    throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline, m.layers,
+                m.layers + 1);
+  if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
     throw Error(
-        "layout.pipeline = {} with interleave = {} makes {} chunks of {} layers, embedding and "
-        "head. At most {} are possible.",
-        l.pipeline, l.interleave, chunks, m.layers, m.layers + 1);
+        "layout.interleave = {} is for pipeline_schedule: interleaved_1f1b. Set interleave to 1, "
+        "or "
+        "that schedule.",
+        l.interleave);
   if (l.stages.empty()) return;
   if (static_cast<int64_t>(l.stages.size()) != chunks)
     throw Error("layout.stages has {} numbers, wanted pipeline x interleave = {} x {} = {}.",

@@ -27,6 +27,15 @@ struct OpEvent {
   const BoundOp& op;
 };
 
+// An op of the compute queue that begins, or one of any queue for which this rank has waited for
+// long.
+struct OpStart {
+  const Call& call;
+  const Segment& segment;
+  const Op& op;
+  bool waits;  // for other ranks: it communicates
+};
+
 // Of one run, in seconds of the clock the executor was given.
 struct CommunicationTime {
   double total_s = 0;                         // of all transfers, from start to end
@@ -58,7 +67,11 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // The observer hears of an op when it is over. Throws Error if a peer is lost.
-  void run(const std::function<void(const OpEvent&)>& observe = {});
+  void run(const std::function<void(const OpEvent&)>& observe =
+               {});  // From now on `started` hears where a run stands: what to say if it never
+                     // comes back. It must cost
+  // nothing beside an op.
+  void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
   const CommunicationTime& communication() const { return time_; }  // of the last run
   Waiting waiting() const;                                          // from any thread
@@ -106,6 +119,7 @@ class Executor {
   void compute(CallId c);
   void begin(CallId c);
   void end(CallId c);
+  void announce(CallId c, const PreparedOp& op, bool waits) const;
   void observe(CallId c, const PreparedOp& op) const;
   bool may_start(const Call& call) const;
   bool progress();
@@ -134,7 +148,7 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
   std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
-
+  std::function<void(const OpStart&)> started_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   std::vector<bool> over_;  // of each call
   std::array<Line, kQueues> lines_;

@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
-#include "kernels/initialise.h"
+#include "runtime/initialise.h"
 
 namespace tessera {
 namespace {
@@ -68,15 +68,11 @@ TensorView Machine::view(const StatePiece& x) const {
 
 void Machine::initialise(uint64_t seed) {
   for (const StatePiece& piece : pieces(program(), position().at)) {
-    const Initial& initial = program()[piece.weight].initial;
-    const TensorView y = flat(view(piece));
     if (piece.role != Role::kWeight)
-      kernels::clear(y);
-    else if (initial.std > 0)
-      kernels::initialise_normal(
-          y, {.key = hash_name(piece.name, seed), .mean = 0, .deviation = initial.std});
+      kernels::clear(flat(view(piece)));
     else
-      kernels::fill(y, static_cast<float>(initial.constant));
+      initialise_part(view(piece), piece.shape, {piece.begin, piece.end},
+                      program()[piece.weight].initial, hash_name(piece.name, seed));
   }
   round_weights();
 }

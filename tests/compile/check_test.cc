@@ -267,7 +267,7 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
     p.segments.resize(2);
     p.segments[0].name = "send";
     p.segments[0].frames = {{0, Access::kRead}};
-    p.segments[1].name = "recv";
+    p.segments[1].name = "receive";
     p.segments[1].frames = {{1, Access::kWrite}};
     Call send, recv;
     send.segment = 0;
@@ -275,7 +275,7 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
     send.frames = {0};
     recv.frames = {1};
     send.wire = {turned ? "up" : "down", "send", "hidden", 64};
-    recv.wire = {turned ? "down" : "up", "recv", "hidden", 64};
+    recv.wire = {turned ? "down" : "up", "receive", "hidden", 64};
     p.schedule = {send, recv};
     p.state_bytes = 128;
     place(p, {});
