@@ -29,6 +29,15 @@ struct OpEvent {
   const BoundOp& op;
 };
 
+// An op of the compute queue that begins, or one of any queue for which this rank has waited for
+// long.
+struct OpStart {
+  const Call& call;
+  const Segment& segment;
+  const Op& op;
+  bool waits;  // for other ranks: it communicates
+};
+
 // Of one run, in seconds of the clock the executor was given.
 struct CommunicationTime {
   double total_s = 0;                         // of all transfers, from start to end
@@ -62,6 +71,10 @@ class Executor {
   // The observer hears of an op when it is over; to let it see each op's outputs, transfers then
   // move between ops only. Throws Error if a peer is lost.
   void run(const std::function<void(const OpEvent&)>& observe = {});
+
+  // From now on `started` hears where a run stands: what to say if it never comes back. It must
+  // cost nothing beside an op.
+  void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
   const CommunicationTime& communication() const { return time_; }  // of the last run
   Waiting waiting() const;                                          // from any thread
@@ -111,6 +124,7 @@ class Executor {
   bool move_lines();
   void begin(CallId c);
   void end(CallId c);
+  void announce(CallId c, const PreparedOp& op, bool waits) const;
   void observe(CallId c, const PreparedOp& op) const;
   bool may_start(const Call& call) const;
   bool progress();
@@ -139,7 +153,7 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
   std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
-
+  std::function<void(const OpStart&)> started_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;

@@ -63,6 +63,7 @@ void Executor::compute(CallId c) {
     begin(c);
   }
   for (PreparedOp& op : ops_of(c)) {
+    announce(c, op, op.bound.channel != nullptr);
     if (op.bound.channel)
       exchange(c, op);
     else if (op.run)
@@ -84,6 +85,11 @@ void Executor::begin(CallId c) {
 void Executor::end(CallId c) {
   if (poison_) poison_->after(c);
   over_[static_cast<size_t>(c)] = true;
+}
+
+void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
+  const Call& call = program_.call(c);
+  if (started_) started_({call, program_.segment(call), *op.op, waits});
 }
 
 void Executor::observe(CallId c, const PreparedOp& op) const {
@@ -214,6 +220,7 @@ void Executor::tell(CallId c, const PreparedOp* op, double since_s) {
     w.call = op ? c : line.calls.front();
     w.since_s = since_s;
     if (!op && line.op != kNone) op = &ops_of(w.call)[static_cast<size_t>(line.op)];
+    if (op || !ops_of(w.call).empty()) announce(w.call, op ? *op : ops_of(w.call).front(), true);
     if (op && op->bound.channel) {
       w.op = op->op->origin;
       w.group = op->bound.channel->ranks();

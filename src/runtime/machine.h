@@ -23,6 +23,10 @@ class Machine {
   Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
           MachineOptions options = {});
 
+  // Of all programs: see Executor::on_start.
+  void on_start(const std::function<void(const OpStart&)>& started) {
+    for (const auto& e : executors_) e->on_start(started);
+  }
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }

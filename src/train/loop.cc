@@ -10,6 +10,7 @@
 #include "checkpoint/folders.h"
 #include "data/tokenizer.h"
 #include "train/diagnose.h"
+#include "train/doing.h"
 #include "train/gradient_file.h"
 #include "train/metrics.h"
 #include "train/resume.h"
@@ -69,6 +70,7 @@ class Run {
   bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
   void say(const std::string& line);
+  void doing(int64_t step, std::string_view what) const;
   const Tokenizer& tokenizer();
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
@@ -92,11 +94,17 @@ class Run {
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
   TrainOutcome outcome_;
+  int64_t step_ = 0;  // under way
 };
 
 void Run::say(const std::string& line) {
   progress_.finish();
   log_.info("{}", line);
+}
+
+// To whoever watches this rank.
+void Run::doing(int64_t step, std::string_view what) const {
+  if (options_.heartbeat) options_.heartbeat->say(step, what);
 }
 
 const Tokenizer& Run::tokenizer() {
@@ -113,6 +121,7 @@ void Run::write_run_file() const {
 
 // Everything that does not depend on where the run starts.
 void Run::prepare() {
+  doing(0, "compiling");
   const CpuFeatures cpu = read_cpu_features();
   config_.precision = resolve_precision(config_.precision, cpu);
   config_.run.device = Device::kCpu;
@@ -126,6 +135,9 @@ void Run::prepare() {
   trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu), world_,
                                        options_.now_s);
   const double compiled = since(began);
+  if (Heartbeat* h = options_.heartbeat)
+    trainer_->machine().on_start(
+        [this, h](const OpStart& at) { h->say(step_, describe(at), at.waits); });
   const Program& p = trainer_->program();
   double parameters = 0;
   for (const StateTensor& t : trainer_->state())
@@ -164,6 +176,7 @@ void Run::measure_machine() {
 }
 
 void Run::resume(const StartingPoint& start) {
+  doing(0, "reading the checkpoint");
   const double began = options_.now_s();
   CheckpointReader reader(start.checkpoint);
   const CheckpointHeader& header = reader.header();
@@ -197,6 +210,7 @@ void Run::start() {
     trainer_->initialise();
   else
     resume(from);
+  doing(0, "opening the data");
   const int64_t T = config_.data.sequence_length;
   data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
   BatchShape shape;
@@ -288,6 +302,8 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
 }
 
 void Run::one_step(int64_t step) {
+  step_ = step;
+  doing(step, "reading the batch");
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_,
@@ -336,6 +352,7 @@ bool Run::saves_at(int64_t step) const {
 
 void Run::save_checkpoint(int64_t step) {
   if (saved_step_ == step) return;
+  doing(step, "saving the checkpoint");
   const double began = options_.now_s();
   CheckpointHeader header;
   header.step = step;
@@ -361,7 +378,8 @@ SaveGroup Run::save_group() const {
 
 // A signal may reach the ranks at different steps: one of them is enough for all.
 bool Run::asked_to_stop(const StopSignals& signals) const {
-  double asked = signals.requested() ? 1 : 0;
+  const bool told = options_.heartbeat && options_.heartbeat->asked_to_stop();
+  double asked = signals.requested() || told ? 1 : 0;
   if (world_.size() > 1) world_.all_reduce({&asked, 1}, Reduction::kMax);
   return asked > 0;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/world.h"
+#include "launch/heartbeat.h"
 #include "train/progress.h"
 #include "train/run_config.h"
 
@@ -19,6 +20,7 @@ struct TrainOptions {
   double started_s = 0;            // when the process started, on the steady clock
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
+  Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
 };
 
 struct TrainOutcome {
