@@ -13,7 +13,8 @@ import random
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from check_tokenizer import added_token_strings, random_strings
+from check_tokenizer import added_token_strings
+from sample_texts import random_strings
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data",
                       "golden_tokenizer")

@@ -2,7 +2,7 @@
 //
 //   checkpoints/1200/index.json        header, list of tensors and their pieces, checksums; last
 //   checkpoints/1200/pieces-0.bin      the bytes of the pieces that rank 0 owned; one file a rank
-//   checkpoints/1200/tokenizer.json    what turns its tokens into text
+//   checkpoints/1200/tokenizer.json    what turns its tokens into text, or tokenizer.model
 //
 // It is written as checkpoints/1200.part, every file and folder is flushed to the disk, and only
 // then it is renamed. So a run that is killed, or a disk that is full, at any moment loses nothing
@@ -43,7 +43,7 @@ struct CheckpointHeader {
   Tree model;           // the model's configuration (ModelConfig)
   Tree state;           // what else the run must remember (data position, loss scale); may be null
   std::string version;  // of the program that wrote it
-  std::string tokenizer;  // text of tokenizer.json; empty: none
+  std::string tokenizer;  // bytes of tokenizer.json or a SentencePiece model; empty: none
   int ranks = 1;          // that saved it; set by the writer
 };
 

@@ -97,8 +97,10 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder,
   header.state = Tree::object();
   header.state.set("imported_from", Tree(hf_folder.filename().string()));
   std::error_code error;
-  const Path tokenizer = hf_folder / kTokenizerFile;
-  if (fs::exists(tokenizer, error)) header.tokenizer = read_file(tokenizer);
+  for (const char* name : {kTokenizerFile, kSentencePieceFile, "spiece.model"}) {
+    if (!header.tokenizer.empty() || !fs::exists(hf_folder / name, error)) continue;
+    header.tokenizer = read_file(hf_folder / name);
+  }
   return header;
 }
 
@@ -124,11 +126,13 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
     StateTensor t;
     t.name = m.names.ours;
     t.shape = m.names.shape;
+    t.begin = m.names.begin;
+    t.end = m.names.end();
     result.stored_as = *m.found.entry->dtype;
     writer.add_streamed(
         t, transposed(m.found.bytes, result.stored_as, m.names.view, m.names.axes, DType::kF32));
     release_pages(m.found.bytes);
-    result.parameters += t.shape.elements();
+    result.parameters += m.names.part().elements();
   }
   result.tensors = static_cast<int64_t>(matches.size());
   writer.commit(header);

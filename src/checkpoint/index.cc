@@ -9,6 +9,11 @@
 
 namespace tessera {
 
+const char* tokenizer_file_name(std::string_view bytes) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != bytes.npos && bytes[first] == '{' ? kTokenizerFile : kSentencePieceFile;
+}
+
 std::string pieces_file(int rank) { return fmt::format("pieces-{}.bin", rank); }
 std::string piece_list_file(int rank) { return fmt::format("pieces-{}.json", rank); }
 

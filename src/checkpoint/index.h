@@ -16,6 +16,9 @@ constexpr int kCheckpointFormat = 1;     // raised when an older program could n
 constexpr int64_t kPieceAlignment = 64;  // bytes; every piece begins at a multiple of this
 inline constexpr const char* kIndexFile = "index.json";
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kSentencePieceFile = "tokenizer.model";
+// Which of the two a tokenizer's bytes belong in: a tokenizer.json is an object of JSON.
+const char* tokenizer_file_name(std::string_view bytes);
 std::string pieces_file(int rank);      // "pieces-3.bin"
 std::string piece_list_file(int rank);  // "pieces-3.json": what a rank tells rank 0; not kept
 

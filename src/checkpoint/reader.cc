@@ -49,7 +49,11 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
     files_.emplace_back(folder / f.name);
     check_size(folder / f.name, static_cast<int64_t>(files_.back().bytes().size()), f.bytes);
   }
-  if (index.has_tokenizer) header_.tokenizer = read_tokenizer(folder / kTokenizerFile, index);
+  if (index.has_tokenizer) {
+    const bool pieces = fs::exists(folder / kSentencePieceFile, error);
+    header_.tokenizer =
+        read_tokenizer(folder / (pieces ? kSentencePieceFile : kTokenizerFile), index);
+  }
   for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), false);
 }
 

@@ -148,7 +148,7 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
     index.has_tokenizer = true;
     index.tokenizer_bytes = static_cast<int64_t>(header.tokenizer.size());
     index.tokenizer_checksum = checksum_of(header.tokenizer);
-    write_file(part_ / kTokenizerFile, header.tokenizer);
+    write_file(part_ / tokenizer_file_name(header.tokenizer), header.tokenizer);
   }
   write_file(part_ / kIndexFile, to_text(index));
 }

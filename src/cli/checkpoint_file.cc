@@ -11,7 +11,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
         "{} holds no tokenizer. Put the model's tokenizer.json into the Hugging Face folder "
         "and import it again.",
         checkpoint.folder().string());
-  return load_tokenizer(checkpoint.folder() / "tokenizer.json");
+  return load_tokenizer(checkpoint.folder());
 }
 
 int threads_or_all(int64_t asked) {

@@ -302,11 +302,18 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
   }
   const bool folder = std::filesystem::is_directory(name);
   const RunConfig run = open_run(folder ? name + "/run.yaml" : name, overrides);
-  return {name, run.data.tokenizer, training_spec(run, run.model.vocabulary), run.batch.global};
+  if (!run.data.instructions.empty()) {
+    throw Error("{}: the run trains on data.instructions; explain is for data.train", name);
+  }
+  DatasetSpec spec =
+      run.data.objective == Objective::kNextToken
+          ? training_spec(run, run.model.vocabulary)
+          : training_spec(run, run.model.vocabulary, *load_tokenizer(run.data.tokenizer));
+  return {name, run.data.tokenizer, std::move(spec), run.batch.global};
 }
 
 Tree tokens_of(TrainingData& data, int64_t sample) {
-  std::vector<int32_t> ids(static_cast<size_t>(data.spec().sequence_length) + 1);
+  std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
   data.read(sample, ids);
   Tree list = Tree::list();
   for (const int32_t id : ids) list.push(Tree(int64_t{id}));
@@ -319,7 +326,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
   Tree list = Tree::list();
   for (int64_t s = (step - 1) * subject.global; s < step * subject.global; ++s) {
     const SampleOrigin origin = data.origin(s);
-    const std::string& prefix = data.spec().datasets[static_cast<size_t>(origin.dataset)].prefix;
+    const std::string& prefix = data.prefix(origin.dataset);
     if (json) {
       Tree one;
       one.set("sample", Tree(s));
@@ -393,7 +400,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
                     bool json) {
   if (sample < 0) throw UsageError("--sample is {}, wanted 0 or more", sample);
   const SampleOrigin origin = data.origin(sample);
-  const std::string& prefix = data.spec().datasets[static_cast<size_t>(origin.dataset)].prefix;
+  const std::string& prefix = data.prefix(origin.dataset);
   const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
                              ? nullptr
                              : load_tokenizer(subject.tokenizer);

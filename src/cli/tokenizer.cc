@@ -12,6 +12,8 @@
 #include "cli/verbs.h"
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
+#include "data/sentencepiece_tokenizer.h"
+#include "data/sentencepiece_trainer.h"
 #include "train/progress.h"
 
 namespace tessera {
@@ -107,21 +109,34 @@ class InvalidBytes {
 
 struct TrainOptions {
   std::vector<std::string> inputs, special;
-  std::string out, key = "text";
-  int64_t threads = 0, least_count = 1, vocabulary = 8192;
-  bool json = false;
+  std::string out, key = "text", kind = "byte_bpe", normalizer;
+  int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
+  double coverage = SentencePieceTraining{}.coverage;
+  bool json = false, no_byte_fallback = false;
 };
 
 bool parse_train(Args args, TrainOptions& o) {
   Arguments arguments("tokenizer train",
-                      "Learns a byte-level BPE vocabulary from text and writes a tokenizer.json, "
-                      "which Hugging Face's libraries read too.",
+                      "Learns a vocabulary from text: a byte-level BPE as tokenizer.json, which "
+                      "Hugging Face's libraries read too, or a SentencePiece model.",
                       "tessera tokenizer train --vocabulary 8192 --out t.json book.txt texts/");
-  arguments.option(o.out, "--out", "T", "the tokenizer.json to write", true);
+  arguments.option(o.out, "--out", "T", "the tokenizer.json or SentencePiece model to write", true);
+  arguments.option(o.kind, "--kind", "KIND",
+                   "byte_bpe | unigram | bpe: a tokenizer.json, or a SentencePiece model as T5 "
+                   "(unigram) or LLaMA (bpe) has it");
   arguments.option(o.vocabulary, "--vocabulary", "N", "entries, with special tokens and 256 bytes");
   arguments.option(o.special, "--special", "TOKEN",
-                   "special tokens, the first of them id 0; <|endoftext|> unless given");
-  arguments.option(o.least_count, "--least-count", "N", "a pair that is rarer is not merged");
+                   "special tokens; byte_bpe: the first of them id 0, <|endoftext|> unless given");
+  arguments.option(o.least_count, "--least-count", "N",
+                   "byte_bpe: a pair that is rarer is not merged");
+  arguments.option(o.sentinels, "--sentinels", "N",
+                   "SentencePiece: <extra_id_0> and so on as the last ids; T5 has 100");
+  arguments.option(o.coverage, "--coverage", "SHARE",
+                   "SentencePiece: of the text's characters, in pieces of their own");
+  arguments.option(o.normalizer, "--normalizer", "NAME",
+                   "SentencePiece: identity | nfkc | nmt_nfkc | nfkc_cf | nmt_nfkc_cf");
+  arguments.flag(o.no_byte_fallback, "--no-byte-fallback",
+                 "SentencePiece: characters without a piece are unknown, not bytes");
   arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
   arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
   arguments.json(o.json);
@@ -147,9 +162,55 @@ void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& inval
   }
 }
 
+SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
+  SentencePieceTraining training;
+  if (o.kind != "unigram" && o.kind != "bpe") {
+    throw UsageError("--kind is '{}', wanted byte_bpe, unigram or bpe", o.kind);
+  }
+  if (o.kind == "bpe") training.kind = SentencePieceKind::kBpe;
+  training.vocabulary = static_cast<int32_t>(o.vocabulary);
+  training.sentinels = static_cast<int32_t>(std::clamp<int64_t>(o.sentinels, -1, kLargestTokenId));
+  training.coverage = o.coverage;
+  training.byte_fallback = !o.no_byte_fallback;
+  training.normalizer = o.normalizer;
+  training.user_tokens = o.special;
+  check_training(training);
+  return training;
+}
+
+int train_pieces(const TrainOptions& o) {
+  const SentencePieceTraining training = sentencepiece_training(o);
+  const auto start = std::chrono::steady_clock::now();
+  DocumentStream stream(list_sources(o.inputs), {.split = Split::kLines, .key = o.key});
+  Document document;
+  int64_t bytes = 0;
+  const NextLine next = [&](std::string& line) {
+    if (!stream.next(document)) return false;
+    bytes += std::ssize(document.text);
+    line = document.text;
+    return true;
+  };
+  const std::string model = train_sentencepiece(next, training);
+  write_file(o.out, model);
+  const auto pieces = std::ssize(read_sentencepiece_model(model, o.out).pieces);
+  if (o.json) {
+    Tree t;
+    t.set("out", Tree(o.out));
+    t.set("vocabulary", Tree(pieces));
+    t.set("bytes", Tree(bytes));
+    fmt::print("{}\n", to_json(t));
+    return 0;
+  }
+  fmt::print("  read     {} bytes\n", format_count(bytes));
+  fmt::print("  learned  {} pieces   {:.1f} s\n", format_count(pieces), seconds_since(start));
+  fmt::print("  wrote    {}\n", o.out);
+  return 0;
+}
+
 int train(Args args) {
   TrainOptions o;
   if (!parse_train(args, o)) return 0;
+  if (o.kind != "byte_bpe") return train_pieces(o);
   BpeTraining training;
   training.vocabulary = static_cast<int32_t>(o.vocabulary);
   training.least_count = o.least_count;
@@ -212,7 +273,8 @@ bool parse_encode(Args args, EncodeOptions& o) {
       "Prints the ids of each document in a line. A plain text file is one document "
       "unless --split says otherwise; .jsonl files hold one a line.",
       "tessera tokenizer encode --tokenizer t.json --split lines book.txt");
-  arguments.option(o.tokenizer, "--tokenizer", "T", "a tokenizer.json", true);
+  arguments.option(o.tokenizer, "--tokenizer", "T", "a tokenizer.json or SentencePiece model",
+                   true);
   arguments.option(o.split, "--split", "HOW", "plain text: none | lines | paragraphs");
   arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
   arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
@@ -306,33 +368,85 @@ Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& 
   return t;
 }
 
-int info(Args args) {
-  std::string path;
-  bool json = false;
-  Arguments arguments("tokenizer info", "Says what a tokenizer.json holds.",
-                      "tessera tokenizer info t.json");
-  arguments.required(path, "T", "a tokenizer.json, or a folder with one");
-  arguments.json(json);
-  if (!arguments.parse(args)) return 0;
-  const Path file = tokenizer_file(path);
-  const BpeDescription bpe = read_tokenizer_json(read_file(file), file.string());
-  const auto tokenizer = load_tokenizer(path);
-  if (json) {
-    fmt::print("{}\n", to_json(about(file.string(), bpe, *tokenizer)));
-    return 0;
-  }
-  fmt::print("{}: byte-level BPE\n", file.string());
+void print_about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
+  fmt::print("{}: byte-level BPE\n", path);
   fmt::print("  vocabulary   {} ({} merges, added tokens: {})\n",
-             format_count(tokenizer->vocabulary_size()), format_count(std::ssize(bpe.merges)),
+             format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
              format_count(std::ssize(bpe.added_tokens)));
   fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
              bpe.use_regex ? "split into words as GPT-2 does" : "not split into words",
              bpe.add_prefix_space ? ", with a space put before" : "");
-  const auto end = tokenizer->end_of_text();
+  const auto end = tokenizer.end_of_text();
   fmt::print("  end of text  {}\n",
-             end ? fmt::format("{} = {}", tokenizer->token_bytes(*end), *end) : "none");
+             end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
   for (const AddedToken& token : bpe.added_tokens) {
     if (token.special) fmt::print("  special      '{}' = {}\n", token.content, token.id);
+  }
+}
+
+Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
+  const SentencePieceModel& model = tokenizer.model();
+  const auto id = [&](const std::string& name) {
+    const int32_t found = model.control_id(name);
+    return found < 0 ? Tree() : Tree(int64_t{found});
+  };
+  Tree t;
+  t.set("path", Tree(path));
+  t.set("kind",
+        Tree("SentencePiece " + enum_name(enum_names(model.kind), static_cast<int>(model.kind))));
+  t.set("vocabulary", Tree(int64_t{tokenizer.vocabulary_size()}));
+  t.set("normalizer", Tree(model.normalizer));
+  t.set("byte_fallback", Tree(model.byte_fallback));
+  t.set("sentinels", Tree(int64_t{tokenizer.sentinels()}));
+  t.set("pad", id(model.pad_name));
+  t.set("begin", id(model.begin_name));
+  t.set("end_of_text", id(model.end_name));
+  t.set("fingerprint", Tree(fmt::format("{:016x}", tokenizer.fingerprint())));
+  return t;
+}
+
+void print_about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
+  const SentencePieceModel& model = tokenizer.model();
+  fmt::print("{}: SentencePiece {}\n", path,
+             enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
+  fmt::print("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
+             model.byte_fallback ? ", with 256 bytes" : "");
+  fmt::print("  text         normalised by {}{}{}\n",
+             model.normalizer.empty() ? "rules of its own" : model.normalizer,
+             model.remove_extra_spaces ? ", runs of spaces become one" : "",
+             model.add_dummy_prefix ? ", with a space put before" : "");
+  for (const std::string& name : {model.pad_name, model.begin_name, model.end_name}) {
+    const int32_t id = model.control_id(name);
+    if (id >= 0) fmt::print("  special      '{}' = {}\n", name, id);
+  }
+  if (tokenizer.sentinels() > 0) {
+    const int32_t last = tokenizer.vocabulary_size() - 1;
+    fmt::print("  sentinels    <extra_id_0> = {} down to <extra_id_{}> = {}\n", last,
+               tokenizer.sentinels() - 1, last - tokenizer.sentinels() + 1);
+  }
+}
+
+int info(Args args) {
+  std::string path;
+  bool json = false;
+  Arguments arguments("tokenizer info", "Says what a tokenizer file holds.",
+                      "tessera tokenizer info t.json");
+  arguments.required(path, "T", "a tokenizer.json or SentencePiece model, or a folder with one");
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const std::string file = tokenizer_file(path).string();
+  const auto tokenizer = load_tokenizer(file);
+  const auto print = [&](const auto&... what) {
+    if (json) {
+      fmt::print("{}\n", to_json(about(file, what...)));
+    } else {
+      print_about(file, what...);
+    }
+  };
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(tokenizer.get())) {
+    print(*pieces);
+  } else {
+    print(read_tokenizer_json(read_file(file), file), *tokenizer);
   }
   return 0;
 }
@@ -343,7 +457,7 @@ const Verb kVerbs[] = {
      "tessera tokenizer train --vocabulary 8192 --out t.json book.txt", train},
     {"encode", kGroup, "print the ids of documents",
      "tessera tokenizer encode --tokenizer t.json book.txt", encode},
-    {"info", kGroup, "say what a tokenizer.json holds", "tessera tokenizer info t.json", info},
+    {"info", kGroup, "say what a tokenizer file holds", "tessera tokenizer info t.json", info},
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tessera {
 
 // What is kept of the forward for the backward.
 struct Recompute {
-  bool selective = false;   // norms and attention are computed again inside the backward
+  bool selective = false;   // norms, attention and gates are computed again in the backward
   int64_t full_layers = 0;  // the first so many layers keep only their input
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
@@ -51,8 +51,8 @@ void differentiate(Graph& graph);
 // which a pipeline may run later (zero_bubble).
 void split_backward(Graph& graph);
 
-// Clones of norms, attention and the gathers and slices of their results in the backward, so that
-// their outputs need not be saved. Without it gathered values are saved and no gather is repeated.
+// Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
+// that their outputs need not be saved. Without it gathered values are saved and no gather is repeated.
 void recompute_selective(Graph& graph);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

@@ -10,9 +10,9 @@ namespace tessera {
 namespace {
 
 bool cheap(OpKind k) {
-  return k == OpKind::kNorm || k == OpKind::kAttention || k == OpKind::kAttentionScores ||
-         k == OpKind::kSoftmax || k == OpKind::kAttentionMix || k == OpKind::kAllGather ||
-         k == OpKind::kSlice;
+  return k == OpKind::kNorm || k == OpKind::kRmsNorm || k == OpKind::kAttention ||
+         k == OpKind::kAttentionScores || k == OpKind::kSoftmax || k == OpKind::kAttentionMix ||
+         k == OpKind::kAllGather || k == OpKind::kSlice || k == OpKind::kGatedActivation;
 }
 
 // The ops of the forward that are run again, in order: cheap ones of which the backward, or another

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -15,11 +16,14 @@ namespace tessera {
 // less than one round ahead of the number that is wanted next.
 class BatchSource::Prefetch {
  public:
-  Prefetch(BatchShape shape, SampleReader reader, int ahead)
+  Prefetch(BatchShape shape, RowReader reader, int ahead)
       : shape_(shape), reader_(std::move(reader)), slots_(static_cast<size_t>(std::max(1, ahead))) {
+    const auto places = static_cast<size_t>(shape.micro * shape.sequence_length);
     for (Slot& slot : slots_) {
-      slot.ids.resize(static_cast<size_t>(shape.micro * (shape.sequence_length + 1)));
-      slot.counts.resize(static_cast<size_t>(shape.micro));
+      for (auto* values : {&slot.tokens, &slot.labels, &slot.positions, &slot.documents}) {
+        values->resize(places);
+      }
+      slot.source.resize(static_cast<size_t>(shape.micro * shape.source_length));
     }
   }
   ~Prefetch() {
@@ -34,9 +38,8 @@ class BatchSource::Prefetch {
   Prefetch& operator=(const Prefetch&) = delete;
 
   struct Slot {
-    int64_t number = -1;          // of the micro-batch in it; −1: none
-    std::vector<int32_t> ids;     // [b, T + 1]
-    std::vector<int64_t> counts;  // [b]
+    std::vector<int32_t> tokens, labels, positions, documents;  // [b, T]
+    std::vector<int32_t> source;                                // [b, S]
     std::exception_ptr error;
   };
 
@@ -84,12 +87,17 @@ class BatchSource::Prefetch {
   void read(int64_t number, Slot& slot) {
     const int64_t m = shape_.microbatches();
     const int64_t first = shape_.first_sample(number / m, number % m);
-    const auto row = static_cast<size_t>(shape_.sequence_length + 1);
+    const auto row = [](std::vector<int32_t>& values, int64_t i, int64_t length) {
+      return std::span(values).subspan(static_cast<size_t>(i * length),
+                                       static_cast<size_t>(length));
+    };
+    const int64_t t = shape_.sequence_length;
     slot.error = nullptr;
     try {
-      for (size_t i = 0; i < slot.counts.size(); ++i) {
-        const auto ids = std::span(slot.ids).subspan(i * row, row);
-        slot.counts[i] = reader_(first + static_cast<int64_t>(i), ids);
+      for (int64_t i = 0; i < shape_.micro; ++i) {
+        reader_(first + i,
+                {row(slot.tokens, i, t), row(slot.labels, i, t), row(slot.positions, i, t),
+                 row(slot.documents, i, t), row(slot.source, i, shape_.source_length)});
       }
     } catch (...) {
       slot.error = std::current_exception();
@@ -97,7 +105,7 @@ class BatchSource::Prefetch {
   }
 
   BatchShape shape_;
-  SampleReader reader_;
+  RowReader reader_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -107,7 +115,22 @@ class BatchSource::Prefetch {
   std::thread thread_;
 };
 
-BatchSource::BatchSource(BatchShape shape, SampleReader reader, int ahead) {
+namespace {
+
+RowReader rows_of(SampleReader reader, int64_t length) {
+  return [reader = std::move(reader), ids = std::vector<int32_t>(static_cast<size_t>(length) + 1)](
+             int64_t sample, const SampleRow& row) mutable {
+    const int64_t count = reader(sample, ids);
+    fill_row(std::span(ids).first(static_cast<size_t>(count)), row);
+  };
+}
+
+}  // namespace
+
+BatchSource::BatchSource(BatchShape shape, SampleReader reader, int ahead)
+    : BatchSource(shape, rows_of(std::move(reader), shape.sequence_length), ahead) {}
+
+BatchSource::BatchSource(BatchShape shape, RowReader reader, int ahead) {
   CHECK(shape.micro > 0 && shape.ranks > 0 && shape.sequence_length > 0 && shape.global > 0 &&
             shape.global % (shape.micro * shape.ranks) == 0,
         "a global batch of {} in micro-batches of {} on {} ranks", shape.global, shape.micro,
@@ -123,24 +146,25 @@ const BatchShape& BatchSource::shape() const { return prefetch_->shape(); }
 void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const BatchShape& shape = prefetch_->shape();
   const auto b = static_cast<size_t>(shape.micro), t = static_cast<size_t>(shape.sequence_length);
+  const size_t s = static_cast<size_t>(shape.source_length);
   CHECK(step >= 0 && microbatch >= 0 && microbatch < shape.microbatches(),
         "micro-batch {} of step {}", microbatch, step);
   CHECK(out.tokens.size() == b * t && out.labels.size() == b * t && out.positions.size() == b * t &&
-            out.samples.size() == b,
-        "a micro-batch of {} x {} in views of {}, {}, {} and {}", b, t, out.tokens.size(),
-        out.labels.size(), out.positions.size(), out.samples.size());
+            out.samples.size() == b && out.source.size() == b * s &&
+            (out.documents.empty() || out.documents.size() == b * t),
+        "a micro-batch of {} x {} + {} in views of {}, {}, {}, {}, {} and {}", b, t, s,
+        out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
+        out.documents.size(), out.source.size());
   const int64_t first = shape.first_sample(step, microbatch);
   prefetch_->take(step * shape.microbatches() + microbatch, [&](const Prefetch::Slot& slot) {
-    for (size_t i = 0; i < b; ++i) {
-      const int32_t* ids = slot.ids.data() + i * (t + 1);
-      const auto count = static_cast<size_t>(slot.counts[i]);
-      for (size_t j = 0; j < t; ++j) {
-        out.tokens[i * t + j] = j < count ? ids[j] : 0;
-        out.labels[i * t + j] = j + 1 < count ? ids[j + 1] : kIgnoredLabel;
-        out.positions[i * t + j] = static_cast<int32_t>(j);
-      }
-      out.samples[i] = first + static_cast<int64_t>(i);
+    std::copy(slot.tokens.begin(), slot.tokens.end(), out.tokens.begin());
+    std::copy(slot.labels.begin(), slot.labels.end(), out.labels.begin());
+    std::copy(slot.positions.begin(), slot.positions.end(), out.positions.begin());
+    std::copy(slot.source.begin(), slot.source.end(), out.source.begin());
+    if (!out.documents.empty()) {
+      std::copy(slot.documents.begin(), slot.documents.end(), out.documents.begin());
     }
+    std::iota(out.samples.begin(), out.samples.end(), first);
   });
 }
 

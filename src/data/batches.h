@@ -6,6 +6,8 @@
 #include <memory>
 #include <span>
 
+#include "data/sample_row.h"
+
 namespace tessera {
 
 // Step s (from 0) takes samples [s·global, (s + 1)·global). With R data ranks and b = micro, its
@@ -16,6 +18,7 @@ struct BatchShape {
   int64_t micro = 1;            // sequences a micro-batch of one rank; global = micro × ranks × m
   int64_t sequence_length = 0;  // T
   int64_t rank = 0, ranks = 1;  // over data
+  int64_t source_length = 0;    // S, of an encoder; 0: there is none
 
   int64_t microbatches() const { return global / (micro * ranks); }
   int64_t first_sample(int64_t step, int64_t microbatch) const {
@@ -23,15 +26,14 @@ struct BatchShape {
   }
 };
 
-// A label that no loss counts.
-constexpr int32_t kIgnoredLabel = -100;
-
-// What a micro-batch is written into, row by row.
+// What a micro-batch is written into: rows as sample_row.h describes them.
 struct BatchView {
-  std::span<int32_t> tokens;     // [b, T]
-  std::span<int32_t> labels;     // [b, T]  the next token of each, or kIgnoredLabel
-  std::span<int32_t> positions;  // [b, T]  0 … T − 1
-  std::span<int64_t> samples;    // [b]     global sample numbers
+  std::span<int32_t> tokens;          // [b, T]
+  std::span<int32_t> labels;          // [b, T]
+  std::span<int32_t> positions;       // [b, T]
+  std::span<int64_t> samples;         // [b]     global sample numbers
+  std::span<int32_t> documents = {};  // [b, T]  or empty: whoever does not ask does not get them
+  std::span<int32_t> source = {};     // [b, S]
 };
 
 // Fills the front of T + 1 tokens with a sample and returns how many there are: fewer than T + 1
@@ -42,6 +44,9 @@ using SampleReader = std::function<int64_t(int64_t sample, std::span<int32_t> ou
 // is the only one to call it. All memory is taken at the start.
 class BatchSource {
  public:
+  BatchSource(BatchShape shape, RowReader reader, int ahead = 4);
+  // Rows of tokens that follow each other. Where one is short, the rest is token 0 and
+  // kIgnoredLabel.
   BatchSource(BatchShape shape, SampleReader reader, int ahead = 4);
   ~BatchSource();  // stops the thread, also in the middle of its reading ahead
   BatchSource(BatchSource&&) noexcept;
@@ -50,7 +55,6 @@ class BatchSource {
 
   // Micro-batch `microbatch` of step `step`. Fast if asked for in order; after a jump (a resume, or
   // validation from its start) reading ahead begins anew there. Throws what the reader threw.
-  // Where a row is short, the rest is token 0 and kIgnoredLabel.
   void fill(int64_t step, int64_t microbatch, const BatchView& out);
 
  private:

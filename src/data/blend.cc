@@ -70,4 +70,9 @@ Blend::Pick Blend::at(int64_t sample) {
   return pick;
 }
 
+std::vector<int64_t> Blend::given(int64_t samples) {
+  seek(samples);
+  return given_;
+}
+
 }  // namespace tessera

@@ -195,15 +195,4 @@ void BpeTokenizer::encode_new_word(std::string_view word, uint64_t hash, Output&
   if (replaced == 0) out.cache.insert(word, hash, std::span(ids).subspan(first));
 }
 
-Path tokenizer_file(const Path& path) {
-  return std::filesystem::is_directory(path) ? path / "tokenizer.json" : path;
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
-  const Path file = tokenizer_file(path);
-  const std::string text = read_file(file);
-  const BpeDescription bpe = read_tokenizer_json(text, file.string());
-  return std::make_unique<BpeTokenizer>(bpe, hash_bytes(text), file.string());
-}
-
 }  // namespace tessera

@@ -18,7 +18,7 @@ namespace tessera {
 // What encode met on its way; one report may collect over many texts.
 // A byte that is part of no valid UTF-8 sequence is encoded as itself, so nothing is lost. Only
 // where the vocabulary has no token for that byte (GPT-NeoX-20B's lacks the 13 bytes that UTF-8
-// never uses) U+FFFD stands for it, and it counts as replaced too.
+// never uses), and with SentencePiece, U+FFFD stands for it, and it counts as replaced too.
 struct EncodeReport {
   int64_t bytes = 0;           // of all texts
   int64_t invalid_bytes = 0;   // that are no UTF-8
@@ -49,6 +49,9 @@ class Tokenizer {
   // What separates documents: <|endoftext|> or </s> among the added tokens.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
+  // Sentinels of span corruption: the largest ids, <extra_id_0> the last of all. 0: has none.
+  virtual int32_t sentinels() const { return 0; }
+
   // A place 0 < p < text.size() where the text can be cut: the ids of both parts in a row are those
   // of the whole, whatever comes after it. The last such place; 0: none. For texts that are encoded
   // in pieces, because they are long or threads share them.
@@ -67,9 +70,13 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
                   std::span<EncodeCache> caches, std::vector<std::vector<int32_t>>& ids,
                   EncodeReport* report = nullptr);
 
+// Whether a tokenizer file is a tokenizer.json; else it is a SentencePiece model.
+bool is_tokenizer_json(std::string_view bytes);
+
 // Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
-// train` writes), or the tokenizer.json in a folder. Throws Error with the place for a file that
-// is damaged or of another kind.
+// train` writes) or a SentencePiece model, of which a folder holds one: tokenizer.json,
+// tokenizer.model or spiece.model. Throws Error with the place for a file that is damaged or of
+// another kind.
 Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "data/dataset_about.h"
@@ -9,22 +10,6 @@
 
 namespace tessera {
 namespace {
-
-std::vector<double> weights_of(const DatasetSpec& spec) {
-  if (spec.datasets.empty()) {
-    throw Error(
-        "data.train: names no dataset. Wanted the prefix of one or more that   tessera data "
-        "build   made");
-  }
-  std::vector<double> weights;
-  for (const WeightedDataset& d : spec.datasets) {
-    if (!(d.weight > 0) || !std::isfinite(d.weight)) {
-      throw Error("data.train: {} has weight {}, wanted a number above 0", d.prefix, d.weight);
-    }
-    weights.push_back(d.weight);
-  }
-  return weights;
-}
 
 // `start` is the token of the file where `ids` stand.
 void check_vocabulary(std::span<const int32_t> ids, int64_t vocabulary, const IndexedDataset& data,
@@ -43,21 +28,82 @@ void check_vocabulary(std::span<const int32_t> ids, int64_t vocabulary, const In
 
 }  // namespace
 
-TrainingData::TrainingData(DatasetSpec spec) : spec_(std::move(spec)), blend_(weights_of(spec_)) {
-  double sum = 0;
-  for (const WeightedDataset& d : spec_.datasets) sum += d.weight;
-  for (const WeightedDataset& d : spec_.datasets) {
-    Dataset one;
-    one.data = std::make_unique<IndexedDataset>(d.prefix);
-    const SequenceRange range = split_range(spec_.split, spec_.part, one.data->sequences());
-    one.order = std::make_unique<SampleOrder>(*one.data, range, spec_.sequence_length, spec_.seed);
-    one.share = d.weight / sum;
-    datasets_.push_back(std::move(one));
+TrainingData::TrainingData(DatasetSpec spec)
+    : spec_(std::move(spec)), length_(spec_.sequence_length) {
+  if (spec_.datasets.empty()) {
+    throw Error(
+        "data.train: names no dataset. Wanted the prefix of one or more that   tessera data "
+        "build   made");
   }
+  if (spec_.spans) {
+    spans_ = fit_spans(spec_.sequence_length, spec_.spans->how);
+    require_sentinels(spans_, spec_.spans->sentinels);
+    length_ = spans_.tokens;
+  }
+  ids_.resize(static_cast<size_t>(length_) + 1);
+  for (const WeightedDataset& d : spec_.datasets) open(d.prefix);
+  for (const MixtureStage& stage : spec_.stages) {
+    for (const WeightedDataset& d : stage.datasets) {
+      const auto known = std::find_if(datasets_.begin(), datasets_.end(),
+                                      [&](const Dataset& o) { return o.prefix == d.prefix; });
+      if (known == datasets_.end()) open(d.prefix);
+    }
+  }
+  make_mixture();
+}
+
+void TrainingData::open(const std::string& prefix) {
+  Dataset one;
+  one.prefix = prefix;
+  one.data = std::make_unique<IndexedDataset>(prefix);
+  const SequenceRange range = split_range(spec_.split, spec_.part, one.data->sequences());
+  one.order = std::make_unique<SampleOrder>(*one.data, range, length_, spec_.seed);
+  datasets_.push_back(std::move(one));
+}
+
+Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
+                                      const std::vector<WeightedDataset>& blend) {
+  Mixture::Stage stage;
+  stage.first_sample = (from_tokens + length_ - 1) / length_;
+  for (size_t i = 0; i < blend.size(); ++i) {
+    const WeightedDataset& d = blend[i];
+    if (!(d.weight > 0) || !std::isfinite(d.weight)) {
+      throw Error("data.train: {} has weight {}, wanted a number above 0", d.prefix, d.weight);
+    }
+    const auto known = std::find_if(datasets_.begin(), datasets_.end(),
+                                    [&](const Dataset& o) { return o.prefix == d.prefix; });
+    // The first stage's are numbered as they are listed.
+    const auto source =
+        from_tokens == 0 ? static_cast<int>(i) : static_cast<int>(known - datasets_.begin());
+    if (std::find(stage.sources.begin(), stage.sources.end(), source) != stage.sources.end()) {
+      throw Error("data.stages: {} stands twice in the stage from token {}", d.prefix, from_tokens);
+    }
+    const auto size = static_cast<double>(datasets_[static_cast<size_t>(source)].order->tokens());
+    stage.sources.push_back(source);
+    stage.weights.push_back(d.weight * std::pow(size, spec_.size_exponent));
+  }
+  return stage;
+}
+
+void TrainingData::make_mixture() {
+  std::vector<Mixture::Stage> stages = {stage_of(0, spec_.datasets)};
+  for (const MixtureStage& stage : spec_.stages) {
+    if (stage.datasets.empty()) {
+      throw Error("data.stages: the stage from token {} names no dataset", stage.from_tokens);
+    }
+    stages.push_back(stage_of(stage.from_tokens, stage.datasets));
+    if (stages.back().first_sample <= stages[stages.size() - 2].first_sample) {
+      throw Error(
+          "data.stages: the stage from token {} begins no later than the one before it. Wanted "
+          "ascending numbers of tokens, the first above 0",
+          stage.from_tokens);
+    }
+  }
+  mixture_ = std::make_unique<Mixture>(std::move(stages), datasets());
 }
 
 void TrainingData::read(int64_t sample, std::span<int32_t> out) {
-  const Blend::Pick pick = blend_.at(sample);
+  const Blend::Pick pick = mixture_->at(sample);
   const Dataset& from = datasets_[static_cast<size_t>(pick.source)];
   from.order->read(pick.index, out);
   const bool fits = std::all_of(out.begin(), out.end(), [&](int32_t id) {
@@ -72,8 +118,46 @@ void TrainingData::read(int64_t sample, std::span<int32_t> out) {
   }
 }
 
+void TrainingData::read_row(int64_t sample, const SampleRow& row) {
+  CHECK(std::ssize(row.tokens) == row_tokens() && std::ssize(row.source) == row_source(),
+        "a row of {} + {} tokens", row.tokens.size(), row.source.size());
+  read(sample, ids_);
+  if (spec_.spans) return corrupt(sample, row);
+  fill_row(ids_, row);
+  mark_documents(sample, row);
+}
+
+void TrainingData::corrupt(int64_t sample, const SampleRow& row) const {
+  const auto inputs = row.source.first(static_cast<size_t>(spans_.inputs));
+  corrupt_spans(spans_, spec_.spans->ids, spec_.seed, sample,
+                std::span(ids_).first(static_cast<size_t>(length_)), inputs, row.labels);
+  std::fill(row.source.begin() + std::ssize(inputs), row.source.end(), 0);
+  row.tokens[0] = spec_.spans->decoder_start;
+  std::copy(row.labels.begin(), row.labels.end() - 1, row.tokens.begin() + 1);
+  std::iota(row.positions.begin(), row.positions.end(), 0);
+  std::fill(row.documents.begin(), row.documents.end(), 0);
+}
+
+void TrainingData::mark_documents(int64_t sample, const SampleRow& row) {
+  const Blend::Pick pick = mixture_->at(sample);
+  size_t at = 0;
+  int32_t document = 0;
+  for (const Piece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index)) {
+    const size_t end = std::min(at + static_cast<size_t>(p.count), row.documents.size());
+    for (size_t t = at; t < end; ++t) {
+      row.documents[t] = document;
+      if (spec_.documents_apart) row.positions[t] = static_cast<int32_t>(t - at);
+    }
+    // The label of the last is the first token of the next document.
+    const bool crosses = at + static_cast<size_t>(p.count) <= row.documents.size();
+    if (spec_.documents_apart && crosses) row.labels[end - 1] = kIgnoredLabel;
+    at = end;
+    ++document;
+  }
+}
+
 SampleOrigin TrainingData::origin(int64_t sample) {
-  const Blend::Pick pick = blend_.at(sample);
+  const Blend::Pick pick = mixture_->at(sample);
   SampleOrder& order = *datasets_[static_cast<size_t>(pick.source)].order;
   return {pick.source, pick.index, pick.index / order.samples_per_epoch(),
           order.pieces(pick.index)};
@@ -87,9 +171,9 @@ int64_t TrainingData::tokens() const {
 
 double TrainingData::epochs(int64_t samples) const {
   double most = 0;
-  for (const Dataset& d : datasets_) {
-    most = std::max(most, static_cast<double>(samples) * d.share /
-                              static_cast<double>(d.order->samples_per_epoch()));
+  for (int i = 0; i < datasets(); ++i) {
+    const auto epoch = datasets_[static_cast<size_t>(i)].order->samples_per_epoch();
+    most = std::max(most, mixture_->expected(i, samples) / static_cast<double>(epoch));
   }
   return most;
 }

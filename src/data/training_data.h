@@ -1,5 +1,5 @@
-// The samples of a run: several datasets blended by weight, each in an order of its own; and the
-// samples of a validation set, in the order of its file.
+// The samples of a run: several datasets blended by weight, each in an order of its own, the blend
+// changing on the way if wanted; and the samples of a validation set, in the order of its file.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "data/blend.h"
 #include "data/indexed_dataset.h"
+#include "data/mixture.h"
+#include "data/sample_row.h"
 #include "data/samples.h"
+#include "data/span_corruption.h"
 
 namespace tessera {
 
@@ -22,19 +24,40 @@ struct WeightedDataset {
   double weight = 1;
 };
 
+// From the first sample that begins at or behind that token of the run on, another blend.
+struct MixtureStage {
+  int64_t from_tokens = 0;
+  std::vector<WeightedDataset> datasets;
+};
+
+// Samples of span corruption instead of next tokens.
+struct SpanObjective {
+  SpanCorruption how;
+  SpanTokens ids;
+  int64_t sentinels = 0;      // that the tokenizer has
+  int32_t decoder_start = 0;  // what the decoder reads first: T5's padding
+};
+
 // What a run reads. A run file's `data` maps to it.
 struct DatasetSpec {
   std::vector<WeightedDataset> datasets;
-  std::string split;  // as "969,30,1", of each dataset by its sequences; empty: all of them
-  int part = 0;       // 0 train, 1 validation, 2 test
-  int64_t sequence_length = 0;  // T
+  std::string split = {};  // as "969,30,1", of each dataset by its sequences; empty: all of them
+  int part = 0;            // 0 train, 1 validation, 2 test
+  int64_t sequence_length = 0;  // T; with span corruption the encoder's inputs
   uint64_t seed = 0;
   int64_t vocabulary = 0;  // ids at or beyond it are refused where they are read; 0: any
+  // Samples are drawn by weight · (tokens of the dataset)^size_exponent: 0: by weight alone; mT5's
+  // languages have 0.3 (Xue et al. 2021).
+  double size_exponent = 0;
+  std::vector<MixtureStage> stages = {};  // behind `datasets`, which is the first; ascending
+  // Positions begin anew in each document, and no label crosses from one to the next.
+  bool documents_apart = false;
+  std::optional<SpanObjective> spans = {};
 };
 
 // Where one sample comes from.
 struct SampleOrigin {
-  int dataset = 0;    // of DatasetSpec::datasets
+  int dataset = 0;    // as TrainingData numbers them
   int64_t index = 0;  // the how many-th sample of that dataset
   int64_t epoch = 0;  // of that dataset
   std::vector<Piece> pieces;
@@ -44,28 +67,54 @@ struct SampleOrigin {
 // same on every rank. Not for several threads at once.
 class TrainingData {
  public:
-  // Throws Error for a dataset that is damaged or too small, and for weights that are not above 0.
+  // Throws Error for a dataset that is damaged or too small, for weights that are not above 0, and
+  // for span corruption that has no room or too few sentinels.
   explicit TrainingData(DatasetSpec spec);
 
-  // T + 1 tokens. Throws Error that names file, document and place of an id beyond the vocabulary.
+  // Row lengths: tokens and, of an encoder, its source (0: none).
+  int64_t row_tokens() const { return spec_.spans ? spans_.targets : spec_.sequence_length; }
+  int64_t row_source() const { return spec_.spans ? spec_.sequence_length : 0; }
+
+  // Next tokens: the row of sample_tokens() tokens; documents are numbered.
+  // Span corruption: source [S] has the corrupted text, then token 0 up to S; labels the targets,
+  // and tokens these shifted by one behind `decoder_start`. Of the T + 1 tokens all but the last,
+  // with which the next sample begins, are used.
+  // Throws Error that names file, document and place of an id beyond the vocabulary.
+  void read_row(int64_t sample, const SampleRow& row);
+
+  // The tokens that a sample is made of, as they stand in the dataset: T + 1, with T as in
+  // DatasetSpec, or with span corruption what becomes inputs of that length. Throws as read_row.
+  int64_t sample_tokens() const { return length_ + 1; }
   void read(int64_t sample, std::span<int32_t> out);
   SampleOrigin origin(int64_t sample);
 
   const DatasetSpec& spec() const { return spec_; }
+  // Those of DatasetSpec::datasets come first, then those that only later stages have.
+  int datasets() const { return static_cast<int>(datasets_.size()); }
   const IndexedDataset& dataset(int i) const { return *datasets_[static_cast<size_t>(i)].data; }
+  const std::string& prefix(int i) const { return datasets_[static_cast<size_t>(i)].prefix; }
   int64_t tokens() const;  // of all datasets, of their parts
   // How often the largest-used dataset is read through in that many samples: "0.7 of an epoch".
   double epochs(int64_t samples) const;
 
  private:
   struct Dataset {
+    std::string prefix;
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<SampleOrder> order;
-    double share = 0;  // of all samples
   };
+  void open(const std::string& prefix);
+  Mixture::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
+  void make_mixture();
+  void corrupt(int64_t sample, const SampleRow& row) const;
+  void mark_documents(int64_t sample, const SampleRow& row);
+
   DatasetSpec spec_;
+  SpanLengths spans_;   // with span corruption
+  int64_t length_ = 0;  // tokens of a sample, without the one more
   std::vector<Dataset> datasets_;
-  Blend blend_;
+  std::unique_ptr<Mixture> mixture_;
+  std::vector<int32_t> ids_;  // of the sample that is read
 };
 
 // Sample i holds tokens [i·T, i·T + T] of the file, T + 1 or, at the end, fewer: each token but the

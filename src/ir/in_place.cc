@@ -19,6 +19,7 @@ InPlace in_place(const Op& op) {
     case OpKind::kSoftmaxGrad:
       return {last, 0};  // dx over dy
     case OpKind::kNormGrad:
+    case OpKind::kRmsNormGrad:
       return {op.attributes.integer("add") ? last : 3, 0};  // over what it adds to, or over dy
     default:
       return {};

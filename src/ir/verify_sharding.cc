@@ -21,8 +21,12 @@ bool is_conversion(OpKind k) {
          k == OpKind::kSlice || k == OpKind::kPad || k == OpKind::kShare;
 }
 
-// What a step does to state works on parts of whole frames, which ZeRO divides, not the op.
-bool works_on_frames(OpKind k) { return k == OpKind::kSquares || k == OpKind::kAdamw; }
+// What a step does to state works on parts of whole frames, which ZeRO divides, not the op; a
+// message carries a value as it is placed.
+bool takes_any_place(OpKind k) {
+  return k == OpKind::kSquares || k == OpKind::kAdamw || k == OpKind::kSend ||
+         k == OpKind::kReceive;
+}
 
 // On the axes that it names a conversion leads from the one place to the other; on all others it
 // changes nothing. Whole frames, of one dimension, are not at places.
@@ -63,7 +67,7 @@ Findings verify_labels(const Op& op, std::span<const Value> values, const std::s
 Findings verify_sharding(const Op& op, std::span<const Value> values, const Mesh& mesh,
                          bool same_bytes, const std::string& name) {
   Findings findings = verify_labels(op, values, name);
-  if (!findings.empty() || works_on_frames(op.kind)) return findings;
+  if (!findings.empty() || takes_any_place(op.kind)) return findings;
   for (const size_t axis : divided_axes(mesh)) {
     if (is_conversion(op.kind) ? converts(op, values, axis, same_bytes)
                                : fitting(op, op.outputs, values, axis, same_bytes).has_value())

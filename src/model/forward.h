@@ -33,6 +33,7 @@ class BlockWriter {
   void finish_with_loss();      // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
+  ValueId rms_norm(const std::string& name, ValueId x);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
   // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
@@ -44,6 +45,8 @@ class BlockWriter {
   ValueId rotary(ValueId qkv);
   ValueId attention(ValueId qkv);
   ValueId gelu(const std::string& name, ValueId x);
+  // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
+  ValueId gated_activation(const std::string& name, ValueId x, const std::string& form);
   ValueId dropout(const std::string& name, ValueId x);  // x itself where the model has none
   void linear_cross_entropy(ValueId x, ValueId weight);
 
@@ -61,9 +64,5 @@ class BlockWriter {
 
 // The whole forward of a model for micro-batches of B sequences of T tokens, in f32.
 Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens);
-
-// One function a family, each in its own file.
-void gpt2(Graph& graph, const BatchValues& batch, const ModelConfig& model);
-void neox(Graph& graph, const BatchValues& batch, const ModelConfig& model);
 
 }  // namespace tessera

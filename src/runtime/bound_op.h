@@ -57,6 +57,8 @@ void run_norm(const BoundOp& b);
 void run_norm_grad(const BoundOp& b);
 void run_gelu(const BoundOp& b);
 void run_gelu_grad(const BoundOp& b);
+void run_gated_activation(const BoundOp& b);
+void run_gated_activation_grad(const BoundOp& b);
 void run_sum(const BoundOp& b);
 void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);

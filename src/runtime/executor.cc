@@ -100,8 +100,10 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
     p.bound.out[i] = view(p.out[i]);
-    p.bound.fresh[i] = p.adds_first[i] && p.out[i].parameter != kNone &&
-                       call.fresh[static_cast<size_t>(p.out[i].parameter)];
+    // What is no sum of several calls is written anew.
+    p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
+                       (p.adds_first[i] && p.out[i].parameter != kNone &&
+                        call.fresh[static_cast<size_t>(p.out[i].parameter)]);
   }
   p.bound.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);

@@ -63,6 +63,7 @@ int64_t row_bytes(const Op& op, std::span<const Value> values) {
   const int64_t rows = s.elements() / s[-1];
   switch (op.kind) {
     case OpKind::kNormGrad:
+    case OpKind::kRmsNormGrad:
       return kernels::norm_grad_workspace_bytes(rows, s[-1]);
     case OpKind::kGeluGrad:
       return op.attributes.integer("bias") ? kernels::gelu_grad_workspace_bytes(rows, s[-1]) : 0;

@@ -83,7 +83,7 @@ Reduction reduction_of(const Op& op) {
 // A gradient that another call wrote to is added to.
 bool adds(const BoundOp& b) {
   const Value& out = b.values[static_cast<size_t>(b.op->outputs[0])];
-  return !in_place(*b.op) && out.role == Role::kGradient && !b.fresh[0];
+  return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
 }
 
 Ticket start_gather(const BoundOp& b) {

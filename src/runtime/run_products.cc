@@ -38,8 +38,10 @@ void run_pack(const BoundOp& b) { b.product->pack(b.in[0].data, b.out[0].data); 
 void run_rotary(const BoundOp& b) {
   copy_unless_shared(b.in[0], b.out[0]);
   const Attributes& a = b.op->attributes;
-  kernels::rotary(b.out[0], b.in[1],
-                  {a.integer("dims"), a.number("base"), a.integer("inverse") != 0}, b.workspace);
+  kernels::Rotary r{a.integer("dims"), a.number("base"), a.integer("inverse") != 0};
+  if (a.has("factor"))
+    r.scale = {a.number("factor"), a.number("low"), a.number("high"), a.integer("context")};
+  kernels::rotary(b.out[0], b.in[1], r, b.workspace);
 }
 
 void run_attention(const BoundOp& b) {

@@ -6,6 +6,7 @@
 #include "kernels/cast.h"
 #include "kernels/embedding.h"
 #include "kernels/fill.h"
+#include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/sum.h"
@@ -18,6 +19,16 @@ using kernels::GeluKind;
 
 GeluKind form(const BoundOp& b) {
   return b.op->attributes.text("form") == "erf" ? GeluKind::kErf : GeluKind::kTanh;
+}
+
+kernels::NormKind norm_kind(const BoundOp& b) {
+  const bool layer = b.op->kind == OpKind::kNorm || b.op->kind == OpKind::kNormGrad;
+  return layer ? kernels::NormKind::kLayer : kernels::NormKind::kRms;
+}
+
+kernels::GateKind gate(const BoundOp& b) {
+  if (b.op->attributes.text("form") == "silu") return kernels::GateKind::kSilu;
+  return form(b) == GeluKind::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
 }
 
 // Kernels add to vectors; a fresh one starts from zero.
@@ -55,9 +66,11 @@ void run_norm(const BoundOp& b) {
   const auto terms = static_cast<size_t>(b.op->attributes.integer("terms", 1));
   const auto biases = static_cast<size_t>(b.op->attributes.integer("biases"));
   const int64_t d = b.in[0].shape[-1];
-  const kernels::NormOutput output = {b.in[terms + biases], b.in[terms + biases + 1],
-                                      as_rows(b.out[0], d)};
+  const bool layer = norm_kind(b) == kernels::NormKind::kLayer;
+  const kernels::NormOutput output = {
+      b.in[terms + biases], layer ? b.in[terms + biases + 1] : TensorView(), as_rows(b.out[0], d)};
   kernels::Norm n;
+  n.kind = norm_kind(b);
   n.epsilon = static_cast<float>(b.op->attributes.number("epsilon"));
   n.outputs = {&output, 1};
   n.stats = as_rows(b.out[1], 2);
@@ -69,6 +82,7 @@ void run_norm(const BoundOp& b) {
 void run_norm_grad(const BoundOp& b) {
   const int64_t d = b.in[0].shape[-1];
   kernels::NormGrad a;
+  a.kind = norm_kind(b);
   a.x = as_rows(b.in[0], d);
   a.stats = as_rows(b.in[1], 2);
   a.gain = b.in[2];
@@ -77,7 +91,7 @@ void run_norm_grad(const BoundOp& b) {
   a.accumulate_dx = b.op->attributes.integer("add") != 0;
   if (a.accumulate_dx && b.in[4].data != a.dx.data) kernels::cast(flat(b.in[4]), flat(a.dx));
   a.dgain = zeroed(b, 1);
-  a.dbias = zeroed(b, 2);
+  if (a.kind == kernels::NormKind::kLayer) a.dbias = zeroed(b, 2);
   kernels::norm_grad(a, b.workspace);
 }
 
@@ -101,6 +115,14 @@ void run_gelu_grad(const BoundOp& b) {
     a.dbias = flat(zeroed(b, 1));
   }
   kernels::gelu_grad(a, b.workspace);
+}
+
+void run_gated_activation(const BoundOp& b) {
+  kernels::gated_activation(gate(b), b.in[0], b.out[0]);
+}
+
+void run_gated_activation_grad(const BoundOp& b) {
+  kernels::gated_activation_grad({gate(b), b.in[0], b.in[1], b.out[0]});
 }
 
 void run_sum(const BoundOp& b) {

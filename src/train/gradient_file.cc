@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/box.h"
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
@@ -23,11 +24,14 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
     // One tensor at a time: the mean, in a copy that lives as long as it is written.
-    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(g->data.elements()));
-    std::transform(g->data.f32(), g->data.f32() + g->data.elements(), mean->begin(),
-                   [tokens](float x) { return static_cast<float>(x / tokens); });
-    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32,
-                                      tensors[i].shape, inverse(tensors[i].axes), DType::kF32);
+    const Shape part = tensors[i].part();
+    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(part.elements()));
+    const Box box{tensors[i].begin, tensors[i].end()};
+    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
+             reinterpret_cast<std::byte*>(mean->data()), sizeof(float));
+    for (float& x : *mean) x = static_cast<float>(x / tokens);
+    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                                      inverse(tensors[i].axes), DType::kF32);
     return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
   });
 }

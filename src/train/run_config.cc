@@ -19,6 +19,13 @@ struct TrainFields : SourceFields {
   }
 };
 
+struct StageFields : DataStage {
+  static void fields(auto& self, auto&& visit) {
+    visit("from_tokens", self.from_tokens, "tokens of the run before it");
+    visit("train", self.train, "as data.train");
+  }
+};
+
 struct ValidationFields : SourceFields {
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "in metrics");
@@ -33,6 +40,22 @@ Place place_within(const Place& list, int line_found, int column_found) {
   return {fmt::format("{}:{}:{}", list.at.substr(0, line), line_found, column_found), list.path};
 }
 
+// The members of one element of the list at `place`.
+template <class F>
+void read_members(const Tree& element, const Place& place, std::string_view wanted, F& f) {
+  const Tree::Members* members = element.as_members();
+  if (members == nullptr) {
+    wrong_value(element, wanted, place_within(place, element.line, element.column));
+  }
+  std::vector<Field> known = fields_of(f);
+  for (const auto& [key, member] : *members) {
+    const Place at_key = place_within(place, member.key_line, member.key_column);
+    const Field& field = find_field(known, key, at_key.at + ": " + place.path);
+    const Place at_value = place_within(place, member.line, member.column);
+    field.read(member, {at_value.at, place.path + '.' + key});
+  }
+}
+
 // A list, or one element in its place.
 template <class F, class Take>
 void read_sources(const Tree& tree, const Place& place, std::string_view wanted, Take take) {
@@ -43,25 +66,19 @@ void read_sources(const Tree& tree, const Place& place, std::string_view wanted,
     F f;
     if (const std::string* s = e.as_string()) {
       f.prefix = *s;
-    } else if (const Tree::Members* members = e.as_members()) {
-      std::vector<Field> known = fields_of(f);
-      for (const auto& [key, member] : *members) {
-        const Place at_key = place_within(place, member.key_line, member.key_column);
-        const Field& field = find_field(known, key, at_key.at + ": " + place.path);
-        const Place at_value = place_within(place, member.line, member.column);
-        field.read(member, {at_value.at, place.path + '.' + key});
-      }
     } else {
-      wrong_value(e, wanted, here);
+      read_members(e, place, wanted, f);
     }
     if (f.prefix.empty()) throw Error("{}: {}: a data set has no prefix", here.at, place.path);
     take(f, here);
   }
 }
 
+// The sizes of the preset; without one, what the family has of its own.
 void start_from_preset(RunConfig& config) {
   const std::string name = config.model.preset;
-  if (name.empty() || apply_preset(name, config.model)) return;
+  if (name.empty()) return apply_family(config.model.family, config.model);
+  if (apply_preset(name, config.model)) return;
   const std::vector<std::string> names = preset_names();
   const std::string guess = nearest(name, names);
   throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
@@ -84,6 +101,17 @@ void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& p
                             [&](TrainFields& f, const Place&) {
                               value.push_back({f.prefix, f.weight});
                             });
+}
+
+void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& place) {
+  value.clear();
+  const std::string_view wanted = "a list of {from_tokens: NUMBER, train: […]}";
+  if (tree.as_list() == nullptr) wrong_value(tree, wanted, place);
+  for (const Tree& element : *tree.as_list()) {
+    StageFields stage;
+    read_members(element, place, wanted, stage);
+    value.push_back(stage);
+  }
 }
 
 void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place) {
@@ -111,6 +139,17 @@ Tree write_value(const std::vector<DataSource>& x) {
   return t;
 }
 
+Tree write_value(const std::vector<DataStage>& x) {
+  Tree t = Tree::list();
+  for (const DataStage& s : x) {
+    Tree element;
+    element.set("from_tokens", Tree(s.from_tokens));
+    element.set("train", write_value(s.train));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
 Tree write_value(const std::vector<ValidationSource>& x) {
   Tree t = Tree::list();
   for (const ValidationSource& s : x) {
@@ -129,13 +168,14 @@ RunConfig read_run(const Tree& tree, const std::string& source,
     read_fields(fields, tree, source, config.places);
     for (const std::string& o : overrides) read_override(fields, parse_override(o), config.places);
   };
-  RunConfig first;  // read once to learn the preset, and again over it
+  RunConfig first;  // read once to learn preset and family, and again over it
   first.source = source;
   read(first);
   RunConfig config;
   config.source = source;
   config.places = first.places;
   config.model.preset = first.model.preset;
+  config.model.family = first.model.family;
   start_from_preset(config);
   read(config);
   fill_in(config, Path(source));

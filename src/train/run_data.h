@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/instructions.h"
 #include "data/training_data.h"
 #include "train/run_config.h"
 
@@ -11,6 +12,33 @@ namespace tessera {
 
 // `vocabulary`: of the tokenizer; data with other ids is refused where it is read.
 DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary);
+
+// With data.objective: what span corruption needs of the tokenizer. Throws Error for one without
+// sentinels or end-of-text token.
+DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer);
+
+InstructionSpec instruction_spec(const RunConfig& config);
+
+// The rows that a run trains on, whatever `data` says. Not for several threads at once.
+class TrainingRows {
+ public:
+  // Throws Error as TrainingData and InstructionData do.
+  TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer);
+
+  void read_row(int64_t sample, const SampleRow& row);
+  int64_t row_tokens() const { return tokens_; }  // T of a row
+  int64_t row_source() const { return source_; }  // S; 0: no encoder
+  int64_t tokens() const;                         // of all data
+  double epochs(int64_t samples) const;
+
+  const TrainingData* datasets() const { return datasets_.get(); }             // either this
+  const InstructionData* instructions() const { return instructions_.get(); }  // or that
+
+ private:
+  std::unique_ptr<TrainingData> datasets_;
+  std::unique_ptr<InstructionData> instructions_;
+  int64_t tokens_ = 0, source_ = 0;
+};
 
 struct ValidationSpec {
   std::string name;

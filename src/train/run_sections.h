@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "train/data_section.h"
 #include "train/schedule.h"
 
 namespace tessera {
@@ -37,47 +38,6 @@ struct RunSection {
           "after this many steps in all: write a checkpoint and leave; 0: go on to the end");
     visit("dump_gradients", self.dump_gradients,
           "debug: a safetensors file for the gradients of the first step");
-  }
-};
-
-// One data set of the training blend; in a run file its prefix alone will do.
-struct DataSource {
-  std::string prefix;  // PREFIX.bin and PREFIX.idx
-  double weight = 1;   // share of the samples, relative to the other weights
-  bool operator==(const DataSource&) const = default;
-};
-
-// One validation set; without a name it has that of its file.
-struct ValidationSource {
-  std::string name, prefix;
-  bool operator==(const ValidationSource&) const = default;
-};
-
-void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place);
-void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place);
-Tree write_value(const std::vector<DataSource>& x);
-Tree write_value(const std::vector<ValidationSource>& x);
-inline std::string type_name(const std::vector<DataSource>&) {
-  return "list of PREFIX or {prefix, weight}";
-}
-inline std::string type_name(const std::vector<ValidationSource>&) {
-  return "list of PREFIX or {name, prefix}";
-}
-
-struct DataSection {
-  std::string tokenizer;
-  std::vector<DataSource> train;
-  std::vector<ValidationSource> validation;
-  std::string split;
-  int64_t sequence_length = 0;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("tokenizer", self.tokenizer, "a tokenizer.json; it travels inside the checkpoints");
-    visit("train", self.train, "data sets made by `tessera data build`, blended by weight");
-    visit("validation", self.validation, "data sets on which the loss is measured, each apart");
-    visit("split", self.split,
-          "shares of train, validation and test within each set of data.train, such as 969,30,1");
-    visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context");
   }
 };
 

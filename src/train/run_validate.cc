@@ -76,6 +76,7 @@ class Validation {
     given("model.layers", m.layers);
     given("model.hidden", m.hidden);
     given("model.heads", m.heads);
+    at_least("model.kv_heads", m.kv_heads, 1);
     at_least("model.feed_forward", m.feed_forward, 1);
     at_least("model.vocabulary", m.vocabulary, 0);
     at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
@@ -83,20 +84,31 @@ class Validation {
     if (m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
            fmt::join(divisors(m.hidden), ", "));
-    if (m.kv_heads != m.heads)
+    if (m.family == Family::kLlama) {
+      if (m.heads % m.kv_heads != 0)
+        fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
+             m.heads, fmt::join(divisors(m.heads), ", "));
+    } else if (m.kv_heads != m.heads) {
       fail("model.kv_heads", "= {}, but gpt2 and neox have as many as heads = {}. Leave it out.",
            m.kv_heads, m.heads);
+    }
   }
 
   void model_numbers() const {
     const ModelConfig& m = c_.model;
     share("model.rotary_share", m.rotary_share, true);
     const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    if (m.family == Family::kNeox && (turned % 2 != 0 || turned == 0))
+    if (m.family != Family::kGpt2 && (turned % 2 != 0 || turned == 0))
       fail("model.rotary_share",
            "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
            m.rotary_share, turned, m.head_size());
     above_zero("model.rotary_base", m.rotary_base);
+    const RotaryScale& s = m.rotary_scale;
+    if (s.factor < 1) fail("model.rotary_scale.factor", "= {}, wanted 1 or more", s.factor);
+    above_zero("model.rotary_scale.low", s.low);
+    if (s.high <= s.low)
+      fail("model.rotary_scale.high", "= {}, wanted more than low = {}", s.high, s.low);
+    at_least("model.rotary_scale.context", s.context, 1);
     above_zero("model.norm_epsilon", m.norm_epsilon);
     above_zero("model.init_std", m.init_std);
     share("model.dropout", m.dropout, false);
@@ -105,11 +117,14 @@ class Validation {
 
   void data() const {
     const DataSection& d = c_.data;
-    if (d.train.empty())
+    if (d.train.empty() && d.instructions.empty())
       fail("data.train", "is not given. Build a data set with `tessera data build` and name it.");
-    for (const DataSource& s : d.train)
-      if (!(s.weight > 0))
-        fail("data.train", "has {} with weight {}, wanted more than 0", s.prefix, s.weight);
+    weights("data.train", d.train);
+    stages(d);
+    if (!(d.size_exponent >= 0 && d.size_exponent <= 1))
+      fail("data.size_exponent", "= {}, wanted 0 to 1", d.size_exponent);
+    instructions(d);
+    objective(d);
     at_least("data.sequence_length", d.sequence_length, 1);
     if (d.sequence_length > c_.model.context)
       fail("data.sequence_length",
@@ -117,6 +132,52 @@ class Validation {
            "shorten the sequences.",
            d.sequence_length, c_.model.context);
     if (!d.split.empty()) split(d.split);
+  }
+
+  void weights(const char* key, const std::vector<DataSource>& sources) const {
+    for (const DataSource& s : sources)
+      if (!(s.weight > 0))
+        fail(key, "has {} with weight {}, wanted more than 0", s.prefix, s.weight);
+  }
+
+  void stages(const DataSection& d) const {
+    int64_t last = 0;
+    for (const DataStage& stage : d.stages) {
+      if (stage.from_tokens <= last)
+        fail("data.stages",
+             "has a stage from token {} behind {}, wanted ascending numbers above 0: data.train is "
+             "the first",
+             stage.from_tokens, last);
+      if (stage.train.empty())
+        fail("data.stages", "has a stage from token {} without `train`", stage.from_tokens);
+      weights("data.stages", stage.train);
+      last = stage.from_tokens;
+    }
+  }
+
+  void instructions(const DataSection& d) const {
+    if (d.instructions.empty()) {
+      if (!d.form.empty()) fail("data.template", "is given, but no data.instructions.");
+      return;
+    }
+    if (!d.train.empty() || !d.stages.empty())
+      fail("data.instructions", "stand beside data.train. Wanted one of them.");
+    if (d.form.find("{response}") == d.form.npos)
+      fail("data.template",
+           "= '{}' has no {{response}}, so nothing would be learned. Wanted a text such as "
+           "'Question: {{prompt}}\nAnswer: {{response}}'.",
+           d.form);
+  }
+
+  void objective(const DataSection& d) const {
+    if (d.objective == Objective::kNextToken) return;
+    if (!(d.noise_density > 0 && d.noise_density < 1))
+      fail("data.noise_density", "= {}, wanted above 0 and below 1; T5: 0.15", d.noise_density);
+    if (!(d.mean_span >= 1)) fail("data.mean_span", "= {}, wanted 1 or more; T5: 3", d.mean_span);
+    if (!d.instructions.empty())
+      fail("data.objective", "= span_corruption is for data.train, not for instructions.");
+    if (d.documents_apart)
+      fail("data.documents_apart", "is for next tokens, not for span_corruption.");
   }
 
   void split(const std::string& text) const {

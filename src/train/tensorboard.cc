@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <event.pb.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -12,11 +11,10 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/wire_message.h"
 
 namespace tessera {
 namespace {
-
-namespace pb = tensorboard;
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
@@ -36,10 +34,23 @@ void append_little_endian(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-pb::Event event_at(int64_t step, double wall_time_s) {
-  pb::Event e;
-  e.set_step(step);
-  e.set_wall_time(wall_time_s);
+// Field numbers of tensorflow's event.proto and summary.proto.
+namespace event {
+constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+}
+namespace session_log {
+constexpr uint32_t kStatus = 1;
+constexpr uint64_t kStart = 1;  // a reader forgets what it has read of this step and later ones
+}  // namespace session_log
+namespace summary {
+constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2;
+}
+
+// An Event without what happened.
+std::string event_at(int64_t step, double wall_time_s) {
+  std::string e;
+  append_wire_double(e, event::kWallTime, wall_time_s);
+  append_wire_varint(e, event::kStep, static_cast<uint64_t>(step));
   return e;
 }
 
@@ -89,12 +100,13 @@ TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double 
   path_ = folder / fmt::format("{}{:010}.tessera", kPrefix, next_second(folder, wall_time_s));
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("{}: cannot be opened for writing: {}", path_.string(), strerror(errno));
-  pb::Event version = event_at(0, wall_time_s);
-  version.set_file_version("brain.Event:2");
-  append(tfrecord(version.SerializeAsString()));
-  pb::Event start = event_at(first_step, wall_time_s);
-  start.mutable_session_log()->set_status(pb::SessionLog::START);
-  append(tfrecord(start.SerializeAsString()));
+  std::string version = event_at(0, wall_time_s);
+  append_wire_bytes(version, event::kFileVersion, "brain.Event:2");
+  append(tfrecord(version));
+  std::string start = event_at(first_step, wall_time_s), log;
+  append_wire_varint(log, session_log::kStatus, session_log::kStart);
+  append_wire_bytes(start, event::kSessionLog, log);
+  append(tfrecord(start));
 }
 
 TensorBoardFile::~TensorBoardFile() {
@@ -102,13 +114,15 @@ TensorBoardFile::~TensorBoardFile() {
 }
 
 void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scalar> scalars) {
-  pb::Event e = event_at(step, wall_time_s);
+  std::string e = event_at(step, wall_time_s), values;
   for (const auto& [tag, value] : scalars) {
-    auto* v = e.mutable_summary()->add_value();
-    v->set_tag(std::string(tag));
-    v->set_simple_value(static_cast<float>(value));
+    std::string one;
+    append_wire_bytes(one, summary::kTag, tag);
+    append_wire_float(one, summary::kSimpleValue, static_cast<float>(value));
+    append_wire_bytes(values, summary::kValue, one);
   }
-  append(tfrecord(e.SerializeAsString()));
+  append_wire_bytes(e, event::kSummary, values);
+  append(tfrecord(e));
 }
 
 void TensorBoardFile::append(const std::string& record) {

@@ -14,7 +14,7 @@ namespace {
 
 ModelConfig tiny(Family family) {
   ModelConfig m;
-  m.family = family;
+  apply_family(family, m);
   m.layers = 2;
   m.hidden = 32;
   m.heads = 4;
@@ -80,6 +80,12 @@ TEST(ShardCounts, SequentialResidualIsAsGpt2) {
   EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
 }
 
+TEST(ShardCounts, LlamaIsAsGpt2) {
+  const Graph whole = forward(tiny(Family::kLlama), 4, 8);
+  EXPECT_EQ(counts(compiled(whole, false), "layer"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
+  EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
+}
+
 // Attention and MLP read one norm and are added at once (as in GPT-J).
 TEST(ShardCounts, OneNormIsGatheredOnce) {
   const ModelConfig m = tiny(Family::kNeox);
@@ -99,7 +105,7 @@ TEST(ShardCounts, OneNormIsGatheredOnce) {
 
 // Where the model divides nothing, tensor ranks that hold parts of the sequence still agree.
 TEST(ShardCounts, DataAloneCommunicatesNothing) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
     Graph g = forward(tiny(f), 4, 8);
     g.mesh[AxisKind::kReplica] = g.mesh[AxisKind::kShard] = 2;
     shard(g, Layout());

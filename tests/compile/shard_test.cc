@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/config.h"
 #include "base/philox.h"
 #include "compile/passes.h"
 #include "ir/print.h"
@@ -26,13 +27,16 @@ struct Trial {
 };
 
 constexpr int64_t kSequences = 4, kTokens = 8;
+constexpr Family kFamilies[] = {Family::kGpt2, Family::kNeox, Family::kLlama};
 
 ModelConfig tiny(Family family) {
   ModelConfig m;
-  m.family = family;
+  apply_family(family, m);
+  const bool grouped = family == Family::kLlama;
   m.layers = 2;
-  m.hidden = 32;
-  m.heads = 4;
+  m.hidden = grouped ? 64 : 32;
+  m.heads = grouped ? 8 : 4;
+  m.kv_heads = 4;
   m.vocabulary = 53;  // divides by nothing
   m.vocabulary_multiple = 1;
   m.context = kTokens;
@@ -156,8 +160,8 @@ constexpr MeshSize kMeshes[] = {{1, 1, 2}, {1, 1, 4}, {1, 2, 1}, {2, 2, 1},
                                 {2, 1, 2}, {1, 2, 4}, {2, 2, 2}};
 
 std::string text(const Trial& s) {
-  return fmt::format("{} data {}x{} tensor {}{}", s.model.family == Family::kGpt2 ? "gpt2" : "neox",
-                     s.replica, s.shard, s.tensor, s.sequence_parallel ? " sp" : "");
+  return fmt::format("{} data {}x{} tensor {}{}", name_of_entry(s.model.family), s.replica, s.shard,
+                     s.tensor, s.sequence_parallel ? " sp" : "");
 }
 
 void on_all_meshes(Trial s) {
@@ -180,6 +184,7 @@ Trial of(Family family) {
 
 TEST(Shard, Gpt2) { on_all_meshes(of(Family::kGpt2)); }
 TEST(Shard, Neox) { on_all_meshes(of(Family::kNeox)); }
+TEST(Shard, Llama) { on_all_meshes(of(Family::kLlama)); }
 
 TEST(Shard, UntiedAndSequentialResidual) {
   Trial s = of(Family::kGpt2);
@@ -189,10 +194,14 @@ TEST(Shard, UntiedAndSequentialResidual) {
   s.model.tied_embeddings = true;
   s.model.parallel_residual = false;
   on_all_meshes(s);
+  s = of(Family::kLlama);
+  s.model.tied_embeddings = true;
+  s.model.rotary_scale = {8, 1, 4, kTokens};
+  on_all_meshes(s);
 }
 
 TEST(Shard, Dropout) {
-  for (const Family f : {Family::kGpt2, Family::kNeox})
+  for (const Family f : kFamilies)
     for (const AttentionKind a : {AttentionKind::kFused, AttentionKind::kMaterialised}) {
       Trial s = of(f);
       s.model.dropout = s.model.attention_dropout = 0.2;
@@ -202,7 +211,7 @@ TEST(Shard, Dropout) {
 }
 
 TEST(Shard, UnfusedParts) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : kFamilies) {
     Trial s = of(f);
     s.options.attention = AttentionKind::kMaterialised;
     s.options.cross_entropy = CrossEntropyKind::kUnfused;
@@ -212,7 +221,7 @@ TEST(Shard, UnfusedParts) {
 }
 
 TEST(Shard, RecomputeSelective) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : kFamilies) {
     Trial s = of(f);
     s.model.dropout = 0.1;
     s.selective = true;
@@ -221,7 +230,7 @@ TEST(Shard, RecomputeSelective) {
 }
 
 TEST(Shard, Bf16) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : kFamilies) {
     Trial s = of(f);
     s.type = DType::kBF16;
     on_all_meshes(s);
@@ -229,10 +238,11 @@ TEST(Shard, Bf16) {
 }
 
 TEST(Shard, ThreeAndSixRanks) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : kFamilies) {
     Trial s = of(f);
-    s.model.hidden = 48;
-    s.model.heads = 6;
+    s.model.hidden = f == Family::kLlama ? 96 : 48;
+    s.model.heads = s.model.hidden / 8;
+    s.model.kv_heads = 6;
     s.model.feed_forward = 96;
     for (const int64_t tensor : {3, 6}) {
       s.tensor = tensor;
@@ -247,7 +257,7 @@ TEST(Shard, ThreeAndSixRanks) {
 }
 
 TEST(Shard, OneRankChangesNothing) {
-  for (const Family f : {Family::kGpt2, Family::kNeox}) {
+  for (const Family f : kFamilies) {
     Graph g = forward(tiny(f), kSequences, kTokens);
     const Graph before = g;
     shard(g, Layout());

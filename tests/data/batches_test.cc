@@ -73,7 +73,7 @@ TEST(BatchesTest, JumpsReadTheSame) {
 
 TEST(BatchesTest, ShortSamplesAreMasked) {
   BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
-                     [](int64_t sample, auto out) {
+                     [](int64_t sample, std::span<int32_t> out) {
                        if (sample >= 2) return int64_t{0};
                        numbers(sample, out);
                        return sample == 0 ? int64_t{4} : int64_t{2};
@@ -88,7 +88,7 @@ TEST(BatchesTest, ShortSamplesAreMasked) {
 
 TEST(BatchesTest, ErrorsReachWhoAsks) {
   BatchSource source({.global = 1, .micro = 1, .sequence_length = kT},
-                     [](int64_t sample, auto out) {
+                     [](int64_t sample, std::span<int32_t> out) {
                        if (sample == 3) throw Error("sample 3 is bad");
                        return numbers(sample, out);
                      });
@@ -103,7 +103,7 @@ TEST(BatchesTest, ReadsAheadAndNoFurther) {
   std::atomic<int64_t> read{0};
   BatchSource source(
       {.global = 2, .micro = 2, .sequence_length = kT},
-      [&](int64_t sample, auto out) {
+      [&](int64_t sample, std::span<int32_t> out) {
         ++read;
         return numbers(sample, out);
       },
@@ -116,6 +116,31 @@ TEST(BatchesTest, ReadsAheadAndNoFurther) {
   EXPECT_EQ(read, 10);  // the first, and four more of two samples each
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(read, 10);
+}
+
+TEST(BatchesTest, RowsCarryDocumentsAndTheEncodersSource) {
+  constexpr int64_t kS = 2;
+  BatchSource source({.global = 4, .micro = 2, .sequence_length = kT, .source_length = kS},
+                     [](int64_t sample, const SampleRow& row) {
+                       const auto n = static_cast<int32_t>(sample);
+                       for (const auto& values : {row.tokens, row.labels, row.positions}) {
+                         std::fill(values.begin(), values.end(), n);
+                       }
+                       std::fill(row.documents.begin(), row.documents.end(), n + 10);
+                       std::fill(row.source.begin(), row.source.end(), n + 20);
+                     });
+  Micro out(2);
+  std::vector<int32_t> documents(2 * kT), encoder(2 * kS);
+  BatchView view = out.view();
+  view.source = encoder;
+  source.fill(0, 1, view);  // without documents
+  EXPECT_EQ(out.labels, (std::vector<int32_t>{2, 2, 2, 3, 3, 3}));
+  view.documents = documents;
+  source.fill(1, 0, view);
+  EXPECT_EQ(out.tokens, (std::vector<int32_t>{4, 4, 4, 5, 5, 5}));
+  EXPECT_EQ(documents, (std::vector<int32_t>{14, 14, 14, 15, 15, 15}));
+  EXPECT_EQ(encoder, (std::vector<int32_t>{24, 24, 25, 25}));
+  EXPECT_EQ(out.samples, (std::vector<int64_t>{4, 5}));
 }
 
 }  // namespace

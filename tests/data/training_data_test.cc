@@ -1,6 +1,7 @@
 #include "data/training_data.h"
 
 #include <algorithm>
+#include <map>
 
 #include "data/dataset_builder.h"
 #include "tests/data/dataset_fixture.h"
@@ -76,6 +77,149 @@ TEST_F(TrainingDataTest, BadSpecsAreRefused) {
                      {.datasets = {{prefix, 0}}, .split = "", .part = 0, .sequence_length = 4});
                }),
                "has weight 0, wanted a number above 0"));
+}
+
+struct Row {
+  std::vector<int32_t> tokens, labels, positions, documents, source;
+  explicit Row(const TrainingData& data)
+      : tokens(static_cast<size_t>(data.row_tokens())),
+        labels(tokens),
+        positions(tokens),
+        documents(tokens),
+        source(static_cast<size_t>(data.row_source())) {}
+  SampleRow view() { return {tokens, labels, positions, documents, source}; }
+};
+
+// Documents of lengths 1 to 12, all tokens different.
+std::vector<std::vector<int32_t>> different_documents(int count) {
+  std::vector<std::vector<int32_t>> documents;
+  int32_t next = 100;
+  for (int d = 0; d < count; ++d) {
+    documents.emplace_back(static_cast<size_t>(1 + d * 7 % 12));
+    for (int32_t& id : documents.back()) id = next++;
+  }
+  return documents;
+}
+
+TEST_F(TrainingDataTest, RowsKnowTheirDocuments) {
+  const auto documents = different_documents(60);
+  std::map<int32_t, size_t> document_of;
+  for (size_t d = 0; d < documents.size(); ++d) {
+    for (const int32_t id : documents[d]) document_of[id] = d;
+  }
+  DatasetSpec spec{.datasets = {{dataset("d", documents), 1}}, .sequence_length = 16, .seed = 3};
+  for (const bool apart : {false, true}) {
+    spec.documents_apart = apart;
+    TrainingData data(spec);
+    for (int64_t s = 0; s < 50; ++s) {
+      Row row(data);
+      data.read_row(s, row.view());
+      std::vector<int32_t> ids(17);
+      data.read(s, ids);
+      for (size_t t = 0; t < 16; ++t) {
+        EXPECT_EQ(row.tokens[t], ids[t]);
+        const bool same = document_of[ids[t]] == document_of[ids[t + 1]];
+        EXPECT_EQ(row.labels[t], apart && !same ? kIgnoredLabel : ids[t + 1]);
+        const bool begins = t == 0 || document_of[ids[t]] != document_of[ids[t - 1]];
+        const int32_t before = t == 0 ? -1 : row.documents[t - 1];
+        EXPECT_EQ(row.documents[t], begins ? before + 1 : before);
+        const bool anew = apart && begins;
+        EXPECT_EQ(row.positions[t], anew ? 0 : t == 0 ? 0 : row.positions[t - 1] + 1);
+      }
+    }
+  }
+}
+
+// Over an epoch every token is read once, but for the fewer than T + 1 that fill no sample.
+TEST_F(TrainingDataTest, PackingLosesAndRepeatsNoToken) {
+  const auto documents = different_documents(200);
+  const std::string prefix = dataset("d", documents);
+  DatasetSpec spec{.datasets = {{prefix, 1}}, .sequence_length = 16, .seed = 3};
+  spec.documents_apart = true;
+  TrainingData data(spec);
+  const int64_t samples = (data.tokens() - 1) / 16;
+  for (const int64_t epoch : {0, 1}) {
+    std::map<int32_t, int> read;
+    for (int64_t s = 0; s < samples; ++s) {
+      Row row(data);
+      data.read_row(epoch * samples + s, row.view());
+      for (const int32_t id : row.tokens) ++read[id];
+    }
+    EXPECT_GT(std::ssize(read) + 17, data.tokens());
+    for (const auto& [id, times] : read) EXPECT_EQ(times, 1) << id;
+  }
+}
+
+TEST_F(TrainingDataTest, SpansAreTakenOutOfEverySample) {
+  const auto documents = different_documents(400);
+  DatasetSpec spec{.datasets = {{dataset("d", documents), 1}}, .sequence_length = 64, .seed = 3};
+  spec.spans = SpanObjective{.how = {}, .ids = {32099, 1}, .sentinels = 100};
+  TrainingData data(spec);
+  EXPECT_EQ(data.row_source(), 64);
+  EXPECT_EQ(data.row_tokens(), 14);
+  EXPECT_EQ(data.sample_tokens(), 71);
+  std::map<int32_t, int> read;
+  const int64_t samples = (data.tokens() - 1) / 70;
+  for (int64_t s = 0; s < samples; ++s) {
+    Row row(data), again(data);
+    data.read_row(s, row.view());
+    EXPECT_EQ(row.source.back(), 1);
+    EXPECT_EQ(row.labels.back(), 1);
+    EXPECT_EQ(row.tokens[0], 0);
+    EXPECT_TRUE(std::equal(row.labels.begin(), row.labels.end() - 1, row.tokens.begin() + 1));
+    for (const auto* ids : {&row.source, &row.labels}) {
+      for (const int32_t id : *ids) read[id] += id >= 100 && id < 30000;
+    }
+    TrainingData(spec).read_row(s, again.view());
+    EXPECT_EQ(row.source, again.source);
+  }
+  int64_t once = 0;
+  for (const auto& [id, times] : read) {
+    EXPECT_LE(times, 1);
+    once += times;
+  }
+  EXPECT_EQ(once, samples * 70);
+  spec.spans->sentinels = 2;
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "the tokenizer has 2"));
+}
+
+TEST_F(TrainingDataTest, SharesFollowTheSizesOfTheSets) {
+  DatasetSpec spec{.datasets = {{constant("a", 1, 160), 1}, {constant("b", 2, 10), 1}},
+                   .sequence_length = 4,
+                   .seed = 1};
+  for (const auto& [exponent, share] : {std::pair{0.0, 0.5}, {0.25, 2.0 / 3}, {1.0, 16.0 / 17}}) {
+    spec.size_exponent = exponent;
+    TrainingData data(spec);
+    int of_a = 0;
+    for (int64_t s = 0; s < 1000; ++s) of_a += data.origin(s).dataset == 0;
+    EXPECT_NEAR(of_a, 1000 * share, 1.01) << exponent;
+  }
+}
+
+TEST_F(TrainingDataTest, TheMixtureChangesAtAToken) {
+  const std::string a = constant("a", 1, 50), b = constant("b", 2, 50), c = constant("c", 3, 50);
+  DatasetSpec spec{.datasets = {{a, 1}, {b, 1}}, .sequence_length = 4, .seed = 1};
+  spec.stages = {{401, {{c, 3}, {a, 1}}}};
+  TrainingData data(spec);
+  ASSERT_EQ(data.datasets(), 3);
+  EXPECT_EQ(data.prefix(2), c);
+  int64_t of_a = 0, of_c = 0;
+  for (int64_t s = 0; s < 201; ++s) {
+    const SampleOrigin origin = data.origin(s);
+    EXPECT_TRUE(s < 101 ? origin.dataset != 2 : origin.dataset != 1) << s;
+    if (origin.dataset == 0) {
+      EXPECT_EQ(origin.index, of_a++);
+    }
+    of_c += origin.dataset == 2;
+  }
+  EXPECT_EQ(of_c, 75);
+  EXPECT_NEAR(data.epochs(201), static_cast<double>(of_a) / 124, 0.02);
+  spec.stages.push_back({404, {{a, 1}}});
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "begins no later"));
+  spec.stages = {{400, {}}};
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "names no dataset"));
+  spec.stages = {{400, {{a, 1}, {a, 2}}}};
+  EXPECT_TRUE(contains(error_of([&] { TrainingData refused(spec); }), "stands twice"));
 }
 
 TEST_F(TrainingDataTest, ValidationReadsEachTokenOnceInOrder) {

@@ -200,6 +200,28 @@ std::vector<Case> sweeps() {
        {{"add", one}},
        {x(s), x(stats), weight(v), x(s), x(s)},
        {x(s), x(v), x(v)}},
+      {"rms_norm", OpKind::kRmsNorm, {}, {x(s, kHalf), weight(v, kHalf)}, {x(s, kHalf), x(stats)}},
+      {"rms_norm of a sum",
+       OpKind::kRmsNorm,
+       {{"terms", int64_t{2}}},
+       {x(s), x(s), weight(v)},
+       {x(s), x(stats), x(s)}},
+      {"rms_norm_grad", OpKind::kRmsNormGrad, {}, {x(s), x(stats), weight(v), x(s)}, {x(s), x(v)}},
+      {"rms_norm_grad that adds",
+       OpKind::kRmsNormGrad,
+       {{"add", one}},
+       {x(s), x(stats), weight(v), x(s), x(s)},
+       {x(s), x(v)}},
+      {"gated_activation",
+       OpKind::kGatedActivation,
+       {{"form", "silu"}},
+       {x({2, 4, 16, 2}, kHalf)},
+       {x(s, kHalf)}},
+      {"gated_activation_grad",
+       OpKind::kGatedActivationGrad,
+       {{"form", "silu"}},
+       {x({2, 4, 16, 2}), x(s)},
+       {x({2, 4, 16, 2})}},
       {"gelu", OpKind::kGelu, {{"form", "erf"}}, {x(s)}, {x(s)}},
       {"gelu with bias",
        OpKind::kGelu,
@@ -389,7 +411,7 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
   for (const Case& c : cases()) {
     if (rule_of(c.kind).gradient == nullptr) continue;
     // Sums into a norm are fused after differentiation; losses are differentiated without it.
-    if (c.attributes.integer("terms", 1) > 1 && c.kind == OpKind::kNorm) continue;
+    if (c.attributes.integer("terms", 1) > 1 && c.kind != OpKind::kSum) continue;
     if (c.attributes.integer("gradient") != 0) continue;
     // On one rank a conversion leads nowhere, and so does its gradient.
     if (c.attributes.has("over")) continue;

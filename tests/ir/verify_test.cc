@@ -48,7 +48,7 @@ Target greedy_target() {
 }
 
 TEST(Verify, CompiledProgramsAreRight) {
-  for (const Family family : {Family::kNeox, Family::kGpt2})
+  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
     for (const Purpose purpose :
          {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
       for (const Precision precision : {Precision::kFp32, Precision::kBf16})

@@ -12,7 +12,7 @@ namespace {
 
 RunConfig tiny(Family family) {
   RunConfig c;
-  c.model.family = family;
+  apply_family(family, c.model);
   c.model.layers = 2;
   c.model.hidden = 32;
   c.model.heads = 4;
@@ -20,6 +20,7 @@ RunConfig tiny(Family family) {
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
   c.model.tied_embeddings = family == Family::kGpt2;
+  if (family == Family::kLlama) c.model.kv_heads = 2;
   derive_sizes(c.model);
   c.data.sequence_length = 24;
   c.batch.global = 4;
@@ -70,7 +71,8 @@ void expect_same(const Curve& a, const Curve& b, double bound) {
 constexpr double kRounding = 2e-6;  // f32 sums in another order, a few steps
 
 class EveryFamily : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::Values(Family::kGpt2, Family::kNeox));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily,
+                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
 
 TEST_P(EveryFamily, OptionsChangeNothing) {
   const Curve plain = run(tiny(GetParam()));

@@ -1,0 +1,107 @@
+#include "data/character_map.h"
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that holds a value
+constexpr int kLongestRule = 64;                // bytes; Unicode's own are shorter than 40
+
+uint32_t number_at(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    value |= uint32_t{static_cast<uint8_t>(bytes[at + i])} << (8 * i);
+  }
+  return value;
+}
+
+bool visible(uint32_t c) { return c > ' ' && c <= '~'; }
+
+}  // namespace
+
+CharacterMap::CharacterMap(std::string_view bytes, const std::string& source) {
+  if (bytes.empty()) return;
+  constexpr size_t kUnit = 4, kBlock = 256 * kUnit;
+  const size_t trie = bytes.size() < kUnit ? 0 : number_at(bytes, 0);
+  if (trie == 0 || trie % kBlock != 0 || trie >= bytes.size() - kUnit) {
+    throw Error(
+        "{}: the normaliser's rules have {} bytes, of which {} are said to be the trie. The file "
+        "is damaged; fetch it again",
+        source, bytes.size(), trie);
+  }
+  units_.resize(trie / kUnit);
+  for (size_t i = 0; i < units_.size(); ++i) units_[i] = number_at(bytes, kUnit + i * kUnit);
+  results_ = bytes.substr(kUnit + trie);
+  check(source);
+}
+
+uint32_t CharacterMap::below(uint32_t unit) const {
+  const uint32_t u = units_[unit];
+  return unit ^ (u >> 10 << ((u & 512) >> 6));
+}
+
+void CharacterMap::check(const std::string& source) const {
+  const auto damaged = [&](uint32_t unit, const char* what) {
+    throw Error(
+        "{}: unit {} of the normaliser's rules points {}. The file is damaged; fetch it again",
+        source, unit, what);
+  };
+  if (results_.back() != '\0') {
+    throw Error("{}: the normaliser's results do not end. The file is damaged; fetch it again",
+                source);
+  }
+  for (uint32_t i = 0; i < units_.size(); ++i) {
+    if ((units_[i] & kValue) != 0) {
+      if (i == 0) damaged(i, "nowhere");
+      continue;
+    }
+    // A block of 256 lies inside or outside as a whole.
+    if (below(i) >= units_.size()) damaged(i, "beyond the trie");
+    if (has_leaf(i) && (units_[below(i)] & ~kValue) >= results_.size()) {
+      damaged(i, "beyond the results");
+    }
+  }
+}
+
+int64_t CharacterMap::child(uint32_t unit, uint8_t byte) const {
+  const uint32_t next = below(unit) ^ byte;
+  return (units_[next] & (kValue | 255)) == byte ? int64_t{next} : -1;
+}
+
+// Of a rule for a visible character beside the gap.
+bool CharacterMap::leaf_moves_gap(uint32_t unit) const {
+  const std::string_view result = results_.c_str() + (units_[below(unit)] & ~kValue);
+  return result.empty() || result.front() == ' ' || result.back() == ' ';
+}
+
+// Of all rules that begin with the way to `unit`. A trie has one way to each unit; where there are
+// more (which no builder makes), `budget` ends the search.
+bool CharacterMap::way_moves_gap(uint32_t unit, int depth, int64_t& budget) const {
+  if (--budget < 0 || depth == kLongestRule) return true;
+  if (has_leaf(unit) && leaf_moves_gap(unit)) return true;
+  for (uint32_t byte = 1; byte < 256; ++byte) {
+    const int64_t next = child(unit, static_cast<uint8_t>(byte));
+    if (next < 0) continue;
+    if (way_moves_gap(static_cast<uint32_t>(next), depth + 1, budget)) return true;
+  }
+  return false;
+}
+
+bool CharacterMap::keeps_word_gaps() const {
+  if (empty()) return true;
+  for (uint32_t i = 0; i < units_.size(); ++i) {
+    if ((units_[i] & kValue) != 0) continue;
+    if (i != 0 && child(i, ' ') >= 0) return false;  // a rule with a space within
+    if (i != 0 && visible(units_[i] & 255) && has_leaf(i) && leaf_moves_gap(i)) return false;
+  }
+  if (child(0, ' ') >= 0) return false;
+  auto budget = static_cast<int64_t>(units_.size());
+  for (uint32_t c = '!'; c <= '~'; ++c) {
+    const int64_t first = child(0, static_cast<uint8_t>(c));
+    if (first >= 0 && way_moves_gap(static_cast<uint32_t>(first), 1, budget)) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+#include "data/instruction_template.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+
+InstructionTemplate::InstructionTemplate(std::string_view text) {
+  const auto refuse = [&](size_t at, const char* why) {
+    throw Error(
+        "the template '{}': character {}: {}. Wanted a text such as "
+        "'Question: {{prompt}}\\nAnswer: {{response}}'; {{{{ and }}}} stand for braces",
+        text, at + 1, why);
+  };
+  Part part;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c != '{' && c != '}') {
+      part.text += c;
+    } else if (at + 1 < text.size() && text[at + 1] == c) {
+      part.text += c;
+      ++at;
+    } else if (c == '}') {
+      refuse(at, "a brace closes that was not opened");
+    } else {
+      const size_t end = text.find_first_of("{}", at + 1);
+      if (end == text.npos || text[end] == '{') refuse(at, "the brace is not closed");
+      const std::string name(text.substr(at + 1, end - at - 1));
+      if (name.empty()) refuse(at, "there is no name in the braces");
+      if (name == "response" && has_response_) refuse(at, "{response} stands twice");
+      add_name(name, part);
+      at = end;
+    }
+  }
+  (has_response_ ? behind_ : before_).push_back(part);
+  if (!has_response_) refuse(text.size(), "there is no {response}, so nothing would be learned");
+}
+
+void InstructionTemplate::add_name(const std::string& name, Part& part) {
+  const bool response = name == "response";
+  if (!response) {
+    part.name = name;
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
+  }
+  (has_response_ ? behind_ : before_).push_back(std::exchange(part, {}));
+  has_response_ = has_response_ || response;
+}
+
+}  // namespace tessera

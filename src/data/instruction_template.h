@@ -1,0 +1,53 @@
+// How an instruction and its answer become one text.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera {
+
+// Text with names in braces, as in "### Question\n{prompt}\n### Answer\n{response}\n"; {{ and }}
+// are braces. {response} is what the model learns to say; the end-of-text token follows it. All
+// other names are of what it is told. Each name may stand several times, {response} once.
+class InstructionTemplate {
+ public:
+  // Throws Error with the place for a brace that is not closed, an empty name, and a template
+  // without {response} or with more than one.
+  explicit InstructionTemplate(std::string_view text);
+
+  // All but response, each once.
+  const std::vector<std::string>& names() const { return names_; }
+
+  // The text before and behind the response; `value` gives what a name stands for.
+  template <class Value>
+  std::string before(const Value& value) const {
+    return filled(before_, value);
+  }
+  template <class Value>
+  std::string behind(const Value& value) const {
+    return filled(behind_, value);
+  }
+
+ private:
+  struct Part {
+    std::string text, name;  // text first, then what the name stands for; no name: nothing
+  };
+  template <class Value>
+  static std::string filled(const std::vector<Part>& parts, const Value& value) {
+    std::string out;
+    for (const Part& part : parts) {
+      out += part.text;
+      if (!part.name.empty()) out += value(part.name);
+    }
+    return out;
+  }
+  void add_name(const std::string& name, Part& part);
+
+  std::vector<Part> before_, behind_;
+  std::vector<std::string> names_;
+  bool has_response_ = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,207 @@
+#include "data/instructions.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "base/tree.h"
+#include "data/documents.h"
+#include "data/permutation.h"
+#include "data/tokenizer.h"
+
+namespace tessera {
+namespace {
+
+struct Turn {
+  const Tree* fields = nullptr;  // what names stand for; none: of messages
+  std::string prompt, response;
+};
+
+std::string keys_of(const Tree& object) {
+  std::string keys;
+  for (const auto& [key, value] : *object.as_members()) {
+    keys += (keys.empty() ? "'" : ", '") + key + "'";
+  }
+  return keys.empty() ? "nothing" : keys;
+}
+
+const std::string& text_of(const Tree& object, const std::string& key, const std::string& place) {
+  const Tree* value = object.find(key);
+  if (value == nullptr) {
+    throw Error("{}: there is no '{}'; the object has {}. The template wants it", place, key,
+                keys_of(object));
+  }
+  if (value->as_string() == nullptr) throw Error("{}: '{}' holds no string", place, key);
+  return *value->as_string();
+}
+
+std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
+  if (messages.as_list() == nullptr) throw Error("{}: 'messages' holds no list", place);
+  std::vector<Turn> turns;
+  std::string system, prompt;
+  bool asked = false, first = true;
+  size_t at = 0;
+  for (const Tree& message : *messages.as_list()) {
+    const std::string here = fmt::format("{}: messages[{}]", place, at++);
+    if (message.as_members() == nullptr) throw Error("{}: is no object", here);
+    const std::string& role = text_of(message, "role", here);
+    const std::string& content = text_of(message, "content", here);
+    const char* wanted = asked ? "assistant" : "user";
+    if (std::exchange(first, false) && role == "system") {
+      system = content + "\n\n";
+    } else if (role != wanted) {
+      throw Error(
+          "{}: the role is '{}', wanted '{}': user and assistant in turn, a system message "
+          "only as the first",
+          here, role, wanted);
+    } else if (asked) {
+      turns.push_back({nullptr, prompt, content});
+      asked = false;
+    } else {
+      prompt = std::exchange(system, {}) + content;
+      asked = true;
+    }
+  }
+  if (asked || turns.empty()) {
+    throw Error("{}: messages end without an answer of the assistant", place);
+  }
+  return turns;
+}
+
+std::vector<Turn> turns_of(const Tree& line, const InstructionTemplate& form,
+                           const std::string& place) {
+  if (line.as_members() == nullptr) throw Error("{}: wanted an object, one a line", place);
+  if (const Tree* messages = line.find("messages")) {
+    for (const std::string& name : form.names()) {
+      if (name == "prompt") continue;
+      throw Error("{}: the template has {{{}}}, but of messages there is only {{prompt}}", place,
+                  name);
+    }
+    return turns_of_messages(*messages, place);
+  }
+  for (const std::string& name : form.names()) text_of(line, name, place);
+  return {{&line, {}, text_of(line, "response", place)}};
+}
+
+}  // namespace
+
+InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenizer)
+    : spec_(std::move(spec)), form_(spec_.form) {
+  CHECK(spec_.sequence_length > 0, "rows of {} tokens", spec_.sequence_length);
+  if (!tokenizer.end_of_text()) {
+    throw Error(
+        "the tokenizer has no end-of-text token, so answers would not end. Wanted one with "
+        "<|endoftext|> or </s>");
+  }
+  DocumentStream stream(list_sources(spec_.files),
+                        {.split = Split::kLines, .format = TextFormat::kText});
+  for (Document line; stream.next(line);) {
+    const std::string& file = stream.sources()[static_cast<size_t>(line.source)];
+    add_line(line.text, fmt::format("{}:{}", file, line.line), tokenizer);
+  }
+  if (examples() == 0) {
+    throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
+                skipped_ > 0 ? fmt::format(" ({} are too long)", skipped_) : "");
+  }
+  std::vector<int32_t> lengths;
+  for (int64_t e = 0; e < examples(); ++e) {
+    lengths.push_back(static_cast<int32_t>(ids(e).size()) - 1);
+  }
+  packing_ = std::make_unique<RowPacking>(lengths, spec_.sequence_length,
+                                          hash_name("instructions.packing", spec_.seed));
+}
+
+void InstructionData::add_line(const std::string& line, const std::string& place,
+                               const Tokenizer& tokenizer) {
+  if (line.find_first_not_of(" \t\r") == line.npos) return;
+  const Tree tree = parse_json(line, place);
+  EncodeCache cache(int64_t{1} << 16);
+  const auto add = [&](const std::string& text, bool learned) {
+    if (!text.empty()) tokenizer.encode(text, ids_, cache);
+    learned_.resize(ids_.size(), learned ? 1 : 0);
+  };
+  for (const Turn& turn : turns_of(tree, form_, place)) {
+    const auto value = [&](const std::string& name) -> const std::string& {
+      return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
+    };
+    add(form_.before(value), false);
+    add(turn.response, true);
+    ids_.push_back(*tokenizer.end_of_text());
+    learned_.push_back(1);
+    add(form_.behind(value), false);
+  }
+  end_example(place);
+}
+
+void InstructionData::end_example(const std::string& place) {
+  const auto start = static_cast<size_t>(starts_.back());
+  const size_t most = static_cast<size_t>(spec_.sequence_length) + 1, size = ids_.size() - start;
+  if (size > most && spec_.long_examples == LongExamples::kRefuse) {
+    throw Error(
+        "{}: {} tokens do not fit data.sequence_length = {}. Raise it, or set data.long_examples "
+        "to skip or cut",
+        place, size, spec_.sequence_length);
+  }
+  // Where nothing of the answer is left, or there is only one token, nothing is learned.
+  size_t kept = std::min(size, most);
+  const auto first = learned_.begin() + static_cast<int64_t>(start);
+  const auto end = first + static_cast<int64_t>(kept);
+  const bool skip = size > most && spec_.long_examples == LongExamples::kSkip;
+  if (skip || kept < 2 || std::find(first + 1, end, 1) == end) {
+    ++skipped_;
+    kept = 0;
+  }
+  ids_.resize(start + kept);
+  learned_.resize(ids_.size());
+  if (kept > 0) starts_.push_back(static_cast<int64_t>(ids_.size()));
+  CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
+}
+
+int64_t InstructionData::response_tokens() const {
+  int64_t sum = 0;
+  for (int64_t e = 0; e < examples(); ++e) {
+    const auto flags = learned(e).subspan(1);
+    sum = std::accumulate(flags.begin(), flags.end(), sum);
+  }
+  return sum;
+}
+
+std::span<const int32_t> InstructionData::ids(int64_t example) const {
+  const auto begin = static_cast<size_t>(starts_[static_cast<size_t>(example)]);
+  const auto end = static_cast<size_t>(starts_[static_cast<size_t>(example) + 1]);
+  return std::span(ids_).subspan(begin, end - begin);
+}
+
+std::span<const char> InstructionData::learned(int64_t example) const {
+  const auto begin = static_cast<size_t>(starts_[static_cast<size_t>(example)]);
+  return std::span(learned_).subspan(begin, ids(example).size());
+}
+
+std::span<const int32_t> InstructionData::row_examples(int64_t sample) const {
+  CHECK(sample >= 0, "sample {}", sample);
+  const uint64_t key = Philox{hash_name("instructions.rows", spec_.seed)}.word(
+      static_cast<uint64_t>(sample / rows()));
+  return packing_->row(Permutation(key, rows())(sample % rows()));
+}
+
+void InstructionData::read_row(int64_t sample, const SampleRow& row) const {
+  CHECK(std::ssize(row.tokens) == spec_.sequence_length, "a row of {}", row.tokens.size());
+  size_t at = 0;
+  int32_t document = 0;
+  for (const int32_t example : row_examples(sample)) {
+    const auto tokens = ids(example);
+    const auto flags = learned(example);
+    for (size_t t = 0; t + 1 < tokens.size(); ++t, ++at) {
+      row.tokens[at] = tokens[t];
+      row.labels[at] = flags[t + 1] != 0 ? tokens[t + 1] : kIgnoredLabel;
+      row.positions[at] = static_cast<int32_t>(spec_.documents_apart ? t : at);
+      row.documents[at] = document;
+    }
+    ++document;
+  }
+  clear_row(at, row);
+}
+
+}  // namespace tessera

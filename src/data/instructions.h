@@ -1,0 +1,70 @@
+// Instruction data: JSON lines with a question and its answer, packed into rows; only answers
+// count.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/instruction_template.h"
+#include "data/row_packing.h"
+#include "data/sample_row.h"
+
+namespace tessera {
+
+class Tokenizer;
+
+enum class LongExamples : uint8_t { kRefuse, kSkip, kCut };
+constexpr const char* enum_names(LongExamples) { return "refuse|skip|cut"; }
+
+struct InstructionSpec {
+  std::vector<std::string> files;  // JSON lines, also compressed; folders of them
+  std::string form;                // an InstructionTemplate
+  int64_t sequence_length = 0;     // T
+  uint64_t seed = 0;
+  LongExamples long_examples = LongExamples::kRefuse;  // of more than T + 1 tokens
+  bool documents_apart = false;                         // positions begin anew in each example
+};
+
+// A line is an object that has either a string for each name of the template, {response} among
+// them, or "messages": a list of {"role", "content"} with user and assistant in turn, the last an
+// assistant's; a system message may come first and stands before the first prompt, an empty line
+// between. Of messages the template's name is {prompt}, and it is applied to each pair in turn.
+// Text and answer are encoded apart, so no token lies across where the loss begins.
+class InstructionData {
+ public:
+  // Reads, encodes and packs all. Throws Error, naming file and line, for what is no JSON, lacks a
+  // key, has another kind of value or messages in another order, or is too long where that is to
+  // be refused; without any example; and for a tokenizer without an end-of-text token.
+  InstructionData(InstructionSpec spec, const Tokenizer& tokenizer);
+
+  int64_t examples() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  int64_t rows() const { return packing_->rows(); }  // an epoch
+  int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
+  int64_t response_tokens() const;  // that are learned
+  int64_t skipped() const { return skipped_; }
+
+  // Row of sample n: epoch n / rows(), in each epoch all rows once in another order. Whole examples
+  // in a row; the n tokens of one take n − 1 places, since its last is only a label.
+  void read_row(int64_t sample, const SampleRow& row) const;
+  std::span<const int32_t> row_examples(int64_t sample) const;
+
+  std::span<const int32_t> ids(int64_t example) const;
+  std::span<const char> learned(int64_t example) const;  // 1: the loss counts that token
+
+ private:
+  void add_line(const std::string& line, const std::string& place, const Tokenizer& tokenizer);
+  void end_example(const std::string& place);
+
+  InstructionSpec spec_;
+  InstructionTemplate form_;
+  std::vector<int32_t> ids_;  // of all examples
+  std::vector<char> learned_;
+  std::vector<int64_t> starts_{0};
+  int64_t skipped_ = 0;
+  std::unique_ptr<RowPacking> packing_;
+};
+
+}  // namespace tessera

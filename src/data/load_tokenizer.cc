@@ -1,0 +1,32 @@
+#include "base/error.h"
+#include "data/bpe_tokenizer.h"
+#include "data/sentencepiece_tokenizer.h"
+
+namespace tessera {
+
+bool is_tokenizer_json(std::string_view bytes) {
+  // A SentencePiece model begins with the bytes of a length, which no '{' follows after spaces.
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return first != bytes.npos && bytes[first] == '{';
+}
+
+Path tokenizer_file(const Path& path) {
+  if (!std::filesystem::is_directory(path)) return path;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model"}) {
+    if (std::filesystem::exists(path / name)) return path / name;
+  }
+  throw Error("{}: holds no tokenizer: wanted tokenizer.json, tokenizer.model or spiece.model",
+              path.string());
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
+  const Path file = tokenizer_file(path);
+  const std::string bytes = read_file(file);
+  if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
+    return std::make_unique<SentencePieceTokenizer>(bytes, file.string());
+  }
+  const BpeDescription bpe = read_tokenizer_json(bytes, file.string());
+  return std::make_unique<BpeTokenizer>(bpe, hash_bytes(bytes), file.string());
+}
+
+}  // namespace tessera

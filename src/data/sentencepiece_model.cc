@@ -1,0 +1,270 @@
+#include "data/sentencepiece_model.h"
+
+#include <bit>
+#include <cmath>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/wire_message.h"
+#include "data/character_map.h"
+#include "data/unicode.h"
+
+namespace tessera {
+namespace {
+
+using Kind = WireField::Kind;
+
+// Field numbers of sentencepiece_model.proto.
+namespace model_field {
+constexpr uint32_t kPiece = 1, kTrainer = 2, kNormalizer = 3, kDenormalizer = 5;
+}
+namespace piece_field {
+constexpr uint32_t kText = 1, kScore = 2, kType = 3;
+}
+namespace trainer_field {
+constexpr uint32_t kModelType = 3, kSpaceAsSuffix = 24, kByteFallback = 35, kUnknownSurface = 44,
+                   kBegin = 46, kEnd = 47, kPad = 48;
+}
+namespace normalizer_field {
+constexpr uint32_t kName = 1, kMap = 2, kDummyPrefix = 3, kRemoveExtraSpaces = 4, kEscape = 5;
+}
+
+constexpr size_t kMostPieces = size_t{1} << 22;  // more than any model has
+
+class ModelReader {
+ public:
+  ModelReader(std::string_view bytes, const std::string& source)
+      : message_(bytes, source), source_(source) {}
+
+  SentencePieceModel read() {
+    WireField field;
+    while (message_.next(field)) {
+      switch (field.number) {
+        case model_field::kPiece:
+          read_piece(message_.inside(bytes(message_, field)));
+          break;
+        case model_field::kTrainer:
+          read_trainer(message_.inside(bytes(message_, field)));
+          break;
+        case model_field::kNormalizer:
+          read_normalizer(message_.inside(bytes(message_, field)));
+          break;
+        case model_field::kDenormalizer:
+          refuse_denormalizer(message_.inside(bytes(message_, field)));
+          break;
+        default:
+          break;
+      }
+    }
+    check();
+    return std::move(model_);
+  }
+
+ private:
+  static const WireField& wanted(const WireReader& in, const WireField& field, Kind kind) {
+    if (field.kind != kind) {
+      in.refuse(field.at,
+                fmt::format("field {} is of kind {}, wanted {}: this is no SentencePiece "
+                            "model, or it is damaged",
+                            field.number, static_cast<int>(field.kind), static_cast<int>(kind)));
+    }
+    return field;
+  }
+  static const WireField& bytes(const WireReader& in, const WireField& field) {
+    return wanted(in, field, Kind::kBytes);
+  }
+  static uint64_t number(const WireReader& in, const WireField& field) {
+    return wanted(in, field, Kind::kVarint).value;
+  }
+  static std::string text(const WireReader& in, const WireField& field) {
+    const std::string_view text = bytes(in, field).bytes;
+    if (find_invalid_utf8(text) < text.size() || text.find('\0') != text.npos) {
+      in.refuse(field.at, fmt::format("field {} is no UTF-8, or holds a zero byte", field.number));
+    }
+    return std::string(text);
+  }
+
+  void read_piece(WireReader in) {
+    SentencePieceModel::Piece piece;
+    WireField field;
+    while (in.next(field)) {
+      if (field.number == piece_field::kText) {
+        piece.text = text(in, field);
+      } else if (field.number == piece_field::kScore) {
+        piece.score =
+            std::bit_cast<float>(static_cast<uint32_t>(wanted(in, field, Kind::kFixed32).value));
+      } else if (field.number == piece_field::kType) {
+        const uint64_t type = number(in, field);
+        if (type < 1 || type > 6) in.refuse(field.at, fmt::format("a piece of type {}", type));
+        piece.type = static_cast<PieceType>(type);
+      }
+    }
+    model_.pieces.push_back(std::move(piece));
+    if (model_.pieces.size() > kMostPieces)
+      throw Error("{}: more pieces than {}", source_, kMostPieces);
+  }
+
+  void read_trainer(WireReader in) {
+    WireField field;
+    while (in.next(field)) {
+      switch (field.number) {
+        case trainer_field::kModelType:
+          kind_ = number(in, field);
+          break;
+        case trainer_field::kSpaceAsSuffix:
+          model_.space_as_suffix = number(in, field) != 0;
+          break;
+        case trainer_field::kByteFallback:
+          model_.byte_fallback = number(in, field) != 0;
+          break;
+        case trainer_field::kUnknownSurface:
+          model_.unknown_text = text(in, field);
+          break;
+        case trainer_field::kBegin:
+          model_.begin_name = text(in, field);
+          break;
+        case trainer_field::kEnd:
+          model_.end_name = text(in, field);
+          break;
+        case trainer_field::kPad:
+          model_.pad_name = text(in, field);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  void read_normalizer(WireReader in) {
+    WireField field;
+    while (in.next(field)) {
+      switch (field.number) {
+        case normalizer_field::kName:
+          model_.normalizer = text(in, field);
+          break;
+        case normalizer_field::kMap:
+          model_.characters_map = bytes(in, field).bytes;
+          break;
+        case normalizer_field::kDummyPrefix:
+          model_.add_dummy_prefix = number(in, field) != 0;
+          break;
+        case normalizer_field::kRemoveExtraSpaces:
+          model_.remove_extra_spaces = number(in, field) != 0;
+          break;
+        case normalizer_field::kEscape:
+          model_.escape_spaces = number(in, field) != 0;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  void refuse_denormalizer(WireReader in) const {
+    WireField field;
+    while (in.next(field)) {
+      if (field.number != normalizer_field::kMap || bytes(in, field).bytes.empty()) continue;
+      throw Error(
+          "{}: the model changes the text after decoding (denormalizer_spec), which is not "
+          "supported. Train it without --denormalization_rule_tsv",
+          source_);
+    }
+  }
+
+  void check() {
+    constexpr uint64_t kUnigramType = 1, kBpeType = 2;
+    if (kind_ != kUnigramType && kind_ != kBpeType) {
+      throw Error("{}: a model of kind {} ({}), wanted unigram (1) or bpe (2)", source_, kind_,
+                  kind_ == 3   ? "word"
+                  : kind_ == 4 ? "char"
+                               : "unknown");
+    }
+    model_.kind = kind_ == kBpeType ? SentencePieceKind::kBpe : SentencePieceKind::kUnigram;
+    if (model_.pieces.empty()) {
+      throw Error("{}: holds no pieces: no SentencePiece model, or an empty file", source_);
+    }
+    check_pieces();
+    CharacterMap(model_.characters_map, source_);
+  }
+
+  void check_pieces() const {
+    std::unordered_set<std::string_view> seen;
+    int unknown = 0, byte_pieces = 0, others = 0;
+    for (size_t id = 0; id < model_.pieces.size(); ++id) {
+      const SentencePieceModel::Piece& piece = model_.pieces[id];
+      const auto refuse = [&](const char* why) {
+        throw Error("{}: piece {} ('{}') {}", source_, id, piece.text, why);
+      };
+      if (piece.text.empty()) refuse("is empty");
+      if (!std::isfinite(piece.score)) refuse("has a score that is no number");
+      if (!seen.insert(piece.text).second) refuse("is there twice");
+      if (piece.type == PieceType::kByte) {
+        if (byte_of(piece.text) < 0) refuse("is a byte, wanted <0x00> to <0xFF>");
+        ++byte_pieces;
+      }
+      unknown += piece.type == PieceType::kUnknown ? 1 : 0;
+      others += piece.type == PieceType::kNormal ? 1 : 0;
+    }
+    if (unknown != 1) throw Error("{}: {} unknown pieces, wanted one", source_, unknown);
+    if (others == 0) throw Error("{}: no piece stands for text", source_);
+    if (byte_pieces != (model_.byte_fallback ? 256 : 0)) {
+      throw Error("{}: {} pieces for bytes, wanted {} {} byte fallback", source_, byte_pieces,
+                  model_.byte_fallback ? 256 : 0, model_.byte_fallback ? "with" : "without");
+    }
+  }
+
+  WireReader message_;
+  const std::string& source_;
+  SentencePieceModel model_;
+  uint64_t kind_ = 1;
+};
+
+std::string sentinel_name(int32_t i) { return fmt::format("{}<extra_id_{}>", kSpaceCharacter, i); }
+
+}  // namespace
+
+int byte_of(std::string_view piece) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
+  const size_t high = kDigits.find(piece[3]), low = kDigits.find(piece[4]);
+  if (high == kDigits.npos || low == kDigits.npos) return -1;
+  return static_cast<int>(high * 16 + low);
+}
+
+int32_t SentencePieceModel::control_id(std::string_view name) const {
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    if (pieces[id].type == PieceType::kControl && pieces[id].text == name) {
+      return static_cast<int32_t>(id);
+    }
+  }
+  return -1;
+}
+
+SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::string& source) {
+  return ModelReader(bytes, source).read();
+}
+
+std::string with_sentinels(std::string_view bytes, int32_t count) {
+  // A message that is appended to another of its kind adds to its lists.
+  std::string out(bytes);
+  for (int32_t i = count; i-- > 0;) {
+    std::string piece;
+    append_wire_bytes(piece, piece_field::kText, sentinel_name(i));
+    append_wire_float(piece, piece_field::kScore, 0);
+    append_wire_varint(piece, piece_field::kType, static_cast<uint64_t>(PieceType::kUserDefined));
+    append_wire_bytes(out, model_field::kPiece, piece);
+  }
+  return out;
+}
+
+int32_t count_sentinels(const SentencePieceModel& model) {
+  int32_t count = 0;
+  for (auto piece = model.pieces.rbegin(); piece != model.pieces.rend(); ++piece, ++count) {
+    const std::string name = sentinel_name(count);
+    if (piece->text != name && piece->text != std::string_view(name).substr(kSpaceCharacter.size()))
+      break;
+  }
+  return count;
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// The section `data` of the run file: what is learned from, and what of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "data/instructions.h"
+
+namespace tessera {
+
+enum class Objective : uint8_t { kNextToken, kSpanCorruption };
+constexpr const char* enum_names(Objective) { return "next_token|span_corruption"; }
+
+// One data set of the training blend; in a run file its prefix alone will do.
+struct DataSource {
+  std::string prefix;  // PREFIX.bin and PREFIX.idx
+  double weight = 1;   // share of the samples, relative to the other weights
+  bool operator==(const DataSource&) const = default;
+};
+
+// Another blend, from that token of the run on.
+struct DataStage {
+  int64_t from_tokens = 0;
+  std::vector<DataSource> train;
+  bool operator==(const DataStage&) const = default;
+};
+
+// One validation set; without a name it has that of its file.
+struct ValidationSource {
+  std::string name, prefix;
+  bool operator==(const ValidationSource&) const = default;
+};
+
+void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place);
+Tree write_value(const std::vector<DataSource>& x);
+Tree write_value(const std::vector<DataStage>& x);
+Tree write_value(const std::vector<ValidationSource>& x);
+inline std::string type_name(const std::vector<DataSource>&) {
+  return "list of PREFIX or {prefix, weight}";
+}
+inline std::string type_name(const std::vector<DataStage>&) {
+  return "list of {from_tokens, train}";
+}
+inline std::string type_name(const std::vector<ValidationSource>&) {
+  return "list of PREFIX or {name, prefix}";
+}
+
+struct DataSection {
+  std::string tokenizer;
+  std::vector<DataSource> train;
+  std::vector<DataStage> stages;
+  double size_exponent = 0;
+  std::vector<std::string> instructions;
+  std::string form;
+  LongExamples long_examples = LongExamples::kRefuse;
+  std::vector<ValidationSource> validation;
+  std::string split;
+  int64_t sequence_length = 0;
+  bool documents_apart = false;
+  Objective objective = Objective::kNextToken;
+  double noise_density = 0.15, mean_span = 3;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("tokenizer", self.tokenizer,
+          "a tokenizer.json or SentencePiece model; it travels inside the checkpoints");
+    visit("train", self.train, "data sets made by `tessera data build`, blended by weight");
+    visit("stages", self.stages,
+          "other blends later: each holds from that token of the run on, until the next one");
+    visit("size_exponent", self.size_exponent,
+          "a set's share is weight x (its tokens)^this; 0: weight alone; mT5's languages: 0.3");
+    visit("instructions", self.instructions,
+          "instead of train: JSON lines of prompt and response, or of messages");
+    visit("template", self.form,
+          "text of an instruction: 'Question: {prompt}\nAnswer: {response}'; the loss is on the "
+          "response");
+    visit("long_examples", self.long_examples, "instructions longer than a sample");
+    visit("validation", self.validation, "data sets on which the loss is measured, each apart");
+    visit("split", self.split,
+          "shares of train, validation and test within each set of data.train, such as 969,30,1");
+    visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context");
+    visit("documents_apart", self.documents_apart,
+          "attention stays within a document, and positions begin anew in each");
+    visit("objective", self.objective,
+          "what is learned: the next token, or T5's spans that were taken out of the text");
+    visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out");
+    visit("mean_span", self.mean_span, "span_corruption: tokens a span, on average");
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,208 @@
+#include "data/instructions.h"
+
+#include <algorithm>
+#include <set>
+
+#include "data/permutation.h"
+#include "tests/data/dataset_fixture.h"
+
+namespace tessera {
+namespace {
+
+class InstructionsTest : public DatasetFixture {
+ protected:
+  InstructionSpec spec(const std::string& lines, int64_t length = 64) const {
+    InstructionSpec s;
+    s.files = {put("i.jsonl", lines)};
+    s.form = "Q:{prompt} A:{response}.";
+    s.sequence_length = length;
+    s.seed = 5;
+    return s;
+  }
+  std::string message(const InstructionSpec& s) const {
+    return error_of([&] { InstructionData(s, tokenizer_); });
+  }
+  // What of an example is read, with [ ] around what is learned and | for end-of-text.
+  std::string shown(const InstructionData& data, int64_t example) const {
+    std::string out;
+    char before = 0;
+    const auto flags = data.learned(example);
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (flags[i] != before) out += flags[i] != 0 ? '[' : ']';
+      before = flags[i];
+      const int32_t id = data.ids(example)[i];
+      out += id == 256 ? '|' : static_cast<char>(id);
+    }
+    return out;
+  }
+  ByteTokenizer tokenizer_;
+};
+
+struct Row {
+  std::vector<int32_t> tokens, labels, positions, documents, source;
+  explicit Row(int64_t t)
+      : tokens(static_cast<size_t>(t)), labels(tokens), positions(tokens), documents(tokens) {}
+  SampleRow view() { return {tokens, labels, positions, documents, source}; }
+};
+
+TEST_F(InstructionsTest, LearnsResponsesOnly) {
+  const InstructionData data(
+      spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n"
+           "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+           "{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},"
+           "{\"role\":\"user\",\"content\":\"c\"},{\"role\":\"assistant\",\"content\":\"d\"}]}\n"),
+      tokenizer_);
+  ASSERT_EQ(data.examples(), 2);
+  EXPECT_EQ(shown(data, 0), "Q:two? A:[2|].");
+  EXPECT_EQ(shown(data, 1), "Q:Be brief.\n\na A:[b|].Q:c A:[d|].");
+  EXPECT_EQ(data.response_tokens(), 6);
+}
+
+TEST_F(InstructionsTest, RowsHoldWholeExamples) {
+  const InstructionData data(spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n"
+                                  "{\"prompt\":\"x\",\"response\":\"yz\"}\n",
+                                  32),
+                             tokenizer_);
+  ASSERT_EQ(data.rows(), 1);
+  Row row(32);
+  data.read_row(0, row.view());
+  size_t at = 0;
+  int32_t document = 0;
+  for (const int32_t example : data.row_examples(0)) {
+    const auto ids = data.ids(example);
+    const auto learned = data.learned(example);
+    for (size_t t = 0; t + 1 < ids.size(); ++t, ++at) {
+      EXPECT_EQ(row.tokens[at], ids[t]);
+      EXPECT_EQ(row.labels[at], learned[t + 1] != 0 ? ids[t + 1] : kIgnoredLabel);
+      EXPECT_EQ(row.documents[at], document);
+      EXPECT_EQ(row.positions[at], static_cast<int32_t>(at));
+    }
+    ++document;
+  }
+  for (; at < 32; ++at) {
+    EXPECT_EQ(row.labels[at], kIgnoredLabel);
+    EXPECT_EQ(row.documents[at], kNoDocument);
+  }
+}
+
+// Over an epoch each example is read once, whole; positions begin anew in each.
+TEST_F(InstructionsTest, PackingLosesAndRepeatsNothing) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) {
+    lines += fmt::format("{{\"prompt\":\"{}\",\"response\":\"{}\"}}\n", i,
+                         std::string(static_cast<size_t>(i * 37 % 50), 'r'));
+  }
+  InstructionSpec s = spec(lines);
+  s.documents_apart = true;
+  const InstructionData data(s, tokenizer_);
+  EXPECT_EQ(data.examples(), 300);
+  EXPECT_LT(static_cast<double>(data.rows() * 64), 1.1 * static_cast<double>(data.tokens() - 300));
+  std::vector<std::vector<int64_t>> orders;
+  for (const int64_t epoch : {0, 1}) {
+    std::multiset<std::string> texts;
+    int64_t learned = 0;
+    std::vector<int64_t> order;
+    for (int64_t r = 0; r < data.rows(); ++r) {
+      Row row(64);
+      data.read_row(epoch * data.rows() + r, row.view());
+      order.push_back(data.row_examples(epoch * data.rows() + r)[0]);
+      std::string text;
+      for (size_t t = 0; t < 64; ++t) {
+        learned += row.labels[t] != kIgnoredLabel;
+        if (row.documents[t] == kNoDocument) break;
+        if (row.positions[t] == 0 && t > 0) texts.insert(std::exchange(text, {}));
+        EXPECT_EQ(row.positions[t] == 0, t == 0 || row.documents[t] != row.documents[t - 1]);
+        text += row.tokens[t] == 256 ? '|' : static_cast<char>(row.tokens[t]);
+      }
+      texts.insert(text);
+    }
+    std::multiset<std::string> wanted;
+    for (int64_t e = 0; e < 300; ++e) {
+      std::string text;
+      for (const int32_t id : data.ids(e)) text += id == 256 ? '|' : static_cast<char>(id);
+      text.pop_back();  // the last is only a label
+      wanted.insert(text);
+    }
+    EXPECT_EQ(texts, wanted);
+    EXPECT_EQ(learned, data.response_tokens());
+    orders.push_back(order);
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  EXPECT_TRUE(std::is_permutation(orders[0].begin(), orders[0].end(), orders[1].begin()));
+}
+
+TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
+  const std::string good = "{\"prompt\":\"a\",\"response\":\"b\"}\n\n";
+  const auto says = [&](const std::string& line, const std::string& part) {
+    const std::string found = message(spec(good + line + "\n"));
+    EXPECT_TRUE(contains(found, "i.jsonl:3") && contains(found, part)) << found;
+  };
+  says("{\"prompt\":\"a\"}", "there is no 'response'; the object has 'prompt'");
+  says("{\"response\":\"a\",\"x\":1}", "there is no 'prompt'; the object has 'response', 'x'");
+  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds no string");
+  says("[1]", "wanted an object");
+  says("{\"prompt\":", "");
+  says("{\"messages\":3}", "'messages' holds no list");
+  says("{\"messages\":[]}", "end without an answer");
+  says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "end without an answer");
+  says("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",
+       "messages[0]: the role is 'assistant', wanted 'user'");
+  says("{\"messages\":[{\"role\":\"user\"}]}", "messages[0]: there is no 'content'");
+  says("{\"prompt\":\"" + std::string(80, 'p') + "\",\"response\":\"b\"}",
+       "88 tokens do not fit data.sequence_length = 64");
+  EXPECT_TRUE(contains(message(spec("\n")), "there is no example"));
+}
+
+TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
+  InstructionSpec s =
+      spec("{\"prompt\":\"a\",\"response\":\"b\"}\n{\"prompt\":\"a\",\"response\":\"" +
+           std::string(80, 'r') + "\"}\n");
+  s.long_examples = LongExamples::kSkip;
+  EXPECT_EQ(InstructionData(s, tokenizer_).examples(), 1);
+  EXPECT_EQ(InstructionData(s, tokenizer_).skipped(), 1);
+  s.long_examples = LongExamples::kCut;
+  const InstructionData cut(s, tokenizer_);
+  ASSERT_EQ(cut.examples(), 2);
+  EXPECT_EQ(cut.ids(1).size(), 65u);
+}
+
+TEST_F(InstructionsTest, TemplatesAreChecked) {
+  const auto says = [&](const std::string& form, const std::string& part) {
+    const std::string found = error_of([&] { InstructionTemplate t(form); });
+    EXPECT_TRUE(contains(found, part)) << found;
+  };
+  says("Q: {prompt}", "there is no {response}, so nothing would be learned");
+  says("{response}{response}", "{response} stands twice");
+  says("{prompt {response}", "character 1: the brace is not closed");
+  says("{response", "the brace is not closed");
+  says("} {response}", "closes that was not opened");
+  says("{}{response}", "no name in the braces");
+  const InstructionTemplate t("{{{a}}}: {b}{a}{response}!{c}");
+  EXPECT_EQ(t.names(), (std::vector<std::string>{"a", "b", "c"}));
+  const auto upper = [](const std::string& name) { return name + name; };
+  EXPECT_EQ(t.before(upper), "{aa}: bbaa");
+  EXPECT_EQ(t.behind(upper), "!cc");
+}
+
+TEST(RowPacking, PutsEachThingIntoOneRow) {
+  for (const uint64_t key : {1, 2, 3}) {
+    std::vector<int32_t> lengths;
+    for (int32_t i = 0; i < 500; ++i) lengths.push_back(1 + i * 31 % 100);
+    const RowPacking packing(lengths, 100, key);
+    std::set<int32_t> seen;
+    for (int64_t r = 0; r < packing.rows(); ++r) {
+      int64_t filled = 0;
+      for (const int32_t thing : packing.row(r)) {
+        filled += lengths[static_cast<size_t>(thing)];
+        EXPECT_TRUE(seen.insert(thing).second);
+      }
+      EXPECT_GT(filled, 0);
+      EXPECT_LE(filled, 100);
+    }
+    EXPECT_EQ(seen.size(), 500u);
+    EXPECT_LE(packing.rows(), 280);  // 252.5 rows' worth
+  }
+}
+
+}  // namespace
+}  // namespace tessera
