@@ -37,8 +37,8 @@ HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, flo
     rests = hn::Add(rests, v);
   }
   const float rest = centred ? SumLanes(rests) * inverse : 0;
-  const float variance = SumLanes(squares) * inverse - rest * rest;
-  return {mean + rest, 1.0f / std::sqrt(variance + epsilon)};
+  // What the rest adds to the variance is below its last bit.
+  return {mean + rest, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
 }
 
 HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t end) {
