@@ -58,8 +58,7 @@ Finding instructions(const CpuFeatures& f) {
 }
 
 Finding threads(const CpuFeatures& f) {
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  std::string text = fmt::format("{} of {} cores for this process", f.cores, online);
+  std::string text = fmt::format("{} of {} cores for this process", f.cores, f.online_cores);
   const char* omp = std::getenv("OMP_NUM_THREADS");
   if (omp != nullptr) text += fmt::format(", OMP_NUM_THREADS={}", omp);
   if (omp != nullptr && std::strtol(omp, nullptr, 10) < f.cores)
