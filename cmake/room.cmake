@@ -28,3 +28,24 @@ function(tessera_test NAME)
   target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   gtest_discover_tests(${NAME} PROPERTIES LABELS "${TEST_LABELS}" DISCOVERY_TIMEOUT 60)
 endfunction()
+
+# tessera_mpi_test(NAME SOURCES file… ROOMS room… RANKS n… [LABELS fast|slow])
+# One GoogleTest program with its own main, run whole under mpirun: one ctest case a number of
+# ranks.
+function(tessera_mpi_test NAME)
+  cmake_parse_arguments(TEST "" "" "SOURCES;ROOMS;RANKS;LABELS" ${ARGN})
+  if(NOT TEST_LABELS)
+    set(TEST_LABELS fast)
+  endif()
+  find_package(MPI REQUIRED COMPONENTS CXX)
+  add_executable(${NAME} ${TEST_SOURCES})
+  list(TRANSFORM TEST_ROOMS PREPEND tessera_)
+  target_link_libraries(${NAME} PRIVATE ${TEST_ROOMS} GTest::gtest)
+  target_include_directories(${NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  foreach(ranks IN LISTS TEST_RANKS)
+    add_test(NAME ${NAME}.${ranks}
+      COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none -n ${ranks} $<TARGET_FILE:${NAME}>)
+    set_tests_properties(${NAME}.${ranks} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 120 PROCESSORS 2
+      ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMP_NUM_THREADS=1")
+  endforeach()
+endfunction()

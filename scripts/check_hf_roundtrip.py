@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random tiny GPT-NeoX and GPT-2 models, saved by transformers, through `tessera checkpoint import`
+"""Random tiny GPT-NeoX, GPT-2 and LLaMA models, saved by transformers, through `tessera checkpoint import`
 and `export`: every tensor must keep its bytes, and transformers must load the result and compute
 the same logits.
 
@@ -14,7 +14,7 @@ import tempfile
 import torch
 from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
-                          GPTNeoXConfig, GPTNeoXForCausalLM)
+                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM)
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -34,6 +34,16 @@ def gpt2(**given):
     return GPT2LMHeadModel(GPT2Config(bos_token_id=0, eos_token_id=0, **(sizes | given)))
 
 
+def llama(**given):
+    sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, intermediate_size=56, max_position_embeddings=32,
+                 bos_token_id=0, eos_token_id=0)
+    return LlamaForCausalLM(LlamaConfig(**(sizes | given)))
+
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+
 CASES = {
     "neox": (neox, {}, "f32"),
     "neox erf, serial, other base": (neox, dict(use_parallel_residual=False, hidden_act="gelu",
@@ -47,6 +57,12 @@ CASES = {
                                               activation_function="gelu"), "f32"),
     "gpt2 f16": (gpt2, {}, "f16"),
     "gpt2 in many files": (gpt2, {}, "f32"),
+    "llama": (llama, {}, "f32"),
+    "llama, as many keys as heads": (llama, dict(num_key_value_heads=4), "f32"),
+    "llama bf16, one key, tied": (llama, dict(num_key_value_heads=1, tie_word_embeddings=True),
+                                  "bf16"),
+    "llama f16, scaled frequencies": (llama, dict(rope_theta=500000.0, rope_scaling=LLAMA3), "f16"),
+    "llama in many files": (llama, {}, "f32"),
 }
 
 

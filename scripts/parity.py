@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Parity with PyTorch, live: the same weights and the same batches through both.
 
-    scripts/parity.sh [--family neox|gpt2] [--text FILE] [--keep FOLDER] [--skip-bf16]
+    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16]
 
-For a Pythia-type and a GPT-2-type model of 4 layers x 128 (learning rate 3e-4, fp32) compares the
+For a Pythia-type, a GPT-2-type and three LLaMA-type models of 4 layers x 128 (learning rate 3e-4, fp32) compares the
 logits, every tensor's gradient, the losses and gradient norms of 50 steps; in bf16 200 steps with
 PyTorch's autocast and with our own fp32; then the way back: a model exported after training gives
 the same logits in transformers, and import, no step, export keeps every byte. Exit status 1 where a
@@ -28,6 +28,7 @@ LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS)
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
 # distance.
 BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
@@ -90,6 +91,10 @@ def run_file(options, work, family, name, precision, steps):
     model = {
         "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
+        "llama": "family: llama, feed_forward: 336",
+        "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
+                         f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
+        "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
     }[family]
     path = work / f"{family}.{name}.yaml"
     path.write_text(f"""\
@@ -290,7 +295,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tessera", default="build/tessera", help="our program")
     parser.add_argument("--text", required=True, help="a text file of a megabyte or so")
-    parser.add_argument("--family", choices=("neox", "gpt2"), action="append")
+    parser.add_argument("--family", choices=FAMILIES, action="append")
     parser.add_argument("--keep", help="a folder for all files, kept")
     parser.add_argument("--skip-bf16", action="store_true")
     parser.add_argument("--peer-only", action="store_true")
@@ -304,7 +309,7 @@ def main():
         work.mkdir(parents=True, exist_ok=True)
         if not options.peer_only:
             corpus(options, work)
-        for family in options.family or ("neox", "gpt2"):
+        for family in options.family or FAMILIES:
             check_family(options, work, family, report)
     if report.failures:
         print(f"parity: {len(report.failures)} bounds broken: {', '.join(report.failures)}")

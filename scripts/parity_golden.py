@@ -18,6 +18,8 @@ import parity_reference as reference
 SEED = 20261121
 MODELS = {
     "neox": dict(layers=2, hidden=48, heads=3, vocabulary=288, context=32),
+    "llama": dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32),
+    "llama-grouped": dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32),
     "gpt2": dict(layers=2, hidden=48, heads=3, vocabulary=275, context=32),
 }
 ROWS, TOKENS = 3, 24
@@ -52,6 +54,23 @@ def layer_norm(cases):
         y.backward(dy)
         cases.put(case, {"epsilon": 1e-5}, x=x, gain=gain, bias=bias, y=y, dy=dy, dx=x.grad,
                   d_gain=gain.grad, d_bias=bias.grad)
+
+
+def rms_norm(cases):
+    x, gain, dy = random(7, 45), random(45), random(7, 45)
+    y = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * gain
+    y.backward(dy)
+    cases.put("rms_norm", {"epsilon": 1e-5}, x=x, gain=gain, y=y, dy=dy, dx=x.grad, d_gain=gain.grad)
+
+
+def gated_activation(cases):
+    for name, act in (("silu", F.silu), ("erf", F.gelu), ("tanh", lambda g: F.gelu(g, approximate="tanh"))):
+        x = torch.cat((torch.linspace(-9, 9, 61).reshape(1, 61, 1), torch.randn(1, 61, 1)), -1)
+        x = x.double().requires_grad_()
+        dy = random(1, 61)
+        y = act(x[..., 0]) * x[..., 1]
+        y.backward(dy)
+        cases.put(f"gated_{name}", x=x, y=y, dy=dy, dx=x.grad)
 
 
 def gelu(cases):
@@ -180,7 +199,7 @@ def main():
     torch.set_num_threads(1)  # so that the fp32 distances are the same everywhere
     torch.manual_seed(SEED)
     cases = Cases()
-    for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw):
+    for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm, gated_activation):
         make(cases)
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():

@@ -9,11 +9,24 @@ import math
 
 import torch
 import torch.nn.functional as F
-from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
+                          LlamaForCausalLM)
 from transformers.utils import logging
 
 logging.disable_progress_bar()
 IGNORED = -100  # a label without loss
+
+
+# Llama 2's smaller sizes; 2 groups of heads with Llama 3.1's scaled frequencies, some of which are
+# slow, some fast and some between in a context as short as ours; one key for all heads, tied.
+LLAMAS = {
+    "llama": lambda heads, context: dict(num_key_value_heads=heads, rope_theta=10000.0),
+    "llama-grouped": lambda heads, context: dict(
+        num_key_value_heads=heads // 2, rope_theta=500000.0,
+        rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                      "high_freq_factor": 4.0, "original_max_position_embeddings": context // 2}),
+    "llama-tied": lambda heads, context: dict(num_key_value_heads=1, tie_word_embeddings=True),
+}
 
 
 def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=None):
@@ -33,8 +46,14 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             n_positions=context, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
             activation_function="gelu_new", bos_token_id=0, eos_token_id=0,
             attn_implementation="sdpa"))
+    elif family.startswith("llama"):
+        model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+            num_attention_heads=heads, intermediate_size=8 * hidden // 3 // 8 * 8,
+            max_position_embeddings=context, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
+            attn_implementation="sdpa", **LLAMAS[family](heads, context)))
     else:
-        raise SystemExit(f"unknown family {family}: neox or gpt2")
+        raise SystemExit(f"unknown family {family}: neox, gpt2 or {', '.join(LLAMAS)}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -44,21 +63,38 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
     return model
 
 
+def _scaled(frequencies, rope):
+    """Llama 3.1's scale, from its paper's words: by the turns within the first context."""
+    if rope["rope_type"] != "llama3":
+        return frequencies
+    turns = rope["original_max_position_embeddings"] * frequencies / (2 * math.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    share = ((turns - low) / (high - low)).clamp(0, 1)
+    return frequencies * (share + (1 - share) / rope["factor"])
+
+
 def _rotary_in_double(self, x, position_ids):
     rotated = 2 * self.inv_freq.numel()
     index = torch.arange(0, rotated, 2, dtype=torch.float64)
     base = float(self.config.rope_parameters["rope_theta"])
-    angles = position_ids[..., None].double() * base ** (-index / rotated)
+    frequencies = _scaled(base ** (-index / rotated), self.config.rope_parameters)
+    angles = position_ids[..., None].double() * frequencies
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+
+
+def _rms_norm_in_double(self, x):
+    return self.weight * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon))
 
 
 def double_copy(model):
     """The same weights, computed in float64 throughout."""
     twin = copy.deepcopy(model).double()
     for module in twin.modules():
-        if type(module).__name__ == "GPTNeoXRotaryEmbedding":
+        if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
+        if type(module).__name__ == "LlamaRMSNorm":
+            module.forward = _rms_norm_in_double.__get__(module)
     return twin
 
 

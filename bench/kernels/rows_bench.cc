@@ -3,6 +3,7 @@
 #include "bench/kernels/limits.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -24,6 +25,15 @@ void layer_norm(benchmark::State& state) {
   report_bytes(state, bytes_of(2));
 }
 BENCHMARK(layer_norm)->UseRealTime();
+
+void rms_norm(benchmark::State& state) {
+  const Tensor x({kRows, kColumns}), y({kRows, kColumns}), gain({kColumns}), stats({kRows, 2});
+  const kernels::NormOutput output{gain, {}, y};
+  for (auto _ : state)
+    kernels::norm(x, {.kind = kernels::NormKind::kRms, .outputs = {&output, 1}, .stats = stats});
+  report_bytes(state, bytes_of(2));
+}
+BENCHMARK(rms_norm)->UseRealTime();
 
 void sum_norm(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), u({kRows, kColumns}), out({kRows, kColumns});
@@ -67,6 +77,20 @@ void gelu_grad(benchmark::State& state) {
 }
 BENCHMARK(gelu_grad)->UseRealTime();
 
+void gated_activation(benchmark::State& state) {
+  const Tensor x({kRows, kColumns, 2}), y({kRows, kColumns});
+  for (auto _ : state) kernels::gated_activation(kernels::GateKind::kSilu, x, y);
+  report_bytes(state, bytes_of(3));
+}
+BENCHMARK(gated_activation)->UseRealTime();
+
+void gated_activation_grad(benchmark::State& state) {
+  const Tensor x({kRows, kColumns, 2}), dx({kRows, kColumns, 2}), dy({kRows, kColumns});
+  for (auto _ : state) kernels::gated_activation_grad({kernels::GateKind::kSilu, x, dy, dx});
+  report_bytes(state, bytes_of(5));
+}
+BENCHMARK(gated_activation_grad)->UseRealTime();
+
 void bias_grad(benchmark::State& state) {
   const Tensor dy({kRows, kColumns}), dbias({kColumns});
   Buffer workspace("workspace", kernels::bias_grad_workspace_bytes(kRows, kColumns));
@@ -82,16 +106,18 @@ void dropout(benchmark::State& state) {
 }
 BENCHMARK(dropout)->UseRealTime();
 
-// A quarter of 64 dimensions of q and k, as in the NeoX models.
+// A quarter of 64 dimensions of q and k, as in the NeoX models, or all of them, as in LLaMA.
+template <int64_t kDims>
 void rotary(benchmark::State& state) {
   constexpr int64_t kTokens = 8192, kHeads = 8;
   const Tensor qkv({4, kTokens / 4, kHeads, 3, 64}), positions({4, kTokens / 4}, DType::kI32);
-  const kernels::Rotary r{.dims = 16};
+  const kernels::Rotary r{.dims = kDims};
   Buffer workspace("workspace", kernels::rotary_workspace_bytes(kTokens, r));
   for (auto _ : state) kernels::rotary(qkv, positions, r, workspace.data());
-  report_bytes(state, 2.0 * kTokens * kHeads * 2 * 16 * 4);
+  report_bytes(state, 2.0 * kTokens * kHeads * 2 * kDims * 4);
 }
-BENCHMARK(rotary)->UseRealTime();
+BENCHMARK(rotary<16>)->UseRealTime();
+BENCHMARK(rotary<64>)->UseRealTime();
 
 void embedding_grad(benchmark::State& state) {
   const Tensor ids({kRows}, DType::kI32), dy({kRows, kColumns}), table({1024, kColumns});

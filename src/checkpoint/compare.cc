@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include "checkpoint/convert.h"
 
 namespace tessera {

@@ -44,18 +44,21 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
   const auto stored = stored_tensors(reader, names);
   std::vector<SafetensorsPlan> plans;
   for (const HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
-  std::vector<std::byte> gathered;  // a tensor that lies in several pieces
+  std::vector<std::byte> gathered;  // a tensor that lies in several pieces, or a part of one
   std::span<const std::byte> last;  // the mapped bytes of the tensor before
   const auto fill = [&](size_t i) {
     const StoredTensor& t = *stored[i];
+    const Shape part = names[i].part();
     release_pages(last);
-    std::span<const std::byte> bytes = last = reader.whole(t);
-    if (t.pieces.size() != 1) {
-      gathered.resize(static_cast<size_t>(t.shape.elements() * size_of(t.dtype)));
-      reader.read(t.name, {gathered.data(), t.dtype, t.shape});
+    std::span<const std::byte> bytes = last = {};
+    if (t.pieces.size() == 1 && part == t.shape) {
+      bytes = last = reader.whole(t);
+    } else {
+      gathered.resize(static_cast<size_t>(part.elements() * size_of(t.dtype)));
+      reader.read(t.name, names[i].begin, names[i].end(), {gathered.data(), t.dtype, part});
       bytes = gathered;
     }
-    return transposed(bytes, t.dtype, t.shape, inverse(names[i].axes), options.dtype);
+    return transposed(bytes, t.dtype, part, inverse(names[i].axes), options.dtype);
   };
   return write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
 }
@@ -125,7 +128,8 @@ ModelConfig model_of_header(const Tree& tree, const std::string& source) {
   Places places;
   read_fields(fields_of(model), tree, source, places);
   const bool whole = model.layers > 0 && model.layers <= 10'000 && model.heads > 0 &&
-                     model.hidden > 0 && model.hidden % model.heads == 0 && model.vocabulary > 0 &&
+                     model.hidden > 0 && model.hidden % model.heads == 0 && model.kv_heads >= 0 &&
+                     model.heads % key_value_heads(model) == 0 && model.vocabulary > 0 &&
                      model.vocabulary_multiple > 0 && model.context > 0;
   if (!whole)
     throw Error(
@@ -145,7 +149,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   result.model = model_of_header(reader.header().model, (checkpoint / kIndexFile).string());
   const auto names = hf_tensors(result.model);
   result.tensors = static_cast<int64_t>(names.size());
-  for (const HfTensor& t : names) result.parameters += t.shape.elements();
+  for (const HfTensor& t : names) result.parameters += t.part().elements();
 
   PartFolder part(place);
   result.files = write_weights(reader, names, part.path(), options);

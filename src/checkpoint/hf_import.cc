@@ -126,11 +126,13 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
     StateTensor t;
     t.name = m.names.ours;
     t.shape = m.names.shape;
+    t.begin = m.names.begin;
+    t.end = m.names.end();
     result.stored_as = *m.found.entry->dtype;
     writer.add_streamed(
         t, transposed(m.found.bytes, result.stored_as, m.names.view, m.names.axes, DType::kF32));
     release_pages(m.found.bytes);
-    result.parameters += t.shape.elements();
+    result.parameters += m.names.part().elements();
   }
   result.tensors = static_cast<int64_t>(matches.size());
   writer.commit(header);

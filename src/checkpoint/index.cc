@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/tree_fields.h"
 

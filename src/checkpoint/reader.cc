@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"

@@ -2,7 +2,7 @@
 #include <array>
 #include <map>
 
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/durable.h"

@@ -42,8 +42,10 @@ int verb_compile(Args args) {
   config.precision = resolve_precision(config.precision, cpu);
   resolve_sizes(config);
   Library library(cpu, threads_or_all(config.run.threads));
-  const Program p = compile(compile_request(config, Purpose::kTrain), library.target());
-  const std::vector<std::string> wrong = prove(p);
+  const std::vector<Program> stages =
+      compile_stages(compile_request(config, Purpose::kTrain), library.target());
+  const Program& p = stages[0];
+  const std::vector<std::string> wrong = prove(stages);
   if (json) fmt::print("{}\n", to_json(as_tree(p)));
   if (print_text && !json) fmt::print("{}", print(p));
   if (print_summary && !json) fmt::print("{}", summary(p));

@@ -2,10 +2,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <new>
+#include <thread>
 
+#include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "comm/world.h"
+#include "compile/compile.h"
+#include "launch/agreement.h"
 #include "train/loop.h"
 
 namespace tessera {
@@ -25,6 +32,57 @@ Progress::Output terminal_of(std::FILE* file) {
   return out;
 }
 
+void print_outcome(const TrainOutcome& outcome) {
+  Tree t;
+  t.set("step", Tree(outcome.step));
+  t.set("loss", Tree(outcome.loss));
+  t.set("interrupted", Tree(outcome.interrupted));
+  t.set("checkpoint", Tree(outcome.checkpoint));
+  fmt::print("{}\n", to_json(t));
+}
+
+std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
+  const Layout& l = config.layout;
+  const int64_t wanted = mesh_of(l).ranks();
+  if (started != wanted)
+    throw Error(
+        "the layout has {} ranks (data {} x tensor {} x pipeline {}), but {} {} started. Start it "
+        "with   tessera launch … -n {}   or set layout.data to {}.",
+        wanted, l.data, l.tensor, l.pipeline, started, started == 1 ? "was" : "were", wanted,
+        std::max<int64_t>(1, started / std::max<int64_t>(1, l.tensor * l.pipeline)));
+  return started == 1 ? self_world() : mpi_world();
+}
+
+// All ranks are the same program with the same configuration, or none begins.
+void require_agreement(World& world, const RankPlace& place, const std::string& config) {
+  world.barrier();  // so that clocks are read at about the same time
+  const RankFacts own{place.rank, place.host, version(), config, wall_s()};
+  std::vector<RankFacts> all;
+  for (const std::string& text : world.all_gather(to_text(own))) all.push_back(parse_facts(text));
+  const Agreement agreement = compare(all);
+  if (world.rank() == 0)
+    for (const std::string& w : agreement.warnings) fmt::print(stderr, "warning: {}\n", w);
+  if (!agreement.error.empty()) throw Error("{}", agreement.error);
+}
+
+// Time for the watcher to hear what other ranks say, before it ends them all.
+constexpr std::chrono::seconds kUntilEnded(3);
+
+// Tells the watcher, or people where nobody watches, and ends all ranks. False: there is one rank
+// and nobody watches, so that the error is main's to tell.
+bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
+  const bool told = heartbeat.fail(error);
+  const bool alone = world == nullptr || world->size() == 1;
+  if (alone) return told;
+  if (told)
+    std::this_thread::sleep_for(kUntilEnded);
+  else
+    fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
+               error);
+  world->abort(1);
+  return told;
+}
+
 }  // namespace
 
 int verb_train(Args args) {
@@ -42,17 +100,27 @@ int verb_train(Args args) {
   options.now_s = steady_s;
   options.wall_s = wall_s;
   options.terminal = terminal_of(options.json ? stderr : stdout);
-  const RunConfig config = open_run(run, overrides);
-  const TrainOutcome outcome = train(config, options);
-  if (options.json) {
-    Tree t;
-    t.set("step", Tree(outcome.step));
-    t.set("loss", Tree(outcome.loss));
-    t.set("interrupted", Tree(outcome.interrupted));
-    t.set("checkpoint", Tree(outcome.checkpoint));
-    fmt::print("{}\n", to_json(t));
+  const RankPlace place = read_rank_place();
+  const std::unique_ptr<Heartbeat> heartbeat = start_heartbeat(place, version());
+  options.heartbeat = heartbeat.get();
+  std::unique_ptr<World> world;
+  try {
+    const RunConfig config = open_run(run, overrides);
+    const std::string shown = to_json(to_tree(config));
+    heartbeat->facts(shown);
+    world = world_of(config, place.ranks);
+    require_agreement(*world, place, shown);
+    options.world = world.get();
+    const TrainOutcome outcome = train(config, options);
+    heartbeat->leave();
+    if (options.json && world->rank() == 0) print_outcome(outcome);
+    return 0;
+  } catch (const std::bad_alloc&) {
+    if (!give_up("out of memory: the system gave no more", *heartbeat, world.get())) throw;
+  } catch (const std::exception& e) {
+    if (!give_up(e.what(), *heartbeat, world.get())) throw;
   }
-  return 0;
+  return 1;
 }
 
 }  // namespace tessera

@@ -19,14 +19,55 @@ struct Point {
 };
 using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
 
-std::map<std::string, Channel> channels_of(const std::vector<const Program*>& ranks) {
+// Which line of events a call belongs to, the same text on all its members; empty for a call that
+// concerns nobody else. Programs of a mesh of one that name a group are taken by its name.
+std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
+  const Wire& w = c.wire;
+  if (w.over.empty() || p.mesh.ranks() == 1) return w.over;
+  const Queue queue = p.segment(c).queue;
+  if (w.over.starts_with("stage:")) {
+    Coordinates peer = coordinates_of(mesh, rank);
+    peer[AxisKind::kPipeline] = std::stoll(w.over.substr(6));
+    const int64_t other = rank_of(mesh, peer);
+    const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
+    const bool sends = w.operation == "send";
+    return fmt::format("{} from rank {} to {}", forward ? "forward" : "backward",
+                       sends ? rank : other, sends ? other : rank);
+  }
+  if (group_size(mesh, w.over) == 1) return "";
+  return fmt::format("{} of ranks {}", w.over, fmt::join(group_of(mesh, w.over, rank), ","));
+}
+
+// Ranks of one stage that run one program stand for each other: then the list has one a stage, and
+// what they do among themselves matches by itself.
+Mesh mesh_of(const std::vector<const Program*>& ranks) {
+  Mesh mesh = ranks[0]->mesh;
+  if (static_cast<int64_t>(ranks.size()) == mesh.ranks()) return mesh;
+  Mesh stages;
+  stages[AxisKind::kPipeline] = mesh[AxisKind::kPipeline];
+  return stages;
+}
+
+// Of each rank, the channel of each call.
+using Names = std::vector<std::vector<std::string>>;
+
+Names names_of(const std::vector<const Program*>& ranks) {
+  Names names;
+  const Mesh mesh = mesh_of(ranks);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    names.emplace_back();
+    for (const Call& c : ranks[r]->schedule)
+      names.back().push_back(channel_of(mesh, *ranks[r], c, static_cast<int64_t>(r)));
+  }
+  return names;
+}
+
+std::map<std::string, Channel> channels_of(const Names& names) {
   std::map<std::string, Channel> channels;
-  for (size_t r = 0; r < ranks.size(); ++r)
-    for (size_t c = 0; c < ranks[r]->schedule.size(); ++c) {
-      const Wire& w = ranks[r]->schedule[c].wire;
-      if (!w.over.empty())
-        channels[w.over][static_cast<int>(r)].push_back(static_cast<CallId>(c));
-    }
+  for (size_t r = 0; r < names.size(); ++r)
+    for (size_t c = 0; c < names[r].size(); ++c)
+      if (!names[r][c].empty())
+        channels[names[r][c]][static_cast<int>(r)].push_back(static_cast<CallId>(c));
   return channels;
 }
 
@@ -35,9 +76,9 @@ std::string wire_text(const Wire& w) {
 }
 
 bool partners(const Wire& a, const Wire& b) {
-  const bool message = a.operation == "send" || a.operation == "recv";
+  const bool message = a.operation == "send" || a.operation == "receive";
   const std::string_view wanted =
-      message ? (a.operation == "send" ? "recv" : "send") : std::string_view(a.operation);
+      message ? (a.operation == "send" ? "receive" : "send") : std::string_view(a.operation);
   return b.operation == wanted && a.label == b.label && a.bytes == b.bytes;
 }
 
@@ -73,8 +114,8 @@ void match_members(const std::vector<const Program*>& ranks, const std::string& 
 // The waits of all ranks over two steps. A message or collective is one node of all its members.
 class Waits {
  public:
-  explicit Waits(const std::vector<const Program*>& ranks) : ranks_(ranks) {
-    number();
+  Waits(const std::vector<const Program*>& ranks, const Names& names) : ranks_(ranks) {
+    number(names);
     for (size_t r = 0; r < ranks.size(); ++r) connect(static_cast<int>(r));
   }
 
@@ -135,14 +176,14 @@ class Waits {
     return node_[static_cast<size_t>(rank)][static_cast<size_t>(at)];
   }
 
-  void number() {
+  void number(const Names& names) {
     std::map<std::pair<std::string, int64_t>, int> events;  // channel, how manieth
     for (size_t r = 0; r < ranks_.size(); ++r) {
       std::map<std::string, int64_t> seen;
       const auto n = static_cast<int64_t>(ranks_[r]->schedule.size());
       node_.emplace_back(static_cast<size_t>(2 * n));
       for (int64_t x = 0; x < 2 * n; ++x) {
-        const std::string& channel = ranks_[r]->call(static_cast<CallId>(x % n)).wire.over;
+        const std::string& channel = names[r][static_cast<size_t>(x % n)];
         auto id = static_cast<int>(members_.size());
         if (!channel.empty()) id = events.try_emplace({channel, seen[channel]++}, id).first->second;
         if (id == static_cast<int>(members_.size())) members_.emplace_back();
@@ -193,10 +234,11 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
 
 std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   std::vector<Finding> findings;
-  for (const auto& [name, channel] : channels_of(ranks))
+  const Names names = names_of(ranks);
+  for (const auto& [name, channel] : channels_of(names))
     match_members(ranks, name, channel, findings);
   if (!findings.empty()) return findings;
-  Waits waits(ranks);
+  Waits waits(ranks, names);
   const std::vector<std::vector<int64_t>> order = waits.order();
   const std::vector<Point> cycle = waits.cycle();
   if (!cycle.empty()) return {cycle_finding(ranks, cycle)};
@@ -208,10 +250,15 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   return findings;
 }
 
-std::vector<std::string> prove(const Program& p) {
-  std::vector<std::string> out = verify(p);
+std::vector<std::string> prove(const std::vector<Program>& stages) {
+  std::vector<std::string> out;
+  std::vector<const Program*> ranks;
+  for (const Program& p : stages) {
+    for (std::string& fault : verify(p)) out.push_back(std::move(fault));
+    ranks.push_back(&p);
+  }
   if (!out.empty()) return out;
-  for (const Finding& f : check({&p})) out.push_back(fmt::format("{}: {}", f.kind, f.text));
+  for (const Finding& f : check(ranks)) out.push_back(fmt::format("{}: {}", f.kind, f.text));
   return out;
 }
 

@@ -28,11 +28,12 @@ struct Finding {
   CallId call = kNone;
 };
 
-// One program a rank (a rank of each stage and group is enough). Empty: nothing wrong.
+// One program for each rank of the mesh, or one for each stage whose ranks all run it. Empty:
+// nothing wrong.
 std::vector<Finding> check(const std::vector<const Program*>& ranks);
 
-// verify() and, if that finds nothing, check() of one rank's program: one sentence a fault.
-std::vector<std::string> prove(const Program& p);
+// verify() and, if that finds nothing, check() of the programs of all stages: one sentence a fault.
+std::vector<std::string> prove(const std::vector<Program>& stages);
 
 // The parts, for one rank. `order` lists the positions of the schedule written twice in a row, in
 // an order in which they can run.

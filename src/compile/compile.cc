@@ -2,9 +2,12 @@
 
 #include "base/error.h"
 #include "compile/expand.h"
+#include "compile/layout_check.h"
+#include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
 #include "compile/schedule.h"
+#include "compile/zero.h"
 #include "ir/rule.h"
 #include "model/forward.h"
 
@@ -13,17 +16,9 @@ namespace {
 
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
-void require_one_rank(const Layout& l) {
-  const int64_t ranks = l.data * l.tensor * l.pipeline * l.context * l.expert;
-  if (ranks != 1)
-    throw Error(
-        "layout asks for {} ranks (data {} x tensor {} x pipeline {} x context {} x expert "
-        "{}); this version runs one. Set all of them to 1.",
-        ranks, l.data, l.tensor, l.pipeline, l.context, l.expert);
-}
-
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
-  Graph g = forward(r.model, r.sequences, r.tokens);
+  Graph g = forward(r.model, r.sequences * r.layout.data, r.tokens);
+  g.mesh = mesh_of(r.layout);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
   if (generates) keep_logits(g);
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context);
@@ -31,12 +26,14 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
     materialise_attention(g);
   apply_precision(g, r.precision);
-  shard(g);
+  shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
-  if (r.purpose == Purpose::kTrain) {
-    differentiate(g);
-    if (recompute.selective) recompute_selective(g);
-  }
+  if (r.purpose == Purpose::kTrain) differentiate(g);
+  remove_shares(g);
+  if (r.purpose == Purpose::kTrain && recompute.selective) recompute_selective(g);
+  if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
+      r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
+    split_backward(g);
   if (r.options.fuse_residual_norm) fuse_residual_norm(g);
   remove_dead_ops(g);
   return g;
@@ -48,20 +45,89 @@ CompileRequest without_dropout(CompileRequest r) {
   return r;
 }
 
+double forward_flops(const Graph& g, const Block& b) {
+  double flops = 0;
+  for (const Op& op : b.forward) flops += cost_of(op, g.values).flops;
+  return flops;
+}
+
+// Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
+StageShare share_of(const Graph& g, const CompileRequest& r) {
+  StageShare share;
+  share.stage = r.stage;
+  PipelineShape& p = share.pipeline;
+  p.schedule = r.layout.pipeline_schedule;
+  p.stages = r.layout.pipeline;
+  p.interleave = r.layout.interleave;
+  p.microbatches = r.microbatches;
+  p.backward = r.purpose == Purpose::kTrain;
+  if (!r.layout.stages.empty()) {
+    share.layers = r.layout.stages;
+  } else {
+    double layer = 1, embedding = 0, head = 0;
+    for (const Block& b : g.blocks) {
+      if (b.name == "layer") layer = forward_flops(g, b);
+      if (b.name == "embed") embedding = forward_flops(g, b);
+      if (b.name == "head") head = forward_flops(g, b);
+    }
+    share.layers = spread_layers(r.model.layers, p.chunks(), embedding / layer, head / layer);
+  }
+  for (const int64_t n : share.layers) p.cost.push_back(std::max<int64_t>(n, 1));
+  return share;
+}
+
+std::vector<std::vector<int64_t>> holders_of(const Graph& g, StageShare share) {
+  std::vector<std::vector<int64_t>> holders(g.blocks.size());
+  for (size_t b = 0; b < g.blocks.size(); ++b)
+    for (share.stage = 0; share.stage < share.pipeline.stages; ++share.stage)
+      if (share.holds(g.blocks[b])) holders[b].push_back(share.stage);
+  return holders;
+}
+
+bool reduces_each(const Layout& l) {
+  return l.zero >= 2 || (l.zero == 1 && l.zero_reduce == ZeroReduce::kEach);
+}
+
+// Segments that this stage never calls, such as another stage's.
+void drop_uncalled(Program& p) {
+  std::vector<SegmentId> now(p.segments.size(), kNone);
+  for (const Call& c : p.schedule) now[static_cast<size_t>(c.segment)] = 0;
+  std::vector<Segment> kept;
+  for (size_t s = 0; s < p.segments.size(); ++s) {
+    if (now[s] == kNone) continue;
+    now[s] = static_cast<SegmentId>(kept.size());
+    kept.push_back(std::move(p.segments[s]));
+  }
+  p.segments = std::move(kept);
+  for (Call& c : p.schedule) c.segment = now[static_cast<size_t>(c.segment)];
+}
+
 }  // namespace
 
 Program compile(const CompileRequest& asked, const Target& target) {
-  require_one_rank(asked.layout);
   const CompileRequest request = without_dropout(asked);
+  check_layout(request.model, request.layout, {0, request.sequences, request.tokens});
   if (request.precision != Precision::kFp32 && request.precision != Precision::kBf16)
     throw Error("precision: this version trains in fp32 and bf16 only.");
   const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
   Graph graph = graph_for(request, recompute);
-  Program p =
-      schedule(expand(std::move(graph), request, recompute, target), request, recompute, target);
+  const StageShare share = share_of(graph, request);
+  const auto holders = holders_of(graph, share);
+  Expanded expanded = expand(std::move(graph), request, recompute, target, holders);
+  Program p = schedule(expanded, request, recompute, target, share);
+  zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
+  overlap(p, request.layout.overlap);
+  drop_uncalled(p);
   p.name = kPurposes[static_cast<int>(request.purpose)];
   place(p, {.alignment = target.alignment});
   return p;
+}
+
+std::vector<Program> compile_stages(CompileRequest request, const Target& target) {
+  std::vector<Program> programs;
+  for (request.stage = 0; request.stage < request.layout.pipeline; ++request.stage)
+    programs.push_back(compile(request, target));
+  return programs;
 }
 
 double model_flops(const CompileRequest& request) {

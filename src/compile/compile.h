@@ -29,13 +29,19 @@ struct CompileRequest {
   int64_t sequences = 1;     // of a micro-batch, on this rank
   int64_t tokens = 1;        // of a sequence
   int64_t microbatches = 1;  // of a step
+  int64_t stage = 0;         // of the pipeline: whose program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that
   // programs of one run agree on the offsets of all state.
   bool optimizer_state = false;
 };
 
+// data = replica × shard: what ZeRO divides is divided over `shard` and copied over `replica`.
+Mesh mesh_of(const Layout& layout);
+
 // Throws Error for a layout or policy that cannot be compiled, with what is possible.
 Program compile(const CompileRequest& request, const Target& target);
+// One a stage: the ranks of a stage all run its program.
+std::vector<Program> compile_stages(CompileRequest request, const Target& target);
 
 // FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
 double model_flops(const CompileRequest& request);

@@ -2,12 +2,14 @@
 #include "compile/passes.h"
 #include "compile/rewrite.h"
 #include "ir/builder.h"
+#include "ir/signature.h"
 
 namespace tessera {
 namespace {
 
 bool is_loss(const Op& op) {
-  return (op.kind == OpKind::kCrossEntropy || op.kind == OpKind::kLinearCrossEntropy) &&
+  return (op.kind == OpKind::kCrossEntropy || op.kind == OpKind::kLinearCrossEntropy ||
+          op.kind == OpKind::kDividedCrossEntropy) &&
          !op.attributes.integer("gradient");
 }
 
@@ -15,6 +17,7 @@ ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
   Value v = g[stream];
   v.name = block.name + ".d_hidden'";
   v.role = Role::kStreamGradient;
+  v.sharding = dual(v.sharding);
   g.values.push_back(std::move(v));
   return static_cast<ValueId>(g.values.size() - 1);
 }
@@ -30,6 +33,7 @@ void differentiate(Graph& graph, Block& block) {
   const uint8_t per = block.name == "layer" ? graph[sample].per : uint8_t{kPerMicrobatch};
   Builder b(graph, block.backward, per, "");
   b.role(Role::kScratch);
+  b.place_outputs();
   Gradients g(b);
   if (block.output != kNone) {
     block.output_gradient = stream_gradient(graph, block, block.output);

@@ -1,10 +1,8 @@
-#include "compile/expand.h"
-
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/error.h"
+#include "compile/expander.h"
 #include "compile/rewrite.h"
 #include "compile/scratch.h"
 #include "ir/builder.h"
@@ -14,74 +12,14 @@ namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Flat state is cut into pieces of 64 elements (ZeRO's unit), so its members start on such.
-constexpr int64_t kUnitElements = 64;
-
-class Expander {
- public:
-  Expander(Graph graph, const CompileRequest& request, const Recompute& recompute,
-           const Target& target)
-      : g_(std::move(graph)), request_(request), recompute_(recompute), target_(target) {}
-
-  Expanded run();
-
- private:
-  bool trains() const { return request_.purpose == Purpose::kTrain; }
-  std::string group_of(ValueId weight) const;
-  void group_weights();
-  void state_frames();
-  void batch_frames();
-  void stream_frames();
-  void saved_frames();
-  FrameKindId frame(const std::string& name, const std::vector<ValueId>& values, uint8_t per,
-                    bool state);
-  ValueId twin(ValueId weight, const std::string& suffix, Role role, DType type);
-  void prepare_products();
-  void pack_segments();
-  void weight_segments(GroupSegments& group, const std::vector<ValueId>& weights);
-  void block_segments(const Block& block, BlockSegments& out);
-  ValueId only(Role role, const std::string& name) const;
-  SegmentId segment(const std::string& name, std::vector<Op> ops);
-  void ask_target(const std::string& block, std::vector<Op>& ops);
-  void pack_weight(const std::string& block, Op& op);
-  Access access_of(const Segment& s, FrameKindId kind) const;
-  std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
-  void keep_saved(std::vector<Op>& ops, ValueId output) const;
-
-  Graph g_;
-  const CompileRequest& request_;
-  const Recompute& recompute_;
-  const Target& target_;
-  Expanded out_;
-  std::vector<std::pair<std::string, std::vector<ValueId>>> groups_;  // weights, in order
-  std::map<ValueId, std::map<std::string, ValueId>> twins_;           // weight → its state
-  std::map<std::string, std::vector<std::pair<Op, ValueId>>> packs_;  // block → pack ops
-  std::map<std::pair<ValueId, OpKind>, ValueId> packed_;
-};
-
-// A weight that several blocks use is a group of its own: its gradient is complete only when all
-// of them have added to it.
-std::string Expander::group_of(ValueId weight) const {
-  std::string owner;
-  for (const Block& b : g_.blocks) {
-    if (readers(b.forward, weight) + readers(b.backward, weight) == 0) continue;
-    if (!owner.empty()) return "shared";
-    owner = b.name;
-  }
-  return owner;
+// Values as one rank has them: what a library of kernels is asked about.
+std::vector<Value> local_values(const std::vector<Value>& values) {
+  std::vector<Value> local = values;
+  for (Value& v : local) v.shape = Shape(v.local());
+  return local;
 }
 
-void Expander::group_weights() {
-  for (size_t i = 0; i < g_.values.size(); ++i) {
-    if (g_.values[i].role != Role::kWeight) continue;
-    const std::string name = group_of(static_cast<ValueId>(i));
-    CHECK(!name.empty(), "weight {} is used by no block", g_.values[i].name);
-    auto at = std::find_if(groups_.begin(), groups_.end(),
-                           [&](const auto& group) { return group.first == name; });
-    if (at == groups_.end()) at = groups_.insert(groups_.end(), {name, {}});
-    at->second.push_back(static_cast<ValueId>(i));
-  }
-}
+}  // namespace
 
 FrameKindId Expander::frame(const std::string& name, const std::vector<ValueId>& values,
                             uint8_t per, bool state) {
@@ -99,49 +37,6 @@ FrameKindId Expander::frame(const std::string& name, const std::vector<ValueId>&
   }
   out_.program.kinds.push_back(std::move(kind));
   return id;
-}
-
-ValueId Expander::twin(ValueId weight, const std::string& suffix, Role role, DType type) {
-  Value v = g_[weight];
-  v.name += "." + suffix;
-  v.role = role;
-  v.dtype = type;
-  g_.values.push_back(std::move(v));
-  const auto id = static_cast<ValueId>(g_.values.size() - 1);
-  twins_[weight][suffix] = id;
-  return id;
-}
-
-// Weights, then what the optimizer keeps of them, group by group: the same offsets in every
-// program of a run. Gradients live within a step.
-void Expander::state_frames() {
-  const bool optimizer = trains() || request_.optimizer_state;
-  for (const auto& [name, weights] : groups_) {
-    const uint8_t per = g_[weights[0]].per;
-    frame(name + ".weights", weights, per, true);
-    if (!optimizer) continue;
-    std::map<std::string, std::vector<ValueId>> kinds;
-    for (const ValueId w : weights) {
-      if (g_[w].dtype != DType::kF32)
-        kinds["master"].push_back(twin(w, "master", Role::kMaster, DType::kF32));
-      kinds["moment1"].push_back(twin(w, "moment1", Role::kMoment1, DType::kF32));
-      kinds["moment2"].push_back(twin(w, "moment2", Role::kMoment2, DType::kF32));
-    }
-    for (const auto& [kind, values] : kinds) frame(name + "." + kind, values, per, true);
-  }
-  for (const auto& [name, weights] : groups_) {
-    if (!trains()) break;
-    std::vector<ValueId> gradients;
-    for (const ValueId w : weights)
-      for (size_t i = 0; i < g_.values.size(); ++i)
-        if (g_.values[i].role == Role::kGradient && g_.values[i].name == g_[w].name + ".gradient") {
-          gradients.push_back(static_cast<ValueId>(i));
-          twins_[w]["gradient"] = static_cast<ValueId>(i);
-        }
-    CHECK(gradients.size() == weights.size(), "group {}: {} gradients of {} weights", name,
-          gradients.size(), weights.size());
-    frame(name + ".gradients", gradients, g_[weights[0]].per, false);
-  }
 }
 
 void Expander::batch_frames() {
@@ -184,8 +79,20 @@ void Expander::saved_frames() {
     std::vector<ValueId> saved;
     for (const Op& op : b.forward)
       for (const ValueId v : op.outputs)
-        if (g_[v].frame == kNone && readers(b.backward, v) > 0) saved.push_back(v);
+        if (g_[v].frame == kNone && readers(b.backward, v) + readers(b.weights, v) > 0)
+          saved.push_back(v);
     if (!saved.empty()) frame(b.name + ".saved", saved, g_[saved[0]].per, false);
+  }
+}
+
+// What the part of the backward for inputs leaves to the part for weights: zero_bubble.
+void Expander::pending_frames() {
+  for (const Block& b : g_.blocks) {
+    std::vector<ValueId> pending;
+    for (const Op& op : b.backward)
+      for (const ValueId v : op.outputs)
+        if (g_[v].frame == kNone && readers(b.weights, v) > 0) pending.push_back(v);
+    if (!pending.empty()) frame(b.name + ".pending", pending, g_[b.input].per, false);
   }
 }
 
@@ -212,10 +119,11 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
   return read ? Access::kUpdate : Access::kWrite;
 }
 
-SegmentId Expander::segment(const std::string& name, std::vector<Op> ops) {
+SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue queue) {
   Segment s;
   s.name = name;
   s.ops = std::move(ops);
+  s.queue = queue;
   Program& p = out_.program;
   p.values.swap(g_.values);
   layout_scratch(p, s, target_.alignment);
@@ -235,7 +143,9 @@ SegmentId Expander::segment(const std::string& name, std::vector<Op> ops) {
 void Expander::pack_weight(const std::string& block, Op& op) {
   if (op.kind != OpKind::kMatmul && op.kind != OpKind::kMatmulGradInput) return;
   const ValueId w = op.inputs[1];
-  const int64_t bytes = g_[w].role == Role::kWeight ? target_.packed_bytes(op, g_.values) : 0;
+  // What is gathered for one use is not worth packing.
+  const bool packs = g_[w].role == Role::kWeight && !divides(3);
+  const int64_t bytes = packs ? target_.packed_bytes(op, local_) : 0;
   if (bytes == 0) return;
   const auto key = std::pair(w, op.kind);
   if (!packed_.contains(key)) {
@@ -254,9 +164,10 @@ void Expander::pack_weight(const std::string& block, Op& op) {
 
 // Workspaces and packed weights, as the target's library wants them.
 void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
+  local_ = local_values(g_.values);
   for (Op& op : ops) {
     pack_weight(block, op);
-    const int64_t bytes = target_.workspace_bytes(op, g_.values);
+    const int64_t bytes = target_.workspace_bytes(op, local_);
     if (bytes == 0) continue;
     Value v;
     v.name = op.origin + ".workspace";
@@ -266,30 +177,6 @@ void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
     g_.values.push_back(std::move(v));
     op.workspace = static_cast<ValueId>(g_.values.size() - 1);
   }
-}
-
-void Expander::weight_segments(GroupSegments& group, const std::vector<ValueId>& weights) {
-  std::vector<Op> squares, update;
-  Builder to_squares(g_, squares, kOne, ""), to_update(g_, update, kOne, "");
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
-  const OptimizerPolicy& o = request_.optimizer;
-  for (const ValueId w : weights) {
-    std::map<std::string, ValueId>& twin = twins_[w];
-    to_squares.emit(OpKind::kSquares, g_[w].name, {}, {twin.at("gradient")}, {report});
-    Attributes a = {{"beta1", o.beta1},
-                    {"beta2", o.beta2},
-                    {"epsilon", o.epsilon},
-                    {"decay", g_[w].decays ? o.weight_decay : 0.0}};
-    std::vector<ValueId> outputs = {w, twin.at("moment1"), twin.at("moment2")};
-    if (twin.contains("master")) {
-      a.set("master", int64_t{1});
-      outputs.push_back(twin.at("master"));
-    }
-    to_update.emit(OpKind::kAdamw, g_[w].name, a, {twin.at("gradient"), step, report}, outputs);
-  }
-  ask_target(group.name, squares);
-  group.squares = segment("squares." + group.name, squares);
-  group.update = segment("update." + group.name, update);
 }
 
 // The same ops on values of their own; with keep_frames, what lies in frames stays where it is.
@@ -332,6 +219,7 @@ void Expander::block_segments(const Block& block, BlockSegments& out) {
   }
   if (trains())
     out.backward = segment(block.loss ? block.name : "backward." + block.name, block.backward);
+  if (!block.weights.empty()) out.weights = segment("weights." + block.name, block.weights);
 }
 
 ValueId Expander::only(Role role, const std::string& name) const {
@@ -344,11 +232,9 @@ ValueId Expander::only(Role role, const std::string& name) const {
 // packed weights of each block.
 void Expander::prepare_products() {
   for (Block& b : g_.blocks) {
-    std::vector<Op> forward = std::move(b.forward), backward = std::move(b.backward);
-    if (!(b.loss && trains())) ask_target(b.name, forward);
-    if (trains()) ask_target(b.name, backward);
-    b.forward = std::move(forward);
-    b.backward = std::move(backward);
+    if (!(b.loss && trains())) ask_target(b.name, b.forward);
+    if (trains()) ask_target(b.name, b.backward);
+    if (trains()) ask_target(b.name, b.weights);
     std::vector<ValueId> packed;
     for (const auto& [op, value] : packs_[b.name]) packed.push_back(value);
     if (!packed.empty()) frame(b.name + ".packed", packed, g_[packed[0]].per, false);
@@ -364,7 +250,7 @@ void Expander::pack_segments() {
       pack.origin = product.origin;
       pack.attributes = product.attributes;
       pack.attributes.set("product", std::string(rule_of(product.kind).name));
-      pack.attributes.set("rows", g_[product.inputs[0]].shape.elements());
+      pack.attributes.set("rows", g_[product.inputs[0]].local().elements());
       pack.attributes.set("bytes", g_[value].shape[0]);
       pack.inputs = {product.inputs[1]};
       pack.outputs = {value};
@@ -374,42 +260,83 @@ void Expander::pack_segments() {
   }
 }
 
-Expanded Expander::run() {
-  group_weights();
-  state_frames();
-  batch_frames();
-  stream_frames();
-  saved_frames();
-  prepare_products();
+void Expander::message_segments() {
+  if (g_.mesh[AxisKind::kPipeline] == 1) return;
+  const auto message = [&](const std::string& name, ValueId stream, bool sends, const char* to,
+                           Queue queue) {
+    Op op;
+    op.kind = sends ? OpKind::kSend : OpKind::kReceive;
+    op.origin = name;
+    if (sends) {
+      op.attributes = {{"to", to}};
+      op.inputs = {stream};
+    } else {
+      const std::string shape = fmt::format("{}", fmt::join(g_[stream].shape.dims(), "x"));
+      op.attributes = {
+          {"from", to}, {"type", std::string(name_of(g_[stream].dtype))}, {"shape", shape}};
+      op.outputs = {stream};
+    }
+    return segment(name, {op}, queue);
+  };
+  const auto first = [&](const char* kind) {
+    for (const FrameKind& k : out_.program.kinds)
+      if (k.name == kind) return k.values.at(0);
+    CHECK(false, "the graph has no {}", kind);
+  };
+  const ValueId hidden = first("hidden");
+  out_.send_forward = message("send_forward", hidden, true, "next", Queue::kSendForward);
+  out_.receive_forward =
+      message("receive_forward", hidden, false, "previous", Queue::kReceiveForward);
+  if (!trains()) return;
+  const ValueId gradient = first("d_hidden");
+  out_.send_backward = message("send_backward", gradient, true, "previous", Queue::kSendBackward);
+  out_.receive_backward =
+      message("receive_backward", gradient, false, "next", Queue::kReceiveBackward);
+}
+
+// What frames the step: the report cleared and summed, the gradient clipped.
+void Expander::step_segments() {
   const ValueId report = only(Role::kReport, "report");
   std::vector<Op> clear, clip;
   Builder(g_, clear, kOne, "").emit(OpKind::kClear, "report", {}, {}, {report});
   out_.clear = segment("clear", clear);
+  if (g_.mesh.ranks() > 1)
+    out_.sum_report =
+        collective("sum.report", OpKind::kAllReduce, "world", report, report, Queue::kGroups);
+  if (!trains()) return;
+  Builder(g_, clip, kOne, "")
+      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}}, {report}, {report});
+  out_.clip = segment("clip", clip);
+}
+
+Expanded Expander::run() {
+  out_.program.mesh = g_.mesh;
+  weight_frames();
+  gradient_frames();
+  batch_frames();
+  stream_frames();
+  saved_frames();
+  pending_frames();
+  prepare_products();
   for (size_t b = 0; b < g_.blocks.size(); ++b) {
     out_.segments.emplace_back();
     block_segments(Block(g_.blocks[b]), out_.segments[b]);
   }
   pack_segments();
-  if (trains()) {
-    for (const auto& [name, weights] : groups_) {
-      GroupSegments group{.name = name, .per_layer = (g_[weights[0]].per & kPerLayer) != 0};
-      weight_segments(group, weights);
-      out_.groups.push_back(group);
-    }
-    Builder(g_, clip, kOne, "")
-        .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}}, {report}, {report});
-    out_.clip = segment("clip", clip);
+  step_segments();
+  message_segments();
+  for (WeightGroup& g : out_.groups) {
+    reduce_segments(g);
+    if (trains()) weight_segments(g);
   }
   out_.program.values = std::move(g_.values);
   out_.blocks = std::move(g_.blocks);
   return std::move(out_);
 }
 
-}  // namespace
-
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target) {
-  return Expander(std::move(graph), request, recompute, target).run();
+                const Target& target, const std::vector<std::vector<int64_t>>& holders) {
+  return Expander(std::move(graph), request, recompute, target, holders).run();
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // The last block pass: Graph → segments and frame kinds.
-//   before  values have roles; blocks have lists of ops
+//   before  values have roles and shardings; blocks have lists of ops
 //   after   every value that outlives its segment has a frame kind and an offset in it; every other
 //           one an offset in its segment's scratch; products have workspaces and packed weights
 #pragma once
@@ -18,13 +18,23 @@ struct BlockSegments {
   SegmentId light = kNone;     // saves nothing
   SegmentId again = kNone;     // saves, but gives no output: before the backward of a light layer
   SegmentId backward = kNone;  // of a loss block: forward and backward in one
+  SegmentId weights = kNone;   // the part of the backward that only weight gradients need
   SegmentId pack = kNone;
 };
 
-// The segments that update one group of weights: those of a block, or those several blocks share.
-struct GroupSegments {
-  std::string name;
+// Weights that live and are reduced together: those of a block (or those several blocks share)
+// whose gradients are partial over the same axes.
+struct WeightGroup {
+  std::string name;            // "layer", "layer.tensor", "shared"
+  std::vector<size_t> blocks;  // that use it
   bool per_layer = false;
+  std::string partial;  // axes but those of data over which the gradient is partial: "tensor"
+
+  FrameKindId weights = kNone, gradients = kNone;
+  FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
+  std::vector<FrameKindId> state;                              // what is in the arena for good
+  // gather, reduce: over `shard`; finish: over replicas and `partial`; join: over stages.
+  SegmentId gather = kNone, reduce = kNone, finish = kNone, join = kNone;
   SegmentId squares = kNone, update = kNone;
 };
 
@@ -32,11 +42,14 @@ struct Expanded {
   Program program;  // no frames and no calls yet
   std::vector<Block> blocks;
   std::vector<BlockSegments> segments;  // of each block
-  std::vector<GroupSegments> groups;
-  SegmentId clear = kNone, clip = kNone;
+  std::vector<WeightGroup> groups;
+  SegmentId clear = kNone, clip = kNone, sum_report = kNone;
+  SegmentId send_forward = kNone, receive_forward = kNone;
+  SegmentId send_backward = kNone, receive_backward = kNone;
 };
 
+// `holders`: of each block, the stages that have it.
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target);
+                const Target& target, const std::vector<std::vector<int64_t>>& holders);
 
 }  // namespace tessera

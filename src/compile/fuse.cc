@@ -15,6 +15,8 @@ bool is_bias_sum(const Op& op) {
   return op.kind == OpKind::kSum && op.attributes.integer("terms") == 1 && op.inputs.size() == 2;
 }
 
+bool is_norm(const Op& op) { return op.kind == OpKind::kNorm || op.kind == OpKind::kRmsNorm; }
+
 // norm(sum(terms; biases), gain, bias) as one op where the sum stood.
 void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
   const Op& s = ops[sum];
@@ -33,8 +35,7 @@ void fuse_residual_norm(std::vector<Op>& ops) {
   for (size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].kind != OpKind::kSum || ops[i].inputs.size() < 2) continue;
     for (size_t j = i + 1; j < ops.size(); ++j)
-      if (ops[j].kind == OpKind::kNorm && ops[j].inputs[0] == ops[i].outputs[0] &&
-          ops[j].outputs.size() == 2) {
+      if (is_norm(ops[j]) && ops[j].inputs[0] == ops[i].outputs[0] && ops[j].outputs.size() == 2) {
         fuse_norm(ops, i, j);
         break;
       }

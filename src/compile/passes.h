@@ -10,7 +10,7 @@ namespace tessera {
 
 // What is kept of the forward for the backward.
 struct Recompute {
-  bool selective = false;   // norms and attention are computed again inside the backward
+  bool selective = false;   // norms, attention and gates are computed again in the backward
   int64_t full_layers = 0;  // the first so many layers keep only their input
 };
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
@@ -29,8 +29,16 @@ void decode(Graph& graph, int64_t context);
 // losses, weight gradients stay f32).
 void apply_precision(Graph& graph, Precision precision);
 
-// A Sharding for each value by each op's rule. On a mesh of one rank every value is replicated.
-void shard(Graph& graph);
+// linear_cross_entropy, cross_entropy → the parts of one whose vocabulary is divided. Part of
+// shard.
+void divide_cross_entropy(Graph& graph);
+// Places every value by each op's rule, on each axis of graph.mesh by itself; inserts the
+// conversions between places; sets the values' parts. Weights are divided where the model marks
+// them, sequences over the data ranks; hidden values between ops and blocks are divided along the
+// sequence with layout.sequence_parallel, else replicated. On a mesh of one rank nothing changes.
+void shard(Graph& graph, const Layout& layout);
+// Drops `share`, which only differentiate needs.
+void remove_shares(Graph& graph);
 
 // sum(x; bias) → gelu  becomes  gelu(x, bias): one sweep, and the bias gradient comes with it.
 void fuse_bias_gelu(Graph& graph);
@@ -39,7 +47,12 @@ void fuse_bias_gelu(Graph& graph);
 // list: its forward, then its backward, the loss and its gradient being one op.
 void differentiate(Graph& graph);
 
-// Clones of norms and attention in the backward, so that their outputs need not be saved.
+// Moves what only the gradients of weights need from each layer's backward to a list of its own,
+// which a pipeline may run later (zero_bubble).
+void split_backward(Graph& graph);
+
+// Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
+// that their outputs need not be saved. Without it gathered values are saved and no gather is repeated.
 void recompute_selective(Graph& graph);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

@@ -1,38 +1,216 @@
 #include "compile/pieces.h"
 
+#include <algorithm>
+
+#include "base/box.h"
+#include "base/error.h"
+
 namespace tessera {
 namespace {
 
-ValueId find(const Program& p, const std::string& name) {
-  for (size_t i = 0; i < p.values.size(); ++i)
-    if (p.values[i].name == name) return static_cast<ValueId>(i);
+constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
+
+FrameKindId find_kind(const Program& p, const std::string& name) {
+  for (size_t k = 0; k < p.kinds.size(); ++k)
+    if (p.kinds[k].name == name) return static_cast<FrameKindId>(k);
   return kNone;
 }
 
-StatePiece piece(const Program& p, const std::string& name, ValueId value, int64_t layer) {
-  const Shape& s = p[value].shape;
-  return {name, value, layer, kNone, std::vector<int64_t>(s.dims().size(), 0), s.dims()};
+std::string without_suffix(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+// "layer" of "layer.weights".
+std::string group_of(const Program& p, FrameKindId weights) {
+  return without_suffix(p.kind(weights).name);
+}
+
+int64_t elements(const FrameKind& k, const Program& p) {
+  return k.bytes / size_of(p[k.values.at(0)].dtype);
+}
+
+bool is_divided(const Program& p, FrameKindId kind) {
+  return p[p.kind(kind).values.at(0)].sharding.place[kShardAxis] == 0 &&
+         p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
+}
+
+// Of the ranks that hold the same bytes of a weight, the first stands for all.
+bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
+  if (!weights.stages.empty() && weights.stages[0] != p.stage) return false;
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;
+    if (w.sharding.place[a] < 0 && at.at[a] != 0) return false;
+  }
+  return true;
+}
+
+// The pieces of one frame of a group. `share`: the elements [first, last) of the whole that it
+// holds; `origin`: the element of the whole that it begins with.
+class Cutter {
+ public:
+  Cutter(const Program& p, const Coordinates& at, std::vector<StatePiece>& out)
+      : p_(p), at_(at), out_(out) {}
+
+  struct Source {
+    FrameKindId weights = kNone, kind = kNone, copy = kNone;
+    bool divided = false;  // the frame holds the own part alone
+    bool copy_divided = false;
+    bool whole = false;  // all parts are valid, not the own alone
+    Role role = Role::kWeight;
+    std::string suffix;
+  };
+
+  void cut(const Source& s, ValueId weight, int64_t layer) const {
+    const FrameKind& table = p_.kind(s.weights);
+    const int64_t parts = p_.mesh[AxisKind::kShard], size = elements(table, p_) / parts;
+    const int64_t own = at_[AxisKind::kShard];
+    const int64_t begin = p_[weight].offset / size_of(p_[weight].dtype);
+    const int64_t end = begin + p_[weight].local().elements();
+    for (int64_t part = 0; part < parts; ++part) {
+      if (part != own && !s.whole) continue;
+      const int64_t first = std::max(begin, part * size), last = std::min(end, (part + 1) * size);
+      if (first >= last) continue;
+      for (const Box& box : boxes_of_range(p_[weight].local(), first - begin, last - begin))
+        piece(s, weight, layer, box, begin, part == own ? own * size : -1, own * size);
+    }
+  }
+
+ private:
+  int64_t flat_index(const Shape& shape, const std::vector<int64_t>& index) const {
+    int64_t flat = 0;
+    for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[static_cast<size_t>(d)];
+    return flat;
+  }
+
+  // `own`: where the own part begins, if the box lies in it, else -1.
+  void piece(const Source& s, ValueId weight, int64_t layer, const Box& box, int64_t begin,
+             int64_t own, int64_t part_begin) const {
+    const Value& w = p_[weight];
+    const Extents place = extents_of(w, p_.mesh, at_);
+    StatePiece x;
+    x.begin = box.begin;
+    x.end = box.end;
+    for (size_t d = 0; d < box.begin.size(); ++d) {
+      x.begin[d] = std::min(box.begin[d] + place.begin[d], place.end[d]);
+      x.end[d] = std::min(box.end[d] + place.begin[d], place.end[d]);
+      CHECK(d == 0 || x.end[d] - x.begin[d] == box.end[d] - box.begin[d],
+            "{} has padding in dimension {}", w.name, d);
+      if (x.begin[d] == x.end[d]) return;  // padding alone
+    }
+    const int64_t at = begin + flat_index(w.local(), box.begin);
+    x.name = full_name(w, layer) + s.suffix;
+    x.role = s.role;
+    x.kind = s.kind;
+    x.layer = layer;
+    x.first = at - (s.divided ? part_begin : 0);
+    x.dtype = p_[p_.kind(s.kind).values.at(0)].dtype;
+    x.shape = w.shape;
+    x.weight = weight;
+    x.owned = own >= 0 && stands_for(p_, p_.kind(s.weights), w, at_);
+    x.copy = s.copy;
+    x.copy_first = at - (s.copy_divided ? part_begin : 0);
+    out_.push_back(std::move(x));
+  }
+
+  const Program& p_;
+  const Coordinates& at_;
+  std::vector<StatePiece>& out_;
+};
+
+// What the optimizer keeps of a group, and where its weights are.
+struct Kept {
+  FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
+};
+
+Kept kept_of(const Program& p, FrameKindId table) {
+  const std::string group = group_of(p, table);
+  const FrameKindId shard = find_kind(p, group + ".weights.shard");
+  return {shard == kNone ? table : shard, table, find_kind(p, group + ".master"),
+          find_kind(p, group + ".moment1"), find_kind(p, group + ".moment2")};
+}
+
+void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
+               const Cutter& cutter) {
+  const bool divided = k.moment1 != kNone && is_divided(p, k.moment1);
+  Cutter::Source s;
+  s.weights = k.table;
+  s.whole = !divided && k.weights == k.table;
+  s.kind = k.master == kNone ? k.weights : k.master;
+  s.divided = is_divided(p, s.kind);
+  s.copy = k.master == kNone ? kNone : k.weights;
+  s.copy_divided = k.weights != k.table;
+  cutter.cut(s, weight, layer);
+  s.copy = kNone;
+  const auto moment = [&](FrameKindId kind, Role role, const char* suffix) {
+    if (kind == kNone) return;
+    s.kind = kind;
+    s.divided = is_divided(p, kind);
+    s.role = role;
+    s.suffix = suffix;
+    cutter.cut(s, weight, layer);
+  };
+  moment(k.moment1, Role::kMoment1, "|moment1");
+  moment(k.moment2, Role::kMoment2, "|moment2");
+}
+
+bool is_table(const FrameKind& k, const Program& p) {
+  return k.like == kNone && !k.values.empty() && p[k.values[0]].role == Role::kWeight;
+}
+
+// The layers whose state of a kind is here.
+std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
+  std::vector<int64_t> layers;
+  for (const Frame& f : p.frames)
+    if (f.kind == kind && !std::count(layers.begin(), layers.end(), f.layer))
+      layers.push_back(f.layer);
+  return layers;
 }
 
 }  // namespace
 
-std::vector<StatePiece> pieces(const Program& program) {
+std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
-  for (const Frame& f : program.frames)
-    for (const ValueId v : program.kind(f.kind).values) {
-      const Value& weight = program[v];
-      if (weight.role != Role::kWeight) continue;
-      const std::string name = full_name(weight, f.layer);
-      const int64_t layer = f.layer == kNone ? 0 : f.layer;
-      const ValueId master = find(program, weight.name + ".master");
-      out.push_back(piece(program, name, master == kNone ? v : master, layer));
-      if (master != kNone) out.back().copy = v;
-      for (const char* moment : {"moment1", "moment2"}) {
-        const ValueId m = find(program, weight.name + "." + moment);
-        if (m != kNone) out.push_back(piece(program, name + "|" + moment, m, layer));
-      }
-    }
+  const Cutter cutter(p, at, out);
+  for (size_t i = 0; i < p.kinds.size(); ++i) {
+    if (!is_table(p.kinds[i], p)) continue;
+    const Kept k = kept_of(p, static_cast<FrameKindId>(i));
+    for (const int64_t layer : layers_of(p, k.weights))
+      for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
+  }
   return out;
+}
+
+std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at) {
+  std::vector<StatePiece> out;
+  const Cutter cutter(p, at, out);
+  for (size_t i = 0; i < p.kinds.size(); ++i) {
+    if (!is_table(p.kinds[i], p)) continue;
+    const std::string group = group_of(p, static_cast<FrameKindId>(i));
+    const FrameKindId shard = find_kind(p, group + ".gradients.shard");
+    Cutter::Source s;
+    s.weights = static_cast<FrameKindId>(i);
+    s.kind = shard == kNone ? find_kind(p, group + ".gradients") : shard;
+    s.divided = shard != kNone;
+    s.role = Role::kGradient;
+    for (const int64_t layer : layers_of(p, s.kind))
+      for (const ValueId w : p.kinds[i].values) cutter.cut(s, w, layer);
+  }
+  return out;
+}
+
+std::vector<MemberRange> member_ranges(const Program& p, const std::string& members,
+                                       const Value& flat, const Coordinates& at) {
+  const FrameKindId table = find_kind(p, members);
+  CHECK(table != kNone, "program {} has no {}", p.name, members);
+  const bool divided = flat.sharding.place[kShardAxis] == 0;
+  const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
+  std::vector<MemberRange> ranges;
+  for (const ValueId v : p.kind(table).values) {
+    const Value& w = p[v];
+    const int64_t begin = w.offset / size_of(w.dtype);
+    const int64_t first = std::max(begin - origin, int64_t{0});
+    const int64_t last = std::min(begin + w.local().elements() - origin, flat.local().elements());
+    if (first < last) ranges.push_back({v, first, last, stands_for(p, p.kind(table), w, at)});
+  }
+  return ranges;
 }
 
 }  // namespace tessera

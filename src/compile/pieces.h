@@ -9,16 +9,37 @@
 
 namespace tessera {
 
+// A contiguous part of a flat frame that is a box of one global value.
 struct StatePiece {
-  std::string name;       // "layer3.attn.qkv.weight", "layer3.attn.qkv.weight|moment1"
-  ValueId value = kNone;  // where it lies: the master where there is one, else the weight
-  int64_t layer = 0;
-  ValueId copy = kNone;             // the weight that is `value` rounded, or kNone
+  std::string name;           // "layer3.attn.qkv.weight", "layer3.attn.qkv.weight|moment1"
+  Role role = Role::kWeight;  // kWeight for weights and masters alike: f32 under one name
+  FrameKindId kind = kNone;   // the frame it lies in …
+  int64_t layer = kNone;      // … of this layer
+  int64_t first = 0;          // its first element in that frame
+  DType dtype = DType::kF32;
+  Shape shape;                      // of the global value
   std::vector<int64_t> begin, end;  // box of the global value
+  ValueId weight = kNone;           // whose it is: initial values
+  bool owned = false;               // this rank is the one that saves it
+  FrameKindId copy = kNone;         // where the same elements stand rounded, or kNone …
+  int64_t copy_first = 0;           // … from this element on
 };
 
-// Weights in f32 under their own names, then what the optimizer keeps of each, in the order of the
-// program's frames.
-std::vector<StatePiece> pieces(const Program& program);
+// What the rank at `at` holds: weights in f32 under their own names, then what the optimizer keeps
+// of each, in the order of the program's frames. Each element of the state is owned by one rank.
+std::vector<StatePiece> pieces(const Program& program, const Coordinates& at = {});
+
+// The sums of gradients over the step, under the names of their weights; valid after a run.
+std::vector<StatePiece> gradient_pieces(const Program& program, const Coordinates& at = {});
+
+// The parts of a flat value's frame kind that belong to members of its table, as [first, last)
+// elements of the value that the rank at `at` has: what squares and update work on.
+struct MemberRange {
+  ValueId weight = kNone;
+  int64_t first = 0, last = 0;
+  bool counted = false;  // in sums over all ranks: one of those that hold the same elements
+};
+std::vector<MemberRange> member_ranges(const Program& program, const std::string& members,
+                                       const Value& flat, const Coordinates& at);
 
 }  // namespace tessera

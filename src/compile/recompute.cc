@@ -10,20 +10,31 @@ namespace tessera {
 namespace {
 
 bool cheap(OpKind k) {
-  return k == OpKind::kNorm || k == OpKind::kAttention || k == OpKind::kAttentionScores ||
-         k == OpKind::kSoftmax || k == OpKind::kAttentionMix;
+  return k == OpKind::kNorm || k == OpKind::kRmsNorm || k == OpKind::kAttention ||
+         k == OpKind::kAttentionScores || k == OpKind::kSoftmax || k == OpKind::kAttentionMix ||
+         k == OpKind::kAllGather || k == OpKind::kSlice || k == OpKind::kGatedActivation;
+}
+
+// The ops of the forward that are run again, in order: cheap ones of which the backward, or another
+// that runs again, reads something.
+std::vector<Op> repeated(const Block& block) {
+  std::vector<Op> ops;
+  for (size_t i = block.forward.size(); i-- > 0;) {
+    const Op& op = block.forward[i];
+    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
+      return readers(block.backward, v) + readers(ops, v) > 0;
+    });
+    const bool leaves =
+        std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
+    if (cheap(op.kind) && needed && !leaves) ops.insert(ops.begin(), op);
+  }
+  return ops;
 }
 
 void recompute_selective(Graph& graph, Block& block) {
   std::map<ValueId, ValueId> again;  // forward value → its clone
-  std::vector<Op> clones;
-  for (const Op& op : block.forward) {
-    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(),
-                                    [&](ValueId v) { return readers(block.backward, v) > 0; });
-    const bool leaves =
-        std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
-    if (!cheap(op.kind) || !needed || leaves) continue;
-    Op clone = op;
+  std::vector<Op> clones = repeated(block);
+  for (Op& clone : clones) {
     for (ValueId& v : clone.inputs)
       if (again.contains(v)) v = again[v];
     for (ValueId& v : clone.outputs) {
@@ -32,7 +43,6 @@ void recompute_selective(Graph& graph, Block& block) {
       again[v] = copy;
       v = copy;
     }
-    clones.push_back(std::move(clone));
   }
   for (const auto& [from, to] : again) replace_reads(block.backward, from, to);
   // Each clone stands right before its first reader, so that its outputs live shortly.

@@ -1,16 +1,37 @@
-// Segments → frames and calls in issue order, for one rank and one stage.
+// Segments → frames and calls in issue order, for one stage.
 //   before  a program with kinds and segments
 //   after   every call of the step, with the frames it works on; no offsets but those of state
+//
+// A training step:
+//   clear · pack · the pipeline's forwards and backwards with their messages · squares · clip ·
+//   update
+// and of the other programs: clear · pack · forward of one micro-batch.
+//
+// Issue orders of all stages are restrictions of one global order: an action stands at the time it
+// starts where messages are free, a message at the time its producer finishes, on both ends, before
+// the actions of that time. So every wait points backward in one order and none can form a cycle.
 #pragma once
 
 #include "compile/expand.h"
+#include "compile/pipeline.h"
 
 namespace tessera {
 
-// The order of a training step:
-//   clear · pack · for each micro-batch (forward, head, backward) · squares · clip · update
-// and of the other programs: clear · pack · forward of one micro-batch.
-Program schedule(Expanded expanded, const CompileRequest& request, const Recompute& recompute,
-                 const Target& target);
+// One stage's share of the model.
+struct StageShare {
+  PipelineShape pipeline;
+  std::vector<int64_t> layers;  // of each chunk of the whole model
+  int64_t stage = 0;
+
+  int64_t first_layer(int64_t chunk) const;
+  bool holds(const Block& block) const;  // some of it
+};
+
+// `expanded` gives its program away; its blocks and groups stay.
+Program schedule(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
+                 const Target& target, const StageShare& share);
+
+// What a call's frames say of its message or collective; empty for a segment without any.
+Wire wire_of(const Program& p, const Call& c);
 
 }  // namespace tessera

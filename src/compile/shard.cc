@@ -1,10 +1,205 @@
+// Forwards over all blocks: a signature for every op. Backwards: what is free. Then conversions are
+// inserted where an input's place is not what the signature wants.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "compile/choose_signature.h"
 #include "compile/passes.h"
+#include "compile/rewrite.h"
+#include "ir/builder.h"
 
 namespace tessera {
+namespace {
 
-void shard(Graph& graph) {
-  // One rank: every axis has size one, where split, shared and partial all mean replicated.
-  for (Value& v : graph.values) v.sharding = Sharding();
+// An op with the places it wants of its inputs.
+struct Planned {
+  Op op;
+  std::vector<Sharding> wanted;
+};
+
+class Sharder {
+ public:
+  Sharder(Graph& graph, const Layout& layout)
+      : g_(graph),
+        home_{graph.sequences, graph.tokens, layout.sequence_parallel},
+        axes_(divided_axes(graph.mesh)) {}
+
+  void run() {
+    place_inputs();
+    plans_.resize(g_.blocks.size());
+    for (size_t b = 0; b < g_.blocks.size(); ++b) {
+      per_ = index_of(g_.blocks[b]);
+      for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
+    }
+    for (size_t b = plans_.size(); b-- > 0;)
+      for (size_t i = plans_[b].size(); i-- > 0;) settle(plans_[b][i]);
+    settle_weights();
+    for (size_t b = 0; b < g_.blocks.size(); ++b) rewrite(g_.blocks[b], plans_[b]);
+    for (Value& v : g_.values) localise(v, g_.mesh);
+  }
+
+ private:
+  int8_t& place(ValueId v, size_t axis) { return g_[v].sharding.place[axis]; }
+  uint8_t index_of(const Block& b) const;
+  void place_inputs();
+  void plan(Op op, std::vector<Planned>& plans);
+  void join_partial_terms(Op& op, std::vector<Planned>& plans);
+  void settle(Planned& p);
+  void settle_weights();
+  void rewrite(Block& block, std::vector<Planned>& plans);
+
+  Graph& g_;
+  Home home_;
+  std::vector<size_t> axes_;
+  uint8_t per_ = kOne;                       // of what the block at hand computes
+  std::vector<std::vector<Planned>> plans_;  // of each block
+  // Free values of which a use is not replicated.
+  std::map<std::pair<ValueId, size_t>, bool> differ_;
+};
+
+uint8_t Sharder::index_of(const Block& b) const {
+  const ValueId stream = b.input != kNone ? b.input : b.output;
+  return b.name == "layer" ? g_[stream].per : uint8_t{kPerMicrobatch};
+}
+
+// Weights as the model says where it divides them, else free; sequences over data; what enters a
+// block at home.
+void Sharder::place_inputs() {
+  for (Value& v : g_.values) {
+    const Sharding model = v.sharding;
+    v.sharding = Sharding();
+    for (const size_t a : axes_) {
+      int8_t& p = v.sharding.place[a];
+      if (v.role == Role::kWeight) p = model.place[a] >= 0 ? model.place[a] : kFree;
+      if (v.role == Role::kBatch && is_data(a)) p = 0;
+      if (v.role == Role::kReport) p = kPartial;
+    }
+  }
+  for (const Block& b : g_.blocks)
+    for (const size_t a : axes_)
+      if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
+}
+
+void Sharder::plan(Op op, std::vector<Planned>& plans) {
+  if (op.kind == OpKind::kSum) join_partial_terms(op, plans);
+  Planned p{std::move(op), {}};
+  for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
+  for (const size_t a : axes_) {
+    const Signature s = choose_signature(p.op, g_.values, home_, a);
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      if (!fits(g_[p.op.inputs[i]], p.wanted[i].place[a], s.inputs[i]))
+        p.wanted[i].place[a] = s.inputs[i];
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      if (g_[p.op.outputs[i]].role != Role::kReport) place(p.op.outputs[i], a) = s.outputs[i];
+  }
+  plans.push_back(std::move(p));
+}
+
+// Terms that are partial alike are added before they are reduced, so once.
+void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
+  const auto terms = op.attributes.integer("terms");
+  const auto is_partial = [&](ValueId v) {
+    const auto& p = g_[v].sharding.place;
+    return std::find(p.begin(), p.end(), kPartial) != p.end();
+  };
+  std::vector<ValueId> joined, rest;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const ValueId v = op.inputs[i];
+    const bool joins = static_cast<int64_t>(i) < terms && is_partial(v) &&
+                       (joined.empty() || g_[joined[0]].sharding == g_[v].sharding);
+    (joins ? joined : rest).push_back(v);
+  }
+  if (joined.size() < 2 || rest.empty()) return;
+  Op first = op;
+  first.attributes.set("terms", static_cast<int64_t>(joined.size()));
+  first.inputs = joined;
+  first.outputs = {clone_value(g_, op.outputs[0], ".partial")};
+  g_[first.outputs[0]].role = Role::kActivation;
+  g_[first.outputs[0]].per = per_;
+  const auto left = terms - static_cast<int64_t>(joined.size());
+  rest.insert(rest.begin() + left, first.outputs[0]);
+  op.attributes.set("terms", left + 1);
+  op.inputs = rest;
+  plan(std::move(first), plans);
+}
+
+// Walks backwards, so every use of an op's outputs is known: they are replicated if all uses are,
+// else shared.
+void Sharder::settle(Planned& p) {
+  for (const size_t a : axes_) {
+    const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };
+    const bool differs = std::any_of(p.op.outputs.begin(), p.op.outputs.end(), [&](ValueId v) {
+      return is_free(v) && differ_[{v, a}];
+    });
+    const int8_t settled = differs ? kShared : kReplicated;
+    for (const ValueId v : p.op.outputs)
+      if (is_free(v)) place(v, a) = settled;
+    for (size_t i = 0; i < p.op.inputs.size(); ++i) {
+      int8_t& wanted = p.wanted[i].place[a];
+      if (wanted == kFree) wanted = settled;
+      if (is_free(p.op.inputs[i]) && wanted != kReplicated) differ_[{p.op.inputs[i], a}] = true;
+    }
+  }
+}
+
+void Sharder::settle_weights() {
+  for (size_t i = 0; i < g_.values.size(); ++i)
+    for (const size_t a : axes_) {
+      const auto v = static_cast<ValueId>(i);
+      if (place(v, a) == kFree) place(v, a) = differ_[{v, a}] ? kShared : kReplicated;
+    }
+}
+
+void Sharder::rewrite(Block& block, std::vector<Planned>& plans) {
+  std::vector<Op> ops;
+  Builder b(g_, ops, index_of(block), "");
+  std::map<std::pair<ValueId, std::array<int8_t, kMaxAxes>>, ValueId> made;
+  const auto at_places = [&](ValueId v, const Sharding& wanted) {
+    if (g_[v].sharding == wanted) return v;
+    CHECK(g_[v].role != Role::kWeight, "{} is used at two places: say what divides it", g_[v].name);
+    const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
+    if (is_new) entry->second = b.convert(v, wanted);
+    return entry->second;
+  };
+  for (Planned& p : plans) {
+    for (size_t i = 0; i < p.op.inputs.size(); ++i)
+      p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i]);
+    ops.push_back(std::move(p.op));
+  }
+  if (block.output != kNone) {
+    Sharding wanted = g_[block.output].sharding;
+    for (const size_t a : axes_) wanted.place[a] = home_.of(g_[block.output], a);
+    const ValueId leaving = at_places(block.output, wanted);
+    if (leaving != block.output) {
+      std::swap(g_[leaving].role, g_[block.output].role);
+      std::swap(g_[leaving].per, g_[block.output].per);
+      block.output = leaving;
+    }
+  }
+  block.forward = std::move(ops);
+}
+
+}  // namespace
+
+void shard(Graph& graph, const Layout& layout) {
+  if (graph.mesh[AxisKind::kTensor] > 1) divide_cross_entropy(graph);
+  Sharder(graph, layout).run();
+}
+
+void remove_shares(Graph& graph) {
+  for (Block& block : graph.blocks)
+    for (std::vector<Op>* ops : {&block.forward, &block.backward})
+      for (size_t i = 0; i < ops->size();) {
+        if ((*ops)[i].kind != OpKind::kShare) {
+          ++i;
+          continue;
+        }
+        const ValueId from = (*ops)[i].outputs[0], to = (*ops)[i].inputs[0];
+        ops->erase(ops->begin() + static_cast<std::ptrdiff_t>(i));
+        replace_reads(block.forward, from, to);
+        replace_reads(block.backward, from, to);
+      }
 }
 
 }  // namespace tessera

@@ -1,6 +1,8 @@
 #include "ir/builder.h"
 
 #include "base/error.h"
+#include "ir/names.h"
+#include "ir/signature.h"
 
 namespace tessera {
 
@@ -26,6 +28,7 @@ std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attri
   for (const ValueId v : op.inputs) in.push_back(&graph_[v]);
   const std::vector<OutputSpec> specs = rule_of(kind).infer(op.attributes, in);
   outputs.resize(specs.size(), kNone);
+  const std::vector<ValueId> given = outputs;
   for (size_t i = 0; i < specs.size(); ++i) {
     if (outputs[i] == kNone)
       outputs[i] = value(origin + specs[i].name, specs[i].dtype, specs[i].shape, role_, per_);
@@ -33,8 +36,60 @@ std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attri
           op.origin, i, to_string(graph_[outputs[i]].shape), to_string(specs[i].shape));
   }
   op.outputs = outputs;
+  if (places_) place(op, given);
   ops_.push_back(std::move(op));
   return outputs;
+}
+
+void Builder::place(const Op& op, const std::vector<ValueId>& given) {
+  const std::vector<size_t> axes = divided_axes(graph_.mesh);
+  if (axes.empty() || given == op.outputs) return;
+  for (const size_t a : axes) {
+    const auto s = fitting(op, given, graph_.values, a);
+    CHECK(s.has_value(), "{}: no signature of {} fits its operands on axis {}", op.origin,
+          rule_of(op.kind).name, name_of(static_cast<AxisKind>(a)));
+    for (size_t i = 0; i < given.size(); ++i)
+      if (given[i] == kNone) graph_[op.outputs[i]].sharding.place[a] = s->outputs[i];
+  }
+  for (const ValueId v : op.outputs) localise(graph_[v], graph_.mesh);
+}
+
+ValueId Builder::convert(ValueId v, const Sharding& to) {
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    const Value x = graph_[v];
+    const int8_t from = x.sharding.place[a], wanted = to.place[a];
+    if (from == wanted) continue;
+    const auto way = conversion(from, wanted);
+    CHECK(way.has_value(), "{} cannot go from place {} to {} on axis {}", x.name, from, wanted,
+          name_of(static_cast<AxisKind>(a)));
+    Value y = x;
+    y.name += way->suffix;
+    y.role = role_;
+    y.per = per_;
+    y.decays = false;
+    y.initial = {};
+    std::string over;
+    for (size_t b = a; b < kMaxAxes; ++b) {
+      if (x.sharding.place[b] != from || to.place[b] != wanted) continue;
+      y.sharding.place[b] = wanted;
+      if (graph_.mesh.size[b] == 1) continue;
+      if (!over.empty()) over += '+';
+      over += name_of(static_cast<AxisKind>(b));
+    }
+    localise(y, graph_.mesh);
+    graph_.values.push_back(std::move(y));
+    Op op;
+    op.kind = way->kind;
+    op.origin = x.name;
+    op.attributes = {{"over", over}};
+    if (way->dim != kNone) op.attributes.set("dim", int64_t{way->dim});
+    if (from == kPartialMax) op.attributes.set("max", int64_t{1});
+    op.inputs = {v};
+    v = static_cast<ValueId>(graph_.values.size() - 1);
+    op.outputs = {v};
+    ops_.push_back(std::move(op));
+  }
+  return v;
 }
 
 ValueId Gradients::of(ValueId v) const {
@@ -45,6 +100,8 @@ ValueId Gradients::of(ValueId v) const {
 
 void Gradients::add(ValueId v, ValueId gradient) {
   CHECK(gradient != kNone, "no gradient for {}", builder_[v].name);
+  CHECK(builder_[gradient].sharding == dual(builder_[v].sharding),
+        "{} is not at the dual of the places of {}", builder_[gradient].name, builder_[v].name);
   for (auto& [value, total] : of_) {
     if (value != v) continue;
     total = builder_.emit_one(OpKind::kSum, "gradient", {{"terms", int64_t{2}}}, {total, gradient});
@@ -79,6 +136,7 @@ ValueId Gradients::weight(ValueId w) {
   g.name = name;
   g.dtype = DType::kF32;
   g.role = Role::kGradient;
+  g.sharding = dual(weight.sharding);
   builder_.graph().values.push_back(std::move(g));
   return static_cast<ValueId>(builder_.graph().values.size() - 1);
 }

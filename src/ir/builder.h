@@ -27,20 +27,31 @@ class Builder {
     return emit(kind, origin, std::move(attributes), std::move(inputs)).at(0);
   }
 
+  // v at other places: appends the conversions that lead there, one for all axes that go the same
+  // way.
+  ValueId convert(ValueId v, const Sharding& to);
+
   Graph& graph() { return graph_; }
   const Value& operator[](ValueId v) const { return graph_[v]; }
   void role(Role r) { role_ = r; }
+  // From here on outputs that emit makes are placed by the signature that the op's other operands
+  // fit.
+  void place_outputs() { places_ = true; }
 
  private:
+  void place(const Op& op, const std::vector<ValueId>& given);
+
   Graph& graph_;
   std::vector<Op>& ops_;
   uint8_t per_;
   std::string prefix_;
   Role role_ = Role::kActivation;
+  bool places_ = false;
 };
 
 // What a gradient rule may ask and say. The gradient of a value is the sum of what its uses
-// contribute; values of aliasing ops may share one gradient value.
+// contribute, each at the dual of the value's places; values of aliasing ops may share one gradient
+// value.
 class Gradients {
  public:
   explicit Gradients(Builder& builder) : builder_(builder) {}

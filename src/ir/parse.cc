@@ -183,6 +183,8 @@ void Parser::value_option(Value& v) {
     v.part = shape();
   else if (take_key("offset"))
     v.offset = integer();
+  else if (take_word("own"))
+    v.own = true;
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
@@ -277,12 +279,17 @@ Block Parser::block() {
   word("backward");
   line_end();
   ops(b.backward);
+  if (take_word("weights")) {
+    line_end();
+    ops(b.weights);
+  }
   return b;
 }
 
 void Parser::kinds(Program& p) {
   word("kinds");
   line_end();
+  std::vector<std::pair<size_t, size_t>> likes;  // of a kind, and the token that names the other
   while (peek().kind == Token::kId) {
     numbered('$', p.kinds.size());
     FrameKind k;
@@ -290,6 +297,10 @@ void Parser::kinds(Program& p) {
     k.bytes = key_integer("bytes");
     if (take_key("per")) k.per = per();
     k.state = take_word("state");
+    if (take_key("like")) likes.emplace_back(p.kinds.size(), at_), next();
+    if (take_key("stages")) do
+        k.stages.push_back(integer());
+      while (take_mark(','));
     if (take_mark(':')) k.values = value_list();
     line_end();
     p.kinds.push_back(std::move(k));
@@ -299,6 +310,10 @@ void Parser::kinds(Program& p) {
   for (const auto& [v, token] : places_) {
     at_ = token;
     p.values[v].frame = named(kind_names_, p.kinds.size(), "a kind of frame");
+  }
+  for (const auto& [k, token] : likes) {
+    at_ = token;
+    p.kinds[k].like = named(kind_names_, p.kinds.size(), "a kind of frame");
   }
   at_ = here;
 }

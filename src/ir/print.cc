@@ -170,6 +170,7 @@ class Printer {
       if (v.part) say(" part={}", to_string(*v.part));
       if (v.frame != kNone) say(" in={}", kind_name(v.frame));
       if (v.offset != kNone) say(" offset={}", v.offset);
+      if (v.own) out_ += " own";
       out_ += '\n';
     }
   }
@@ -202,12 +203,17 @@ class Printer {
     for (const Op& o : b.forward) op(o);
     out_ += "  backward\n";
     for (const Op& o : b.backward) op(o);
+    if (b.weights.empty()) return;
+    out_ += "  weights\n";
+    for (const Op& o : b.weights) op(o);
   }
 
   void kind(size_t k) {
     say("  ${} {} bytes={}", k, name(kinds_[k].name), kinds_[k].bytes);
     per(kinds_[k].per);
     if (kinds_[k].state) out_ += " state";
+    if (kinds_[k].like != kNone) say(" like={}", kind_name(kinds_[k].like));
+    if (!kinds_[k].stages.empty()) say(" stages={}", fmt::join(kinds_[k].stages, ","));
     if (!kinds_[k].values.empty()) say(": {}", list(kinds_[k].values));
     out_ += '\n';
   }

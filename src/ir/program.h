@@ -23,7 +23,8 @@ struct Block {
   ValueId input = kNone, output = kNone;
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
-  bool loss = false;  // ends in a loss: trained by one segment, forward and backward in one
+  std::vector<Op> weights;  // of the backward, what only gradients of weights need; or empty
+  bool loss = false;        // ends in a loss: trained by one segment, forward and backward in one
   bool operator==(const Block&) const = default;
 };
 
@@ -45,7 +46,9 @@ struct FrameKind {
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;  // lives across steps
+  bool state = false;           // lives across steps
+  FrameKindId like = kNone;     // a flat kind: its elements are those of that kind's members
+  std::vector<int64_t> stages;  // that hold it, where several do
   bool operator==(const FrameKind&) const = default;
 };
 

@@ -24,11 +24,15 @@ struct OutputSpec {
 using Inputs = std::vector<const Value*>;
 
 // Labels of each operand's dimensions, einsum style ("btf,vf->btv", an operand of no dimensions
-// is ""), which labels can be split over an axis, and which inputs the op is linear in together.
+// is ""), which labels can be split over an axis, and the sets of inputs that the op is linear in
+// together (indices; a product has two of one input each). `maximum`: over a split label outputs
+// are maxima, not sums. What follows from these stands in ir/signature.h.
 struct ShardingRule {
   std::vector<std::string> inputs, outputs;
   std::string splits;
-  std::vector<int> linear;  // indices of the inputs of one linear set; empty: not linear
+  std::vector<std::vector<int>> linear;
+  bool maximum = false;
+  bool loss = false;  // begins the backward: where all is shared, its gradient would count each rank
 };
 
 // FLOPs by the usual count (2 a multiply-add) and bytes that must move at least once.

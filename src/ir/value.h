@@ -76,6 +76,8 @@ struct Value {
   Initial initial;
   FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
+  bool own =
+      false;  // a rank's part of a flat frame that holds the whole: at offset + index × bytes
 
   const Shape& local() const { return part ? *part : shape; }
   int64_t bytes() const { return local().elements() * size_of(dtype); }  // on one rank

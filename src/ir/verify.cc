@@ -63,82 +63,6 @@ Findings verify_types(const Op& op, std::span<const Value> values, const std::st
   return findings;
 }
 
-// An op's operands, inputs first, with the labels of their dimensions.
-struct Operand {
-  const Value* value;
-  std::string labels;
-  bool output, linear;
-};
-
-// Ids, masks and counts have no gradient, so replicated is as good as shared.
-bool has_gradient(const Value& v) {
-  const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
-  return number && v.role != Role::kBatch && v.role != Role::kStep;
-}
-
-bool stands(const Operand& o, size_t axis, int8_t wanted) {
-  const int8_t place = o.value->sharding.place[axis];
-  if (place == wanted || (wanted == kPartial && place == kPartialMax)) return true;
-  return wanted == kShared && place == kReplicated && !has_gradient(*o.value);
-}
-
-bool is_split(const std::vector<Operand>& operands, size_t axis, char label) {
-  return std::all_of(operands.begin(), operands.end(), [&](const Operand& o) {
-    const size_t d = o.labels.find(label);
-    if (d != std::string::npos) return stands(o, axis, static_cast<int8_t>(d));
-    return stands(o, axis, o.output ? kPartial : kShared);
-  });
-}
-
-bool has_signature(const std::vector<Operand>& operands, size_t axis, const ShardingRule& rule) {
-  const auto all = [&](auto wanted) {
-    return std::all_of(operands.begin(), operands.end(),
-                       [&](const Operand& o) { return stands(o, axis, wanted(o)); });
-  };
-  if (all([](const Operand&) { return kReplicated; })) return true;
-  if (all([](const Operand&) { return kShared; })) return true;
-  if (!rule.linear.empty() &&
-      all([](const Operand& o) { return o.output || o.linear ? kPartial : kShared; }))
-    return true;
-  return std::any_of(rule.splits.begin(), rule.splits.end(),
-                     [&](char label) { return is_split(operands, axis, label); });
-}
-
-Findings verify_sharding(const Op& op, std::span<const Value> values, const std::string& name) {
-  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
-  if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
-    return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
-                        rule.inputs.size(), rule.outputs.size(), op.inputs.size(),
-                        op.outputs.size())};
-  std::vector<Operand> operands;
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const auto& l = rule.linear;
-    const bool linear = std::find(l.begin(), l.end(), static_cast<int>(i)) != l.end();
-    operands.push_back({&at(values, op.inputs[i]), rule.inputs[i], false, linear});
-  }
-  for (size_t i = 0; i < op.outputs.size(); ++i)
-    operands.push_back({&at(values, op.outputs[i]), rule.outputs[i], true, false});
-  Findings findings;
-  for (const Operand& o : operands)
-    if (static_cast<int>(o.labels.size()) != o.value->shape.rank())
-      findings.push_back(fmt::format("{}: its sharding rule labels {} of {} as '{}'", name,
-                                     o.value->name, to_string(o.value->shape), o.labels));
-  if (!findings.empty()) return findings;
-  for (size_t axis = 0; axis < kMaxAxes; ++axis) {
-    if (has_signature(operands, axis, rule)) continue;
-    std::string places;
-    for (const Operand& o : operands) {
-      const int8_t place = o.value->sharding.place[axis];
-      const auto named = name_of_place(place);
-      places += fmt::format("{}{} {}", places.empty() ? "" : ", ", o.value->name,
-                            named ? std::string(*named) : fmt::format("split {}", place));
-    }
-    findings.push_back(fmt::format("{}: no signature of its rule on axis {} has {}", name,
-                                   name_of(static_cast<AxisKind>(axis)), places));
-  }
-  return findings;
-}
-
 bool is_computed(Role r) {
   return r == Role::kActivation || r == Role::kScratch || r == Role::kStream ||
          r == Role::kStreamGradient;
@@ -165,7 +89,7 @@ Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::stri
         findings.push_back(fmt::format("{}: makes {} a second time", name, g[v].name));
       made.insert(v);
     }
-    append(findings, verify_op(op, g.values, where));
+    append(findings, verify_op(op, g.values, where, g.mesh));
   }
   return findings;
 }
@@ -222,12 +146,12 @@ Findings verify_references(const Program& p) {
 }  // namespace
 
 std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
-                                   const std::string& where) {
+                                   const std::string& where, const Mesh& mesh, bool same_bytes) {
   const std::string name = op_name(op, where);
   Findings findings = verify_ids(op, values.size(), name);
   if (!findings.empty()) return findings;
   findings = verify_types(op, values, name);
-  if (findings.empty()) findings = verify_sharding(op, values, name);
+  if (findings.empty()) findings = verify_sharding(op, values, mesh, same_bytes, name);
   return findings;
 }
 
@@ -241,7 +165,7 @@ std::vector<std::string> verify(const Program& p) {
   Findings findings = verify_references(p);
   if (!findings.empty()) return findings;
   for (const Segment& s : p.segments)
-    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name));
+    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name, p.mesh, true));
   append(findings, verify_layout(p));
   return findings;
 }

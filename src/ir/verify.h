@@ -3,9 +3,9 @@
 //
 //   ops       ids exist; what an op reads was made before it, in its block or segment; outputs have
 //             the type and shape that the rule infers from the inputs
-//   sharding  a rule has one letter for each dimension of each operand, and on every axis of the
-//             mesh the op's places are one of its signatures (split of a label, partial, shared,
-//             replicated)
+//   sharding  a rule has one letter for each dimension of each operand; on every axis of the mesh
+//             the op's places are one of its signatures, or those of a conversion (ir/signature.h).
+//             In a program, where no gradient is to come, replicated and shared are the same.
 //   layout    values of a frame fit in it and do not overlap; a segment's parameters are the frames
 //             its ops touch, with the access that they need, and what it writes or adds to it
 //             covers; scratch fits and shares bytes only where lives do not meet, or an op works in
@@ -29,7 +29,13 @@ std::vector<std::string> verify(const Program& p);
 
 // One op by itself: ids, types, shapes and sharding. `where` begins each sentence.
 std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
-                                   const std::string& where);
+                                   const std::string& where, const Mesh& mesh = {},
+                                   bool same_bytes = false);
+
+// Its labels and places. `name` begins each sentence.
+std::vector<std::string> verify_sharding(const Op& op, std::span<const Value> values,
+                                         const Mesh& mesh, bool same_bytes,
+                                         const std::string& name);
 
 // The frames, segments' parameters, scratch and calls of a program whose ids are right.
 std::vector<std::string> verify_layout(const Program& p);

@@ -47,8 +47,8 @@ Findings verify_kind(const Program& p, FrameKindId id) {
 }
 
 bool adds_to_report(OpKind k) {
-  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy || k == OpKind::kSquares ||
-         k == OpKind::kClip;
+  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy ||
+         k == OpKind::kDividedCrossEntropy || k == OpKind::kSquares || k == OpKind::kClip;
 }
 
 // What a segment's ops do to one kind of frame.
@@ -84,8 +84,14 @@ class SegmentVerifier {
   std::string name(const Op& op) const {
     return fmt::format("{} {} ({})", s_.name, op.origin, rule_of(op.kind).name);
   }
+  // A frame as one row of elements, or this rank's part of it.
+  bool is_flat(ValueId v) const {
+    if (p_[v].frame == kNone || p_[v].offset != 0 || p_[v].shape.rank() != 1) return false;
+    return p_[v].own || p_[v].bytes() == p_.kind(p_[v].frame).bytes;
+  }
   bool is_member(ValueId v) const {
     if (p_[v].frame == kNone) return false;
+    if (is_flat(v)) return true;
     const auto& values = p_.kind(p_[v].frame).values;
     return std::find(values.begin(), values.end(), v) != values.end();
   }
@@ -162,7 +168,7 @@ class SegmentVerifier {
       if (p_[member].role == Role::kReport) continue;
       const auto& made = uses_[kind].made;
       if (std::any_of(made.begin(), made.end(),
-                      [&](ValueId v) { return same_bytes(p_[v], p_[member]); }))
+                      [&](ValueId v) { return is_flat(v) || same_bytes(p_[v], p_[member]); }))
         continue;
       findings_.push_back(fmt::format("{}: leaves {} of {} as it is", s_.name, p_[member].name,
                                       p_.kind(kind).name));
@@ -208,6 +214,7 @@ class SegmentVerifier {
   void verify_pair(const std::pair<ValueId, Life>& a, const std::pair<ValueId, Life>& b) {
     const auto& [va, la] = a;
     const auto& [vb, lb] = b;
+    if (is_flat(va) && is_flat(vb)) return;  // the part and the whole of a collective
     if (!share_bytes(p_[va], p_[vb]) || la.first > lb.last || lb.first > la.last) return;
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;

@@ -1,6 +1,8 @@
-// Initial weights as a function of (key, global element): the same on any layout and number of
-// threads. Element e takes block e / 4 of Philox{key}; words 0 and 1 give elements 0 (cosine) and
-// 1 (sine) of the four by Box-Muller in double, words 2 and 3 the others.
+// Initial weights as a function of (key, global element): the same on any layout, number of threads
+// and CPU. Element e takes block e / 4 of Philox{key}; words 0 and 1 give elements 0 (cosine) and
+// 1 (sine) of the four by Box-Muller, words 2 and 3 the others:
+//   u = (w0 / 2 + 1/2) / 2^31,   z0 = sqrt(-2 ln u) cos(2 pi w1 / 2^32),   z1 with the sine
+// in f32, within 1e-6 of exact, at most 6.7 deviations from the mean.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,11 @@
 // Rotary position embedding (Su et al. 2021) in the "rotate half" convention of GPT-NeoX and
 // Hugging Face: in the first R dims of q and k, dim i turns with dim i + R/2 by the angle
-// position * base^(-2i/R). v and the dims from R on stay as they are.
+// position * f_i, f_i = base^(-2i/R). v and the dims from R on stay as they are.
+// With a scale (LLaMA 3.1) slow frequencies are lower: with turns t_i = context * f_i / 2 pi that
+// dim i makes over the context of the first training,
+//   f_i / factor                    where t_i < low
+//   f_i                             where t_i > high
+//   (1 - s) f_i / factor + s f_i    between, s = (t_i - low) / (high - low)
 #pragma once
 
 #include <cstdint>
@@ -9,10 +14,17 @@
 
 namespace tessera::kernels {
 
+struct RotaryScale {
+  double factor = 1;  // 1: none
+  double low = 1, high = 4;
+  int64_t context = 8192;
+};
+
 struct Rotary {
   int64_t dims = 0;  // R: even, at most D
   double base = 10000.0;
   bool inverse = false;  // turns back: the gradient of the rotation
+  RotaryScale scale = {};
 };
 // The cosines and sines of every position, one row each.
 int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "ir/state.h"
+#include "model/family.h"
 
 namespace tessera {
 namespace {
@@ -42,16 +43,18 @@ BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConf
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
-ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std) {
+ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
   const uint8_t per = block_.name == "layer" ? kPerLayer : kOne;
   const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
   graph_[v].initial = {std, 0};
   graph_[v].decays = true;
+  if (divided != kNone)
+    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = static_cast<int8_t>(divided);
   return v;
 }
 
-ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant) {
-  const ValueId v = matrix(name, std::move(shape), 0);
+ValueId BlockWriter::vector(const std::string& name, Shape shape, double constant, int divided) {
+  const ValueId v = matrix(name, std::move(shape), 0, divided);
   graph_[v].initial = {0, constant};
   graph_[v].decays = false;
   return v;
@@ -82,6 +85,11 @@ ValueId BlockWriter::norm(const std::string& name, ValueId x) {
                            {x, gain, bias});
 }
 
+ValueId BlockWriter::rms_norm(const std::string& name, ValueId x) {
+  const ValueId gain = vector(name + ".gain", {model_.hidden}, 1);
+  return builder_.emit_one(OpKind::kRmsNorm, name, {{"epsilon", model_.norm_epsilon}}, {x, gain});
+}
+
 ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight, int64_t contract) {
   return builder_.emit_one(OpKind::kMatmul, name, {{"contract", contract}}, {x, weight});
 }
@@ -89,7 +97,8 @@ ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight,
 ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out, double std) {
   std::vector<int64_t> dims = out.dims();
   dims.push_back(graph_[x].shape[-1]);
-  const ValueId w = matrix(name + ".weight", Shape(dims), std), b = vector(name + ".bias", out, 0);
+  const ValueId w = matrix(name + ".weight", Shape(dims), std, 0);
+  const ValueId b = vector(name + ".bias", out, 0, 0);
   return sum(name, {product(name, x, w)}, {b});
 }
 
@@ -107,8 +116,14 @@ ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
 ValueId BlockWriter::rotary(ValueId qkv) {
   const auto dims =
       static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_share);
-  return builder_.emit_one(OpKind::kRotary, "attn.rotary",
-                           {{"dims", dims}, {"base", model_.rotary_base}}, {qkv, batch_.positions});
+  Attributes a = {{"dims", dims}, {"base", model_.rotary_base}};
+  if (const RotaryScale& s = model_.rotary_scale; s.factor != 1) {
+    a.set("factor", s.factor);
+    a.set("low", s.low);
+    a.set("high", s.high);
+    a.set("context", s.context);
+  }
+  return builder_.emit_one(OpKind::kRotary, "attn.rotary", a, {qkv, batch_.positions});
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
@@ -125,6 +140,10 @@ ValueId BlockWriter::attention(ValueId qkv) {
 ValueId BlockWriter::gelu(const std::string& name, ValueId x) {
   const std::string form = model_.gelu == Gelu::kErf ? "erf" : "tanh";
   return builder_.emit_one(OpKind::kGelu, name, {{"form", form}}, {x});
+}
+
+ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, const std::string& form) {
+  return builder_.emit_one(OpKind::kGatedActivation, name, {{"form", form}}, {x});
 }
 
 ValueId BlockWriter::dropout(const std::string& name, ValueId x) {
@@ -155,14 +174,7 @@ Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens) {
   b.samples = inputs.value("batch.samples", DType::kI64, {sequences}, Role::kBatch, kPerMicrobatch);
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
-  switch (model.family) {
-    case Family::kGpt2:
-      gpt2(g, b, model);
-      break;
-    case Family::kNeox:
-      neox(g, b, model);
-      break;
-  }
+  rule_of(model.family).forward(g, b, model);
   return g;
 }
 

@@ -23,17 +23,21 @@ class BlockWriter {
               const std::string& name, int64_t layers);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
-  ValueId matrix(const std::string& name, Shape shape, double std);
-  ValueId vector(const std::string& name, Shape shape, double constant);
+  // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
+  // value's place on that axis says.
+  ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
+  ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
 
   ValueId stream();             // the hidden states that come in, [B, T, F]
   void finish(ValueId hidden);  // what goes out
   void finish_with_loss();      // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
+  ValueId rms_norm(const std::string& name, ValueId x);
   // x times a weight [out…, in…] over its last `contract` dimensions, no bias.
   ValueId product(const std::string& name, ValueId x, ValueId weight, int64_t contract = 1);
-  // A product with weight and bias of its own: name.weight, name.bias.
+  // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
+  // first dimension of `out`.
   ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
@@ -41,6 +45,8 @@ class BlockWriter {
   ValueId rotary(ValueId qkv);
   ValueId attention(ValueId qkv);
   ValueId gelu(const std::string& name, ValueId x);
+  // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
+  ValueId gated_activation(const std::string& name, ValueId x, const std::string& form);
   ValueId dropout(const std::string& name, ValueId x);  // x itself where the model has none
   void linear_cross_entropy(ValueId x, ValueId weight);
 
@@ -58,9 +64,5 @@ class BlockWriter {
 
 // The whole forward of a model for micro-batches of B sequences of T tokens, in f32.
 Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens);
-
-// One function a family, each in its own file.
-void gpt2(Graph& graph, const BatchValues& batch, const ModelConfig& model);
-void neox(Graph& graph, const BatchValues& batch, const ModelConfig& model);
 
 }  // namespace tessera

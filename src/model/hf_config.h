@@ -10,11 +10,12 @@
 
 namespace tessera {
 
-// Reads model_type "gpt_neox" or "gpt2". A key that is absent has the default of transformers. The
-// vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are read from rotary_pct
-// and rotary_emb_base, or from rope_parameters. hidden_act: gelu is erf; gelu_new, gelu_fast and
-// gelu_pytorch_tanh are tanh. Throws Error that names `source`, the key and the way out where the
-// model has what Tessera does not (another family, scaled rotary embeddings, quantised weights, …).
+// Reads the model_type of any family (model/family.h). A key that is absent has the default of
+// transformers. The vocabulary is taken as it is (vocabulary_multiple = 1). Rotary settings are
+// read from the keys of transformers 4, or from rope_parameters. hidden_act: gelu is erf; gelu_new,
+// gelu_fast and gelu_pytorch_tanh are tanh. Throws Error that names `source`, the key and the way
+// out where the model has what Tessera does not (another family, scaled rotary embeddings,
+// quantised weights, …).
 ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 
 // The config.json that transformers 4 and 5 both read. `end_of_text`: the token that begins and

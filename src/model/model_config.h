@@ -6,9 +6,23 @@
 
 namespace tessera {
 
-enum class Family : uint8_t { kGpt2, kNeox };
+enum class Family : uint8_t { kGpt2, kNeox, kLlama };
 enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
+
+// LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
+struct RotaryScale {
+  double factor = 1;  // 1: none
+  double low = 1, high = 4;
+  int64_t context = 8192;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("factor", self.factor, "by which slow rotary frequencies are lowered; 1: none");
+    visit("low", self.low, "dimensions of fewer turns in the first context are slow");
+    visit("high", self.high, "dimensions of more turns stay as they are");
+    visit("context", self.context, "the first context: what the model saw before it was scaled");
+  }
+};
 
 struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
@@ -20,6 +34,7 @@ struct ModelConfig {
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
   int64_t context = 2048;             // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
+  RotaryScale rotary_scale;
   bool parallel_residual = true, tied_embeddings = false;
   double norm_epsilon = 1e-5;
   Gelu gelu = Gelu::kErf;
@@ -34,8 +49,8 @@ struct ModelConfig {
   }
 
   static void fields(auto& self, auto&& visit) {
-    visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, …");
-    visit("family", self.family, "gpt2 | neox");
+    visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
+    visit("family", self.family, "gpt2 | neox | llama");
     visit("layers", self.layers, "transformer layers");
     visit("hidden", self.hidden, "width of the residual stream");
     visit("heads", self.heads, "attention heads");
@@ -49,11 +64,12 @@ struct ModelConfig {
     visit("rotary_share", self.rotary_share,
           "share of a head's dimensions that rotary embeddings turn");
     visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
+    visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
     visit("parallel_residual", self.parallel_residual,
           "attention and MLP read the same residual stream");
     visit("tied_embeddings", self.tied_embeddings, "the head uses the embedding's weights");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
-    visit("gelu", self.gelu, "erf | tanh");
+    visit("gelu", self.gelu, "erf | tanh: of gpt2 and neox");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights");
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
@@ -64,7 +80,7 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox"; }
+constexpr const char* enum_names(Family) { return "gpt2|neox|llama"; }
 constexpr const char* enum_names(Gelu) { return "erf|tanh"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

@@ -1,76 +1,29 @@
 #include "model/presets.h"
 
-#include <array>
-
-#include "model/forward.h"
+#include "model/family.h"
 
 namespace tessera {
-namespace {
 
-struct Size {
-  const char* name;
-  int64_t layers, hidden, heads;
-  int64_t vocabulary_multiple;
-  Gelu gelu;
-  bool small_init;
-};
-
-// EleutherAI/pythia models/*/*.yml and gpt-neox configs/20B.yml; vocabularies are padded to
-// 128 × the model-parallel size they were trained with. The activation is what the published
-// checkpoints run with in transformers: erf for Pythia, tanh for 20B.
-constexpr std::array<Size, 11> kNeox = {{
-    {"pythia-14m", 6, 128, 4, 128, Gelu::kErf, true},
-    {"pythia-31m", 6, 256, 8, 128, Gelu::kErf, true},
-    {"pythia-70m", 6, 512, 8, 128, Gelu::kErf, true},
-    {"pythia-160m", 12, 768, 12, 128, Gelu::kErf, true},
-    {"pythia-410m", 24, 1024, 16, 128, Gelu::kErf, true},
-    {"pythia-1b", 16, 2048, 8, 128, Gelu::kErf, true},
-    {"pythia-1.4b", 24, 2048, 16, 128, Gelu::kErf, true},
-    {"pythia-2.8b", 32, 2560, 32, 128, Gelu::kErf, true},
-    {"pythia-6.9b", 32, 4096, 32, 256, Gelu::kErf, false},
-    {"pythia-12b", 36, 5120, 40, 512, Gelu::kErf, false},
-    {"gpt-neox-20b", 44, 6144, 64, 256, Gelu::kTanh, true},
-}};
-
-// Radford et al. 2019, sizes as released.
-constexpr std::array<Size, 4> kGpt2 = {{
-    {"gpt2", 12, 768, 12, 128, Gelu::kTanh, false},
-    {"gpt2-medium", 24, 1024, 16, 128, Gelu::kTanh, false},
-    {"gpt2-large", 36, 1280, 20, 128, Gelu::kTanh, false},
-    {"gpt2-xl", 48, 1600, 25, 128, Gelu::kTanh, false},
-}};
-
-void apply(const Size& s, ModelConfig& c) {
-  c.preset = s.name;
-  c.layers = s.layers;
-  c.hidden = s.hidden;
-  c.heads = s.heads;
-  c.vocabulary_multiple = s.vocabulary_multiple;
-  c.gelu = s.gelu;
-  c.init = s.small_init ? Initialiser::kSmall : Initialiser::kNormal;
-  c.output_init = s.small_init ? Initialiser::kWang : Initialiser::kScaledNormal;
+void apply_family(Family family, ModelConfig& config) {
+  config.family = family;
+  if (rule_of(family).defaults != nullptr) rule_of(family).defaults(config);
 }
 
-}  // namespace
-
 bool apply_preset(const std::string& name, ModelConfig& config) {
-  for (const Size& s : kNeox)
-    if (name == s.name) {
-      apply(s, config);
-      config.family = Family::kNeox;
-      config.vocabulary = 50277;
-      config.context = 2048;
-      return true;
-    }
-  for (const Size& s : kGpt2)
-    if (name == s.name) {
-      apply(s, config);
-      config.family = Family::kGpt2;
-      config.vocabulary = 50257;
-      config.context = 1024;
-      config.tied_embeddings = true;
-      config.parallel_residual = false;
-      config.rotary_share = 0;
+  for (const FamilyRule* f : all_families())
+    for (const Preset& p : f->presets) {
+      if (name != p.name) continue;
+      apply_family(f->family, config);
+      config.preset = p.name;
+      config.layers = p.layers;
+      config.hidden = p.hidden;
+      config.heads = p.heads;
+      config.kv_heads = p.kv_heads;
+      config.feed_forward = p.feed_forward;
+      config.vocabulary = p.vocabulary;
+      config.vocabulary_multiple = p.vocabulary_multiple;
+      config.context = p.context;
+      if (p.more != nullptr) p.more(config);
       return true;
     }
   return false;
@@ -78,14 +31,14 @@ bool apply_preset(const std::string& name, ModelConfig& config) {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Size& s : kNeox) names.emplace_back(s.name);
-  for (const Size& s : kGpt2) names.emplace_back(s.name);
+  for (const FamilyRule* f : all_families())
+    for (const Preset& p : f->presets) names.emplace_back(p.name);
   return names;
 }
 
 void derive_sizes(ModelConfig& config) {
-  if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.feed_forward == 0) config.feed_forward = 4 * config.hidden;
+  config.kv_heads = key_value_heads(config);
+  config.feed_forward = inner_width(config);
 }
 
 int64_t parameter_count(const ModelConfig& config) {

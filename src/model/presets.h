@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// Sets the family and what it has other than ModelConfig's own defaults.
+void apply_family(Family family, ModelConfig& config);
+
 // Fills `config` with the sizes of the named model; false if there is none of that name.
 bool apply_preset(const std::string& name, ModelConfig& config);
 std::vector<std::string> preset_names();

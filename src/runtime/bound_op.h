@@ -3,9 +3,12 @@
 
 #include <array>
 
+#include "comm/communicator.h"
+#include "compile/pieces.h"
 #include "ir/mesh.h"
 #include "ir/op.h"
 #include "kernels/dropout.h"
+#include "runtime/channels.h"
 #include "runtime/library.h"
 #include "tensor/tensor.h"
 
@@ -13,16 +16,11 @@ namespace tessera {
 
 constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
 
-// The ranks of the run, and which of them this is.
-struct Position {
-  Mesh mesh;
-  Coordinates at;
-};
-
 struct BoundOp {
   const Op* op = nullptr;
   const Position* position = nullptr;
-  std::span<const Value> values;  // of the program, for the boxes of operands (extents_of)
+  std::span<const MemberRange> members;  // of squares and adamw: what of the flat operand counts
+  std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
@@ -31,24 +29,36 @@ struct BoundOp {
   const kernels::Matmul* product = nullptr;
   const kernels::Matmul* fresh_product = nullptr;  // the same, writing instead of adding
   const kernels::LinearCrossEntropy* head = nullptr;
+  Communicator* channel = nullptr;  // of an op that communicates
+  int64_t peer = 0;                 // of a message: its place in the channel
   int64_t layer = 0;
   int threads = 1;
 };
 
 using RunOp = void (*)(const BoundOp&);
 
-// What runs an op of that kind on the CPU.
+// What runs an op of that kind on the CPU; nullptr if it communicates or has nothing to do.
 RunOp run_op(OpKind kind);
 
+// For kernels that work in place where the compiler could not let input and output share bytes.
+void copy_unless_shared(const TensorView& from, const TensorView& to);
 // [rows, columns] of a dense tensor whose last dimensions have `columns` elements in all.
 TensorView as_rows(const TensorView& t, int64_t columns);
 TensorView flat(const TensorView& t);
+
+// The box of the global value that this rank's operand holds.
+Extents extents(const BoundOp& b, ValueId v);
+// Where a loss is added: to the report, or nowhere (nullptr) if another rank, which has the same
+// labels, adds the same.
+double* loss_sum(const BoundOp& b, ValueId labels);
 
 // The kernels' bindings, by theme, each in its own file.
 void run_norm(const BoundOp& b);
 void run_norm_grad(const BoundOp& b);
 void run_gelu(const BoundOp& b);
 void run_gelu_grad(const BoundOp& b);
+void run_gated_activation(const BoundOp& b);
+void run_gated_activation_grad(const BoundOp& b);
 void run_sum(const BoundOp& b);
 void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);
@@ -59,6 +69,9 @@ void run_matmul(const BoundOp& b);
 void run_matmul_grad_weight(const BoundOp& b);
 void run_cross_entropy(const BoundOp& b);
 void run_linear_cross_entropy(const BoundOp& b);
+void run_logits_max(const BoundOp& b);
+void run_logits_sums(const BoundOp& b);
+void run_divided_cross_entropy(const BoundOp& b);
 void run_rotary(const BoundOp& b);
 void run_attention(const BoundOp& b);
 void run_attention_grad(const BoundOp& b);
@@ -76,7 +89,13 @@ void run_clip(const BoundOp& b);
 void run_adamw(const BoundOp& b);
 void run_slice(const BoundOp& b);
 void run_pad(const BoundOp& b);
-void run_communication(const BoundOp& b);  // of an op inside a segment: starts it and waits
+
+// Of an op that communicates: begins its transfer in b.channel, and what is to be done when that is
+// over. `dim` and the shapes are those of ir/ops/communicate.cc. Where the parts of a collective do
+// not lie one behind the other in the whole, they go through the workspace.
+Ticket start_communication(const BoundOp& b);
+void finish_communication(const BoundOp& b);
+int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values);
 
 // The key of a dropout mask: (seed, step, the op's key, layer).
 uint64_t dropout_key(const BoundOp& b, const TensorView& step);

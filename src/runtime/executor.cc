@@ -1,22 +1,30 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
 namespace tessera {
 namespace {
 
-constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every integer
+std::vector<Value> localised(std::vector<Value> values) {
+  for (Value& v : values) v.shape = v.local();
+  return values;
+}
 
 }  // namespace
 
-Executor::Executor(Program program, std::byte* arena, Library& library, bool poison)
-    : program_(std::move(program)), arena_(arena), library_(library), poison_(poison) {
+Executor::Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
+                   ExecutorOptions options)
+    : program_(std::move(program)),
+      local_(localised(program_.values)),
+      arena_(arena),
+      library_(library),
+      channels_(channels),
+      options_(std::move(options)) {
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
-  find_lives();
+  if (options_.poison) poison_.emplace(program_, arena_);
 }
 
 Executor::Operand Executor::operand(const Segment& segment, ValueId v) const {
@@ -25,6 +33,18 @@ Executor::Operand Executor::operand(const Segment& segment, ValueId v) const {
   CHECK(parameter != kNone || program_[v].frame == kNone, "{} uses {} without its frame",
         segment.name, program_[v].name);
   return {v, parameter};
+}
+
+void Executor::prepare_product(const Op& op, BoundOp& bound) {
+  const bool product = op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
+                       op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kPack;
+  if (product) {
+    kernels::MatmulShape shape = product_shape(op, local_);
+    bound.product = &library_.product(shape);
+    shape.accumulate = false;
+    if (op.kind == OpKind::kMatmulGradWeight) bound.fresh_product = &library_.product(shape);
+  }
+  if (op.kind == OpKind::kLinearCrossEntropy) bound.head = &library_.head(head_shape(op, local_));
 }
 
 void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
@@ -46,17 +66,18 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.workspace = operand(segment, op.workspace);
     p.packed = operand(segment, op.packed);
     p.bound.op = &op;
+    p.bound.position = &channels_.position();
+    p.bound.values = program_.values;
     p.bound.threads = library_.threads();
-    const bool product = op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
-                         op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kPack;
-    if (product) {
-      kernels::MatmulShape shape = product_shape(op, program_.values);
-      p.bound.product = &library_.product(shape);
-      shape.accumulate = false;
-      if (op.kind == OpKind::kMatmulGradWeight) p.bound.fresh_product = &library_.product(shape);
+    if (op.attributes.has("members"))
+      p.members = member_ranges(program_, op.attributes.text("members"), program_[op.inputs[0]],
+                                channels_.position().at);
+    if (communicates(op)) {
+      p.bound.channel = &channels_.of(op, segment.queue);
+      const std::pair<std::string, const Communicator*> use = {group_named(op), p.bound.channel};
+      if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
     }
-    if (op.kind == OpKind::kLinearCrossEntropy)
-      p.bound.head = &library_.head(head_shape(op, program_.values));
+    prepare_product(op, p.bound);
     out.push_back(std::move(p));
   }
 }
@@ -66,65 +87,30 @@ std::byte* Executor::address(const Operand& o, const Call& call, const Segment& 
   const int64_t base = o.parameter == kNone
                            ? scratch_offset(program_, segment.queue)
                            : program_.frame(call.frames[static_cast<size_t>(o.parameter)]).offset;
-  return arena_ + base + program_[o.value].offset;
+  const Value& v = program_[o.value];
+  const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
+  return arena_ + base + v.offset + own;
 }
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const Operand& o) {
-    const Value& v = program_[o.value];
+    const Value& v = local_[static_cast<size_t>(o.value)];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
     p.bound.out[i] = view(p.out[i]);
-    p.bound.fresh[i] = p.adds_first[i] && p.out[i].parameter != kNone &&
-                       call.fresh[static_cast<size_t>(p.out[i].parameter)];
+    // What is no sum of several calls is written anew.
+    p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
+                       (p.adds_first[i] && p.out[i].parameter != kNone &&
+                        call.fresh[static_cast<size_t>(p.out[i].parameter)]);
   }
   p.bound.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
+  p.bound.members = p.members;
   p.bound.layer = call.layer;
-}
-
-void Executor::run(const std::function<void(const OpEvent&)>& observe) {
-  for (size_t c = 0; c < program_.schedule.size(); ++c) {
-    const Call& call = program_.schedule[c];
-    const Segment& segment = program_.segment(call.segment);
-    if (poison_) poison_before(c);
-    for (PreparedOp& op : prepared_[static_cast<size_t>(call.segment)]) {
-      bind(op, call, segment);
-      op.run(op.bound);
-      if (observe) observe({call, segment, op.bound});
-    }
-    if (poison_) poison_after(c);
-  }
-}
-
-void Executor::find_lives() {
-  lives_.assign(program_.frames.size(), {SIZE_MAX, 0});
-  for (size_t c = 0; c < program_.schedule.size(); ++c)
-    for (const FrameId f : program_.schedule[c].frames) {
-      auto& [first, last] = lives_[static_cast<size_t>(f)];
-      first = std::min(first, c);
-      last = std::max(last, c);
-    }
-}
-
-void Executor::poison_before(size_t call) const {
-  const Call& c = program_.schedule[call];
-  const Segment& s = program_.segment(c.segment);
-  std::memset(arena_ + scratch_offset(program_, s.queue), kPoison,
-              static_cast<size_t>(s.scratch_bytes));
-  for (const FrameId f : c.frames)
-    if (!program_.frame(f).state && lives_[static_cast<size_t>(f)].first == call)
-      std::memset(arena_ + program_.frame(f).offset, kPoison,
-                  static_cast<size_t>(program_.kind(program_.frame(f).kind).bytes));
-}
-
-void Executor::poison_after(size_t call) const {
-  for (const FrameId f : program_.schedule[call].frames)
-    if (!program_.frame(f).state && lives_[static_cast<size_t>(f)].second == call)
-      std::memset(arena_ + program_.frame(f).offset, kPoison,
-                  static_cast<size_t>(program_.kind(program_.frame(f).kind).bytes));
+  if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
+    p.bound.peer = peer_stage(call.wire);
 }
 
 TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
@@ -133,7 +119,7 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
     if (f.kind != value.frame) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
-    return {arena_ + f.offset + value.offset, value.dtype, value.shape};
+    return {arena_ + f.offset + value.offset, value.dtype, value.local()};
   }
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }

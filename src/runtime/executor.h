@@ -1,12 +1,24 @@
-// Runs a program: calls in issue order, ops in order, on one arena.
+// Runs a program on one arena. Calls of the compute queue run here and now, in issue order, each
+// when the calls it comes after are over; the others stand in the line of their queue, first in,
+// first out, and are moved on by another thread (mover.h), and by this one when it waits. A run
+// ends when all lines are empty, so `before_step` always holds, and between runs no thread but the
+// caller's uses the world.
 #pragma once
 
+#include <array>
+#include <deque>
 #include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "ir/program.h"
 #include "runtime/bound_op.h"
+#include "runtime/channels.h"
 #include "runtime/library.h"
+#include "runtime/mover.h"
+#include "runtime/poison.h"
 
 namespace tessera {
 
@@ -17,13 +29,55 @@ struct OpEvent {
   const BoundOp& op;
 };
 
+// An op of the compute queue that begins, or one of any queue for which this rank has waited for
+// long.
+struct OpStart {
+  const Call& call;
+  const Segment& segment;
+  const Op& op;
+  bool waits;  // for other ranks: it communicates
+};
+
+// Of one run, in seconds of the clock the executor was given.
+struct CommunicationTime {
+  double total_s = 0;                         // of all transfers, from start to end
+  double exposed_s = 0;                       // the compute queue stood still
+  std::map<std::string, double> exposed_by;   // group → of these
+  std::map<std::string, int64_t> bytes_sent;  // group → by this rank
+};
+
+// What the thread of a run waits for, told once the wait is no longer short.
+struct Waiting {
+  CallId call = kNone;           // whose transfer is under way; kNone: no long wait
+  std::string op;                // its origin
+  std::vector<int64_t> group;    // ranks that take part
+  std::vector<int64_t> missing;  // of these, whose messages have not come or not left
+  double since_s = 0;
+};
+
+struct ExecutorOptions {
+  bool poison = false;                 // see poison.h
+  std::function<double()> now_s = {};  // without it all times are zero
+};
+
 class Executor {
  public:
-  // `arena` has program.bytes bytes and, like the library, outlives the executor. With `poison`
-  // every byte whose value is dead is NaN when a call starts: a read of it shows in the loss.
-  Executor(Program program, std::byte* arena, Library& library, bool poison = false);
+  // `arena` has program.bytes bytes and, like library and channels, outlives the executor.
+  Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
+           ExecutorOptions options = {});
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
+  // The observer hears of an op when it is over; to let it see each op's outputs, transfers then
+  // move between ops only. Throws Error if a peer is lost.
   void run(const std::function<void(const OpEvent&)>& observe = {});
+
+  // From now on `started` hears where a run stands: what to say if it never comes back. It must
+  // cost nothing beside an op.
+  void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
+
+  const CommunicationTime& communication() const { return time_; }  // of the last run
+  Waiting waiting() const;                                          // from any thread
 
   const Program& program() const { return program_; }
   // A value in a state frame. layer and microbatch count only where the value has one for each.
@@ -39,27 +93,78 @@ class Executor {
   };
   struct PreparedOp {
     const Op* op = nullptr;
-    RunOp run = nullptr;
+    RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
     BoundOp bound;
     std::vector<Operand> in, out;
+    std::vector<MemberRange> members;
     std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
     Operand workspace, packed;
   };
+  struct Transfer {
+    Ticket ticket = 0;
+    double since_s = 0;
+  };
+  // The calls of a queue that are not over; the first is under way if `op` is not kNone.
+  struct Line {
+    std::deque<CallId> calls;
+    int64_t op = kNone;
+    std::optional<Transfer> transfer;  // of that op
+  };
 
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
+  void prepare_product(const Op& op, BoundOp& bound);
   Operand operand(const Segment& segment, ValueId v) const;
   std::byte* address(const Operand& o, const Call& call, const Segment& segment) const;
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
-  void find_lives();
-  void poison_before(size_t call) const;
-  void poison_after(size_t call) const;
+
+  // The run (executor_run.cc).
+  std::vector<PreparedOp>& ops_of(CallId c);
+  void issue(CallId c);
+  void compute(CallId c);
+  bool move_lines();
+  void begin(CallId c);
+  void end(CallId c);
+  void announce(CallId c, const PreparedOp& op, bool waits) const;
+  void observe(CallId c, const PreparedOp& op) const;
+  bool may_start(const Call& call) const;
+  bool progress();
+  bool move(Line& line);
+  bool move_op(Line& line, PreparedOp& op);
+  Transfer start(const PreparedOp& op) const;
+  bool finish(const PreparedOp& op, const Transfer& t);
+  void exchange(CallId c, PreparedOp& op);
+  void wait_for(CallId c);
+  template <class Over, class Move>
+  void wait(const Over& over, const Move& move, CallId c, const PreparedOp* op);
+  std::string group_of_call(CallId c, const PreparedOp* op);
+  void tell(CallId c, const PreparedOp* op, double since_s);
+  void count_bytes(int64_t sign);
+  double now_s() const { return options_.now_s ? options_.now_s() : 0; }
+  Line& line_of(CallId c) {
+    return lines_[static_cast<size_t>(program_.segment(program_.call(c)).queue)];
+  }
 
   Program program_;
+  std::vector<Value> local_;  // the values with the shapes of this rank, as kernels know them
   std::byte* arena_;
   Library& library_;
-  bool poison_;
-  std::vector<std::vector<PreparedOp>> prepared_;  // of each segment
-  std::vector<std::pair<size_t, size_t>> lives_;   // of each frame: first and last call
+  const Channels& channels_;
+  ExecutorOptions options_;
+  std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
+  std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
+  std::optional<Poison> poison_;
+  std::function<void(const OpStart&)> started_;
+  const std::function<void(const OpEvent&)>* observe_ = nullptr;
+  // What the mover shares: from here to `failed_`, and all that communicates.
+  std::mutex moving_;
+  std::vector<bool> over_;  // of each call
+  std::array<Line, kQueues> lines_;
+  int64_t queued_ = 0;  // calls in all lines
+  CommunicationTime time_;
+  std::exception_ptr failed_;  // what the mover met
+  mutable std::mutex waiting_mutex_;
+  Waiting waiting_;
+  std::optional<Mover> mover_;  // last: it stops before the rest goes
 };
 
 }  // namespace tessera

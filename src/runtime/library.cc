@@ -12,6 +12,7 @@
 #include "kernels/rotary.h"
 #include "kernels/squares.h"
 #include "kernels/sum.h"
+#include "runtime/bound_op.h"
 
 namespace tessera {
 namespace {
@@ -57,10 +58,12 @@ int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads
 }
 
 int64_t row_bytes(const Op& op, std::span<const Value> values) {
+  if (op.inputs.empty()) return 0;
   const Shape& s = at(values, op.inputs[0]).shape;
   const int64_t rows = s.elements() / s[-1];
   switch (op.kind) {
     case OpKind::kNormGrad:
+    case OpKind::kRmsNormGrad:
       return kernels::norm_grad_workspace_bytes(rows, s[-1]);
     case OpKind::kGeluGrad:
       return op.attributes.integer("bias") ? kernels::gelu_grad_workspace_bytes(rows, s[-1]) : 0;
@@ -154,6 +157,9 @@ Target Library::target() {
       case OpKind::kAttentionMix:
       case OpKind::kAttentionMixGrad:
         return attention_bytes(op, values, threads_);
+      case OpKind::kAllGather:
+      case OpKind::kReduceScatter:
+        return communication_workspace_bytes(op, values);
       default:
         return row_bytes(op, values);
     }

@@ -1,11 +1,13 @@
 #include "runtime/machine.h"
 
 #include <algorithm>
+#include <map>
 
+#include "base/box.h"
 #include "base/philox.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
-#include "kernels/initialise.h"
+#include "runtime/initialise.h"
 
 namespace tessera {
 namespace {
@@ -16,46 +18,71 @@ int64_t largest(const std::vector<Program>& programs) {
   return bytes;
 }
 
+int64_t offset_of(const Program& p, FrameKindId kind, int64_t layer) {
+  for (const Frame& f : p.frames)
+    if (f.kind == kind && f.layer == layer) return f.offset;
+  CHECK(false, "program {} has no {} of layer {}", p.name, p.kind(kind).name, layer);
+}
+
 // State shared by name lies at the same place in both.
 void check_agreement(const Program& a, const Program& b) {
-  const std::vector<StatePiece> ours = pieces(a), theirs = pieces(b);
-  for (const StatePiece& x : theirs)
-    for (const StatePiece& y : ours) {
-      if (x.name != y.name) continue;
-      CHECK(a[y.value].offset == b[x.value].offset && a[y.value].dtype == b[x.value].dtype,
-            "programs {} and {} disagree on {}", a.name, b.name, x.name);
-    }
+  std::map<std::pair<std::string, std::vector<int64_t>>, const StatePiece*> ours;
+  const std::vector<StatePiece> first = pieces(a), second = pieces(b);
+  for (const StatePiece& x : first) ours[{x.name, x.begin}] = &x;
+  for (const StatePiece& x : second) {
+    const auto y = ours.find({x.name, x.begin});
+    if (y == ours.end()) continue;
+    CHECK(offset_of(a, y->second->kind, x.layer) == offset_of(b, x.kind, x.layer) &&
+              y->second->first == x.first && y->second->dtype == x.dtype,
+          "programs {} and {} disagree on {}", a.name, b.name, x.name);
+  }
 }
 
 }  // namespace
 
-Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library, bool poison)
-    : library_(std::move(library)), arena_("arena", largest(programs)) {
+Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+                 MachineOptions options)
+    : library_(std::move(library)),
+      alone_(options.world ? nullptr : self_world()),
+      channels_(options.world ? *options.world : *alone_, programs),
+      arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
-  executors_.reserve(programs.size());
   for (Program& p : programs)
-    executors_.emplace_back(std::move(p), arena_.data(), *library_, poison);
+    executors_.push_back(
+        std::make_unique<Executor>(std::move(p), arena_.data(), *library_, channels_,
+                                   ExecutorOptions{options.poison, options.now_s}));
+}
+
+TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {
+  const Program& p = program();
+  const DType type = p[p.kind(kind).values.at(0)].dtype;
+  return {arena_.data() + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
+}
+
+TensorView Machine::view(const StatePiece& x) const {
+  const Box box = {x.begin, x.end};
+  TensorView v = elements(x.kind, x.layer, x.first, box.elements());
+  v.shape = box.extents();
+  return v;
 }
 
 void Machine::initialise(uint64_t seed) {
-  for (const StatePiece& piece : pieces(program())) {
-    const Value& v = program()[piece.value];
-    const TensorView y = flat(view(piece));
-    if (v.role == Role::kMoment1 || v.role == Role::kMoment2)
-      kernels::clear(y);
-    else if (v.initial.std > 0)
-      kernels::initialise_normal(
-          y, {.key = hash_name(piece.name, seed), .mean = 0, .deviation = v.initial.std});
+  for (const StatePiece& piece : pieces(program(), position().at)) {
+    if (piece.role != Role::kWeight)
+      kernels::clear(flat(view(piece)));
     else
-      kernels::fill(y, static_cast<float>(v.initial.constant));
+      initialise_part(view(piece), piece.shape, {piece.begin, piece.end},
+                      program()[piece.weight].initial, hash_name(piece.name, seed));
   }
   round_weights();
 }
 
 void Machine::round_weights() {
-  for (const StatePiece& piece : pieces(program()))
-    if (piece.copy != kNone)
-      kernels::cast(flat(view(piece)), flat(executors_[0].view(piece.copy, piece.layer)));
+  for (const StatePiece& x : pieces(program(), position().at)) {
+    if (x.copy == kNone) continue;
+    const TensorView from = flat(view(x));
+    kernels::cast(from, elements(x.copy, x.layer, x.copy_first, from.elements()));
+  }
 }
 
 }  // namespace tessera

@@ -9,19 +9,33 @@
 
 namespace tessera {
 
+struct MachineOptions {
+  World* world = nullptr;  // that the programs' mesh is of, outlives the machine; nullptr: one rank
+  bool poison = false;     // see poison.h
+  std::function<double()> now_s = {};  // without it, communication takes no time
+};
+
 class Machine {
  public:
   // The first program's state frames are the run's; the others must agree on their offsets. The
-  // arena is as large as the largest program. Throws Error if the system refuses the memory.
-  Machine(std::vector<Program> programs, std::unique_ptr<Library> library, bool poison = false);
+  // arena is as large as the largest program. Every rank of the world makes its own at the same
+  // time. Throws Error if the system refuses the memory.
+  Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+          MachineOptions options = {});
 
-  Executor& executor(size_t program) { return executors_[program]; }
-  const Program& program(size_t i = 0) const { return executors_[i].program(); }
+  // Of all programs: see Executor::on_start.
+  void on_start(const std::function<void(const OpStart&)>& started) {
+    for (const auto& e : executors_) e->on_start(started);
+  }
+  Executor& executor(size_t program) { return *executors_[program]; }
+  const Program& program(size_t i = 0) const { return executors_[i]->program(); }
+  const Position& position() const { return channels_.position(); }
   int64_t arena_bytes() const { return arena_.bytes(); }
   void touch() const { arena_.touch(); }
   Library& library() { return *library_; }
 
-  TensorView view(const StatePiece& piece) { return executors_[0].view(piece.value, piece.layer); }
+  // The elements of a piece, in the extents of its box.
+  TensorView view(const StatePiece& piece) const;
 
   // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
   void initialise(uint64_t seed);
@@ -29,9 +43,13 @@ class Machine {
   void round_weights();
 
  private:
+  TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
+
   std::unique_ptr<Library> library_;
+  std::unique_ptr<World> alone_;  // where no world was given
+  Channels channels_;
   Buffer arena_;
-  std::vector<Executor> executors_;
+  std::vector<std::unique_ptr<Executor>> executors_;
 };
 
 }  // namespace tessera

@@ -1,11 +1,144 @@
-// Ops that change the place of a value.
+// Ops that communicate, as transfers of a channel.
+#include <algorithm>
+#include <cstring>
+
 #include "base/error.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
+namespace {
 
-void run_communication(const BoundOp& b) { CHECK(false, "{}: no communicator", b.op->origin); }
-void run_slice(const BoundOp& b) { CHECK(false, "{}: slice", b.op->origin); }
-void run_pad(const BoundOp& b) { CHECK(false, "{}: pad", b.op->origin); }
+int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// A collective along a dimension: the whole is [outer, n, inner], a part [outer, extent, inner].
+struct Cut {
+  int64_t outer = 1, n = 0, inner = 1, extent = 0;
+
+  // Parts that are not empty, each with its padding, one behind the other.
+  int64_t parts() const { return divide(n, extent); }
+  int64_t part_elements() const { return outer * extent * inner; }
+  // Rows of part k along the dimension.
+  int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
+};
+
+Cut cut(const Op& op, const Shape& whole, int64_t extent) {
+  const auto dim = static_cast<int>(op.attributes.integer("dim"));
+  CHECK(dim < whole.rank() && extent > 0, "{} along dimension {} of {}", op.origin, dim,
+        to_string(whole));
+  return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
+}
+
+bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
+bool gathers(const Op& op) { return op.kind == OpKind::kAllGather; }
+
+// What a rank holds, and what all hold together.
+struct Sides {
+  TensorView whole, part;
+  Cut cut;
+};
+
+Sides sides_of(const BoundOp& b) {
+  Sides s;
+  s.whole = gathers(*b.op) ? b.out[0] : b.in[0];
+  s.part = gathers(*b.op) ? b.in[0] : b.out[0];
+  const auto dim = static_cast<int>(b.op->attributes.integer("dim"));
+  const int64_t size = b.channel->size();
+  s.cut = cut(*b.op, s.whole.shape,
+              in_place(*b.op) ? divide(s.whole.shape[dim], size) : s.part.shape[dim]);
+  CHECK(s.cut.extent * size >= s.cut.n, "{}: {} parts of {} make {}", b.op->origin, size,
+        to_string(s.part.shape), to_string(s.whole.shape));
+  if (in_place(*b.op)) {
+    CHECK(s.cut.outer == 1, "{}: parts of {} in place are apart", b.op->origin,
+          to_string(s.whole.shape));
+    const int64_t first = std::min(s.cut.n, b.channel->rank() * s.cut.extent);
+    const int64_t rows = std::min(s.cut.extent, s.cut.n - first);
+    s.part = {s.whole.as<std::byte>() + first * s.cut.inner * size_of(s.whole.dtype), s.whole.dtype,
+              Shape{rows * s.cut.inner}};
+  }
+  return s;
+}
+
+// The parts, one behind the other, in the workspace.
+TensorView packed(const BoundOp& b, const Sides& s) {
+  return {b.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
+}
+
+// f(row of the whole, the same in the packed parts, bytes, bytes of padding behind) for each run of
+// neighbours.
+template <class F>
+void each_run(const BoundOp& b, const Sides& s, const F& f) {
+  const Cut& c = s.cut;
+  const int64_t row = c.inner * size_of(s.whole.dtype);
+  for (int64_t k = 0; k < c.parts(); ++k)
+    for (int64_t o = 0; o < c.outer; ++o)
+      f(s.whole.as<std::byte>() + (o * c.n + k * c.extent) * row,
+        static_cast<std::byte*>(b.workspace) + (k * c.outer + o) * c.extent * row,
+        static_cast<size_t>(c.rows(k) * row), static_cast<size_t>((c.extent - c.rows(k)) * row));
+}
+
+Reduction reduction_of(const Op& op) {
+  return op.attributes.integer("max") != 0 ? Reduction::kMax : Reduction::kSum;
+}
+
+// A gradient that another call wrote to is added to.
+bool adds(const BoundOp& b) {
+  const Value& out = b.values[static_cast<size_t>(b.op->outputs[0])];
+  return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
+}
+
+Ticket start_gather(const BoundOp& b) {
+  const Sides s = sides_of(b);
+  if (s.cut.outer == 1) return b.channel->all_gather(s.part, s.whole, s.cut.part_elements());
+  return b.channel->all_gather(flat(s.part), packed(b, s), s.cut.part_elements());
+}
+
+Ticket start_scatter(const BoundOp& b) {
+  const Sides s = sides_of(b);
+  const ReduceScatter how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  if (s.cut.outer == 1) return b.channel->reduce_scatter(s.whole, s.part, how);
+  each_run(b, s, [](const std::byte* whole, std::byte* part, size_t bytes, size_t padding) {
+    std::memcpy(part, whole, bytes);
+    std::memset(part + bytes, 0, padding);
+  });
+  return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
+}
+
+}  // namespace
+
+Ticket start_communication(const BoundOp& b) {
+  switch (b.op->kind) {
+    case OpKind::kAllReduce:
+      return b.channel->all_reduce(b.in[0], b.out[0], reduction_of(*b.op));
+    case OpKind::kAllGather:
+      return start_gather(b);
+    case OpKind::kReduceScatter:
+      return start_scatter(b);
+    case OpKind::kSend:
+      return b.channel->send(b.in[0], b.peer);
+    case OpKind::kReceive:
+      return b.channel->receive(b.out[0], b.peer);
+    default:
+      CHECK(false, "{} does not communicate", b.op->origin);
+  }
+}
+
+void finish_communication(const BoundOp& b) {
+  if (!gathers(*b.op)) return;
+  const Sides s = sides_of(b);
+  if (s.cut.outer == 1) return;
+  each_run(b, s, [](std::byte* whole, const std::byte* part, size_t bytes, size_t) {
+    std::memcpy(whole, part, bytes);
+  });
+}
+
+int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values) {
+  if (in_place(op)) return 0;
+  const auto shape = [&](ValueId v) { return local_values[static_cast<size_t>(v)].shape; };
+  const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
+  const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);
+  const Cut c = cut(op, whole, part[static_cast<int>(op.attributes.integer("dim"))]);
+  const DType type = local_values[static_cast<size_t>(op.inputs[0])].dtype;
+  return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(type);
+}
 
 }  // namespace tessera

@@ -1,10 +1,8 @@
-// Matrix products, the head's loss, and attention.
+// Matrix products and attention.
 #include <cstring>
 
-#include "ir/state.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
-#include "kernels/cross_entropy.h"
 #include "kernels/rotary.h"
 #include "runtime/bound_op.h"
 
@@ -13,15 +11,14 @@ namespace {
 
 float scale(const BoundOp& b) { return static_cast<float>(b.op->attributes.number("scale")); }
 
-// For kernels that work in place where the compiler could not let input and output share bytes.
-void copy_unless_shared(const TensorView& from, const TensorView& to) {
-  if (from.data != to.data) std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes()));
-}
-
 kernels::AttentionDropout attention_dropout(const BoundOp& b, size_t samples) {
   const double p = b.op->attributes.number("dropout");
   if (p == 0) return {};
-  return {{static_cast<float>(p), dropout_key(b, b.in[samples + 1])}, b.in[samples], 0};
+  const ValueId qkv = b.op->inputs[0];
+  const int64_t queries = b.in[0].shape[3] - 2;  // of a group
+  return {{static_cast<float>(p), dropout_key(b, b.in[samples + 1])},
+          b.in[samples],
+          extents(b, qkv).begin[2] * queries};
 }
 
 }  // namespace
@@ -38,37 +35,13 @@ void run_matmul_grad_weight(const BoundOp& b) {
 
 void run_pack(const BoundOp& b) { b.product->pack(b.in[0].data, b.out[0].data); }
 
-void run_cross_entropy(const BoundOp& b) {
-  const bool gradient = b.op->attributes.integer("gradient") != 0;
-  if (gradient) copy_unless_shared(b.in[0], b.out[1]);
-  kernels::CrossEntropy a;
-  a.logits = as_rows(gradient ? b.out[1] : b.in[0], b.in[0].shape[-1]);
-  a.labels = flat(b.in[1]);
-  a.report = b.out[0].as<double>() + kLossSum;
-  // Without the gradient the logits stay as they are.
-  a.gradient = gradient;
-  kernels::cross_entropy(a, b.workspace, b.threads);
-}
-
-void run_linear_cross_entropy(const BoundOp& b) {
-  kernels::LinearCrossEntropyOperands a;
-  a.x = b.in[0].data;
-  a.weight = b.in[1].data;
-  a.labels = b.in[2].as<int32_t>();
-  a.report = b.out[0].as<double>() + kLossSum;
-  if (b.op->attributes.integer("gradient")) {
-    a.dx = b.out[1].data;
-    a.dweight = b.out[2].f32();
-    a.fresh = b.fresh[2];
-  }
-  b.head->run(a, b.workspace);
-}
-
 void run_rotary(const BoundOp& b) {
   copy_unless_shared(b.in[0], b.out[0]);
   const Attributes& a = b.op->attributes;
-  kernels::rotary(b.out[0], b.in[1],
-                  {a.integer("dims"), a.number("base"), a.integer("inverse") != 0}, b.workspace);
+  kernels::Rotary r{a.integer("dims"), a.number("base"), a.integer("inverse") != 0};
+  if (a.has("factor"))
+    r.scale = {a.number("factor"), a.number("low"), a.number("high"), a.integer("context")};
+  kernels::rotary(b.out[0], b.in[1], r, b.workspace);
 }
 
 void run_attention(const BoundOp& b) {

@@ -6,6 +6,7 @@
 #include "kernels/cast.h"
 #include "kernels/embedding.h"
 #include "kernels/fill.h"
+#include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/sum.h"
@@ -18,6 +19,16 @@ using kernels::GeluKind;
 
 GeluKind form(const BoundOp& b) {
   return b.op->attributes.text("form") == "erf" ? GeluKind::kErf : GeluKind::kTanh;
+}
+
+kernels::NormKind norm_kind(const BoundOp& b) {
+  const bool layer = b.op->kind == OpKind::kNorm || b.op->kind == OpKind::kNormGrad;
+  return layer ? kernels::NormKind::kLayer : kernels::NormKind::kRms;
+}
+
+kernels::GateKind gate(const BoundOp& b) {
+  if (b.op->attributes.text("form") == "silu") return kernels::GateKind::kSilu;
+  return form(b) == GeluKind::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
 }
 
 // Kernels add to vectors; a fresh one starts from zero.
@@ -55,9 +66,11 @@ void run_norm(const BoundOp& b) {
   const auto terms = static_cast<size_t>(b.op->attributes.integer("terms", 1));
   const auto biases = static_cast<size_t>(b.op->attributes.integer("biases"));
   const int64_t d = b.in[0].shape[-1];
-  const kernels::NormOutput output = {b.in[terms + biases], b.in[terms + biases + 1],
-                                      as_rows(b.out[0], d)};
+  const bool layer = norm_kind(b) == kernels::NormKind::kLayer;
+  const kernels::NormOutput output = {
+      b.in[terms + biases], layer ? b.in[terms + biases + 1] : TensorView(), as_rows(b.out[0], d)};
   kernels::Norm n;
+  n.kind = norm_kind(b);
   n.epsilon = static_cast<float>(b.op->attributes.number("epsilon"));
   n.outputs = {&output, 1};
   n.stats = as_rows(b.out[1], 2);
@@ -69,6 +82,7 @@ void run_norm(const BoundOp& b) {
 void run_norm_grad(const BoundOp& b) {
   const int64_t d = b.in[0].shape[-1];
   kernels::NormGrad a;
+  a.kind = norm_kind(b);
   a.x = as_rows(b.in[0], d);
   a.stats = as_rows(b.in[1], 2);
   a.gain = b.in[2];
@@ -77,7 +91,7 @@ void run_norm_grad(const BoundOp& b) {
   a.accumulate_dx = b.op->attributes.integer("add") != 0;
   if (a.accumulate_dx && b.in[4].data != a.dx.data) kernels::cast(flat(b.in[4]), flat(a.dx));
   a.dgain = zeroed(b, 1);
-  a.dbias = zeroed(b, 2);
+  if (a.kind == kernels::NormKind::kLayer) a.dbias = zeroed(b, 2);
   kernels::norm_grad(a, b.workspace);
 }
 
@@ -101,6 +115,14 @@ void run_gelu_grad(const BoundOp& b) {
     a.dbias = flat(zeroed(b, 1));
   }
   kernels::gelu_grad(a, b.workspace);
+}
+
+void run_gated_activation(const BoundOp& b) {
+  kernels::gated_activation(gate(b), b.in[0], b.out[0]);
+}
+
+void run_gated_activation_grad(const BoundOp& b) {
+  kernels::gated_activation_grad({gate(b), b.in[0], b.in[1], b.out[0]});
 }
 
 void run_sum(const BoundOp& b) {
@@ -127,20 +149,33 @@ uint64_t dropout_key(const BoundOp& b, const TensorView& step) {
 void run_dropout(const BoundOp& b) {
   const kernels::Dropout d = {static_cast<float>(b.op->attributes.number("p")),
                               dropout_key(b, b.in[2])};
-  const Shape& s = b.in[0].shape;
+  const ValueId x = b.op->inputs[0];
+  const Shape &s = b.in[0].shape, &whole = b.values[static_cast<size_t>(x)].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
+  const Extents e = extents(b, x);
+  kernels::DropoutWindow window;
+  window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
+  window.first_column = e.begin.back();
+  window.width = whole[-1];
   kernels::dropout({b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                   {b.out[0].data, b.out[0].dtype, rows});
+                   {b.out[0].data, b.out[0].dtype, rows}, window);
 }
 
 void run_cast(const BoundOp& b) { kernels::cast(flat(b.in[0]), flat(b.out[0])); }
 
+// The rows of the table that this rank holds.
+kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
+  return {extents(b, table).begin[0], b.values[static_cast<size_t>(table)].shape[0]};
+}
+
 void run_embedding(const BoundOp& b) {
-  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]));
+  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]),
+                     table_rows(b, b.op->inputs[1]));
 }
 
 void run_embedding_grad(const BoundOp& b) {
-  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0));
+  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0),
+                          table_rows(b, b.op->outputs[0]));
 }
 
 }  // namespace tessera

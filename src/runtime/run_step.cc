@@ -13,7 +13,11 @@ namespace tessera {
 void run_clear(const BoundOp& b) { kernels::clear(b.out[0]); }
 
 void run_squares(const BoundOp& b) {
-  b.out[0].as<double>()[kSquares] += kernels::sum_of_squares(flat(b.in[0]), b.workspace);
+  const TensorView g = flat(b.in[0]);
+  for (const MemberRange& m : b.members)
+    if (m.counted)
+      b.out[0].as<double>()[kSquares] += kernels::sum_of_squares(
+          {g.as<float>() + m.first, DType::kF32, {m.last - m.first}}, b.workspace);
 }
 
 void run_clip(const BoundOp& b) {
@@ -46,9 +50,12 @@ void run_adamw(const BoundOp& b) {
   w.m = flat(b.out[1]);
   w.v = flat(b.out[2]);
   w.gradient = flat(b.in[0]);
-  const kernels::UpdateRange all = {0, w.weights.elements(), s.weight_decay != 0};
-  w.ranges = {&all, 1};
-  kernels::adamw(w, s);
+  for (const MemberRange& m : b.members) {
+    const bool decays = b.values[static_cast<size_t>(m.weight)].decays;
+    const kernels::UpdateRange range = {m.first, m.last, decays && s.weight_decay != 0};
+    w.ranges = {&range, 1};
+    kernels::adamw(w, s);
+  }
 }
 
 }  // namespace tessera

@@ -44,7 +44,7 @@ bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
 
 }  // namespace
 
-std::string first_bad_value(Trainer& trainer) {
+std::string first_bad_value(Trainer& trainer, World& world) {
   std::string found;
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
@@ -61,7 +61,11 @@ std::string first_bad_value(Trainer& trainer) {
       return;
     }
   });
-  return found.empty() ? "none: all values were finite when the step was run again" : found;
+  const std::vector<std::string> all = world.all_gather(found);
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty())
+      return all.size() == 1 ? all[rank] : fmt::format("rank {}, {}", rank, all[rank]);
+  return "none: all values were finite when the step was run again";
 }
 
 }  // namespace tessera

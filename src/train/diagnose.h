@@ -10,6 +10,6 @@ namespace tessera {
 // Runs the trainer's last step again, looking at what every op writes. A sentence such as
 // "layer 17, forward, layer.attn (attention): +inf at element 7,113 of [4, 512, 8, 64]; its inputs
 // are finite", or that this time all values were finite.
-std::string first_bad_value(Trainer& trainer);
+std::string first_bad_value(Trainer& trainer, World& world);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/box.h"
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
@@ -10,8 +11,11 @@
 
 namespace tessera {
 
-void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model) {
-  const std::vector<Trainer::Gradient> gradients = trainer.gradients();
+namespace {
+
+void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfig& model) {
+  const std::vector<StateTensor> gradients = trainer.gradients();
+  const double tokens = trainer.loss_tokens();
   const std::vector<HfTensor> tensors = hf_tensors(model);
   std::vector<SafetensorsPlan> plan;
   for (const HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
@@ -20,14 +24,35 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
                                 [&](const auto& x) { return x.name == tensors[i].ours; });
     CHECK(g != gradients.end(), "no gradient of {}", tensors[i].ours);
     // One tensor at a time: the mean, in a copy that lives as long as it is written.
-    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(g->sum.elements()));
-    const double tokens = g->tokens;
-    std::transform(g->sum.f32(), g->sum.f32() + g->sum.elements(), mean->begin(),
-                   [tokens](float x) { return static_cast<float>(x / tokens); });
-    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32,
-                                      tensors[i].shape, inverse(tensors[i].axes), DType::kF32);
+    const Shape part = tensors[i].part();
+    auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(part.elements()));
+    const Box box{tensors[i].begin, tensors[i].end()};
+    copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
+             reinterpret_cast<std::byte*>(mean->data()), sizeof(float));
+    for (float& x : *mean) x = static_cast<float>(x / tokens);
+    const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
+                                      inverse(tensors[i].axes), DType::kF32);
     return [mean, fill](int64_t first, int64_t count, std::byte* out) { fill(first, count, out); };
   });
+}
+
+}  // namespace
+
+void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model,
+                     const SaveGroup& group) {
+  if (file.extension() == ".safetensors") {
+    if (group.ranks > 1)
+      throw Error(
+          "run.dump_gradients = {}: Hugging Face's form is written by one rank. Without "
+          ".safetensors the gradients of any layout are written as a checkpoint.",
+          file.string());
+    return write_for_hugging_face(file, trainer, model);
+  }
+  CheckpointWriter writer(file, group);
+  for (const StateTensor& t : trainer.gradients()) writer.add(t);
+  CheckpointHeader header;
+  header.model = to_tree(model);
+  writer.commit(header);
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Debug: the gradients of a step as a safetensors file under Hugging Face's names.
+// Debug: the gradients of a step in a file.
 #pragma once
 
 #include <string>
@@ -8,8 +8,10 @@
 
 namespace tessera {
 
-// Means over the loss tokens, f32, in Hugging Face's layout: what PyTorch's `.grad` holds after
-// the backward of a mean loss.
-void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model);
+// A name that ends in .safetensors, on one rank: means over the loss tokens, f32, under Hugging
+// Face's names and in its layout: what PyTorch's `.grad` holds after the backward of a mean loss.
+// Any other name, on any layout: sums over the loss tokens as a checkpoint, for `checkpoint diff`.
+void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& model,
+                     const SaveGroup& group);
 
 }  // namespace tessera

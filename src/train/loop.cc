@@ -10,6 +10,7 @@
 #include "checkpoint/folders.h"
 #include "data/tokenizer.h"
 #include "train/diagnose.h"
+#include "train/doing.h"
 #include "train/gradient_file.h"
 #include "train/metrics.h"
 #include "train/resume.h"
@@ -26,13 +27,31 @@ namespace {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+std::string layout_line(const RunConfig& c) {
+  const Layout& l = c.layout;
+  std::string axes;
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
+  for (const auto& [name, n] : sizes)
+    if (n > 1) axes += fmt::format("{}{} {}", axes.empty() ? " = " : " × ", name, n);
+  const int64_t ranks = l.data * l.tensor * l.pipeline;
+  std::string line =
+      fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
+                  c.run.threads, c.run.threads > 1 ? "s" : "");
+  if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
+  if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
+  return line + fmt::format(" · recompute {}", l.recompute);
+}
+
 class Run {
  public:
   Run(RunConfig config, const TrainOptions& options)
       : config_(std::move(config)),
         options_(options),
-        log_(options.json ? LogTerminal::kErr : LogTerminal::kOut),
-        progress_(options.terminal) {}
+        world_(*options.world),
+        first_(world_.rank() == 0),
+        log_(!first_ ? LogTerminal::kNone : (options.json ? LogTerminal::kErr : LogTerminal::kOut)),
+        progress_(first_ ? options.terminal : Progress::Output{}) {}
 
   TrainOutcome go();
 
@@ -47,14 +66,19 @@ class Run {
   void validate(int64_t step);
   void save_checkpoint(int64_t step);
   bool saves_at(int64_t step) const;
+  SaveGroup save_group() const;
+  bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
   void say(const std::string& line);
+  void doing(int64_t step, std::string_view what) const;
   const Tokenizer& tokenizer();
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
 
   RunConfig config_;
   const TrainOptions& options_;
+  World& world_;
+  bool first_;  // of the ranks: the one that writes and says things
   Log log_;
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -70,11 +94,17 @@ class Run {
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
   TrainOutcome outcome_;
+  int64_t step_ = 0;  // under way
 };
 
 void Run::say(const std::string& line) {
   progress_.finish();
   log_.info("{}", line);
+}
+
+// To whoever watches this rank.
+void Run::doing(int64_t step, std::string_view what) const {
+  if (options_.heartbeat) options_.heartbeat->say(step, what);
 }
 
 const Tokenizer& Run::tokenizer() {
@@ -91,28 +121,34 @@ void Run::write_run_file() const {
 
 // Everything that does not depend on where the run starts.
 void Run::prepare() {
+  doing(0, "compiling");
   const CpuFeatures cpu = read_cpu_features();
   config_.precision = resolve_precision(config_.precision, cpu);
   config_.run.device = Device::kCpu;
   if (config_.run.threads == 0) config_.run.threads = cpu.cores;
   resolve_sizes(config_);
-  std::filesystem::create_directories(directory());
-  log_.open(directory() / "log.txt");
+  if (first_) std::filesystem::create_directories(directory());
+  world_.barrier();
+  if (first_) log_.open(directory() / "log.txt");
   auto library = std::make_unique<Library>(cpu, static_cast<int>(config_.run.threads));
   const double began = options_.now_s();
-  trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu));
+  trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu), world_,
+                                       options_.now_s);
   const double compiled = since(began);
+  if (Heartbeat* h = options_.heartbeat)
+    trainer_->machine().on_start(
+        [this, h](const OpStart& at) { h->say(step_, describe(at), at.waits); });
   const Program& p = trainer_->program();
-  int64_t parameters = 0;
+  double parameters = 0;
   for (const StateTensor& t : trainer_->state())
-    if (t.name.find('|') == std::string::npos) parameters += t.shape.elements();
+    if (t.name.find('|') == std::string::npos) parameters += static_cast<double>(t.data.elements());
+  world_.all_reduce({&parameters, 1}, Reduction::kSum);
   const MemoryPlan m = memory_plan(p);
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
-                  static_cast<double>(parameters) / 1e6, name_of_entry(config_.precision),
+                  parameters / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * config_.data.sequence_length)));
-  say(fmt::format("layout    1 rank, {} threads · recompute {}", config_.run.threads,
-                  config_.layout.recompute));
+  say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
       "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
@@ -122,8 +158,9 @@ void Run::prepare() {
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
-      "check     {} calls on {} frames: every read finds what was meant, no wait can cycle",
-      p.schedule.size(), p.frames.size()));
+      "check     {} rank{}, {} calls each: collectives agree, every read finds what was meant, no "
+      "wait can cycle",
+      world_.size(), world_.size() > 1 ? "s" : "", p.schedule.size()));
   say(fmt::format("startup   config {:.2f} s, compile and check {:.2f}, touch memory {:.2f}",
                   began - options_.started_s, compiled, since(touching)));
 }
@@ -134,11 +171,12 @@ void Run::measure_machine() {
   const DType type = config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16;
   matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
   const int64_t microbatches = config_.batch.global / config_.batch.micro;
-  step_flops_ =
-      model_flops(compile_request(config_, Purpose::kTrain)) * static_cast<double>(microbatches);
+  step_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) *
+                static_cast<double>(microbatches) / static_cast<double>(world_.size());
 }
 
 void Run::resume(const StartingPoint& start) {
+  doing(0, "reading the checkpoint");
   const double began = options_.now_s();
   CheckpointReader reader(start.checkpoint);
   const CheckpointHeader& header = reader.header();
@@ -172,12 +210,15 @@ void Run::start() {
     trainer_->initialise();
   else
     resume(from);
+  doing(0, "opening the data");
   const int64_t T = config_.data.sequence_length;
   data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
   BatchShape shape;
   shape.global = config_.batch.global;
   shape.micro = config_.batch.micro;
   shape.sequence_length = T;
+  shape.rank = trainer_->data_rank();
+  shape.ranks = config_.layout.data;
   batches_ =
       std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
         data_->read(sample, out);
@@ -192,6 +233,8 @@ void Run::start() {
                   format_count(data_->tokens()),
                   data_->epochs(config_.schedule.steps * config_.batch.global)));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
+  world_.barrier();  // all have found the same start before anything is written
+  if (!first_) return;
   cut_back(directory() / "metrics.jsonl", first_step_ - 1);
   metrics_ = std::make_unique<MetricsFile>(directory() / "metrics.jsonl");
   if (config_.metrics.tensorboard)
@@ -202,7 +245,7 @@ void Run::start() {
 
 void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
   const std::string what = std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN";
-  const std::string first = first_bad_value(*trainer_);
+  const std::string first = first_bad_value(*trainer_, world_);
   std::string norms;
   for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
   const std::string last =
@@ -219,6 +262,7 @@ void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
 
 void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   tokens_ += static_cast<int64_t>(r.tokens);
+  if (!first_) return;
   norms_.push_back(r.grad_norm);
   seconds_.push_back(seconds);
   if (norms_.size() > 5) norms_.pop_front();
@@ -258,22 +302,24 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
 }
 
 void Run::one_step(int64_t step) {
+  step_ = step;
+  doing(step, "reading the batch");
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_,
                                       trace.observer(trainer_->program()));
   if (!r.finite) stop_at_bad_number(step, r);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
-    write_gradients(config_.run.dump_gradients, *trainer_, config_.model);
+    write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
   outcome_.step = step;
   outcome_.loss = r.loss;
   const double seconds = since(began);
   if (step == first_step_) {
     say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
-    measure_machine();
+    if (first_) measure_machine();
   }
   after_step(step, r, seconds);
-  if (trace.wanted())
+  if (trace.wanted() && first_)
     write_file(directory() / "trace.json",
                trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
 }
@@ -283,6 +329,7 @@ void Run::validate(int64_t step) {
     const int64_t limit = config_.metrics.validate_sequences;
     const int64_t sequences = limit > 0 ? std::min(limit, data->samples()) : data->samples();
     const ValidationResult r = trainer_->validate(*data, sequences);
+    if (!first_) continue;
     const double bytes = static_cast<double>(data->text_bytes(tokenizer())) * r.tokens /
                          static_cast<double>(data->predicted_tokens());
     ValidationMetrics m{step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes};
@@ -305,6 +352,7 @@ bool Run::saves_at(int64_t step) const {
 
 void Run::save_checkpoint(int64_t step) {
   if (saved_step_ == step) return;
+  doing(step, "saving the checkpoint");
   const double began = options_.now_s();
   CheckpointHeader header;
   header.step = step;
@@ -313,14 +361,27 @@ void Run::save_checkpoint(int64_t step) {
   header.model = to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = read_file(config_.data.tokenizer);
-  metrics_->sync();
+  if (metrics_) metrics_->sync();
   const Path folder = directory() / "checkpoints";
-  save(folder, step, header, trainer_->state());
+  save(folder, step, header, trainer_->state(), save_group());
   const CheckpointSection& c = config_.checkpoint;
-  prune(folder, {c.keep, c.keep_every_steps, c.at_steps});
+  if (first_) prune(folder, {c.keep, c.keep_every_steps, c.at_steps});
   saved_step_ = step;
   outcome_.checkpoint = (folder / std::to_string(step)).string();
   say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));
+}
+
+SaveGroup Run::save_group() const {
+  return {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
+          [this] { world_.barrier(); }};
+}
+
+// A signal may reach the ranks at different steps: one of them is enough for all.
+bool Run::asked_to_stop(const StopSignals& signals) const {
+  const bool told = options_.heartbeat && options_.heartbeat->asked_to_stop();
+  double asked = signals.requested() || told ? 1 : 0;
+  if (world_.size() > 1) world_.all_reduce({&asked, 1}, Reduction::kMax);
+  return asked > 0;
 }
 
 TrainOutcome Run::go() {
@@ -328,14 +389,17 @@ TrainOutcome Run::go() {
   prepare();
   start();
   outcome_.step = first_step_ - 1;
-  for (int64_t step = first_step_; step <= last_step_ && !signals.requested(); ++step) {
+  for (int64_t step = first_step_; step <= last_step_; ++step) {
+    if (asked_to_stop(signals)) {
+      outcome_.interrupted = true;
+      break;
+    }
     one_step(step);
     const int64_t every = config_.metrics.validate_every_steps;
     if (step < last_step_ && every > 0 && step % every == 0) validate(step);
     if (step < last_step_ && saves_at(step)) save_checkpoint(step);
   }
   progress_.finish();
-  outcome_.interrupted = signals.requested();
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
   if (outcome_.interrupted)

@@ -4,6 +4,8 @@
 #include <functional>
 #include <string>
 
+#include "comm/world.h"
+#include "launch/heartbeat.h"
 #include "train/progress.h"
 #include "train/run_config.h"
 
@@ -11,12 +13,14 @@ namespace tessera {
 
 // What the program knows of the world around it; nothing below reads it otherwise.
 struct TrainOptions {
+  World* world = nullptr;          // all ranks of the run
   std::string version;             // of the program, for run.yaml and checkpoints
   std::function<double()> now_s;   // a steady clock
   std::function<double()> wall_s;  // seconds since 1970
   double started_s = 0;            // when the process started, on the steady clock
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
+  Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
 };
 
 struct TrainOutcome {

@@ -23,17 +23,6 @@ std::string three_digits(double x) {
 
 }  // namespace
 
-std::string format_count(int64_t n) {
-  const std::string digits = fmt::format("{}", n);
-  const size_t sign = n < 0 ? 1 : 0;
-  std::string out;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > sign && (digits.size() - i) % 3 == 0) out.push_back(',');
-    out.push_back(digits[i]);
-  }
-  return out;
-}
-
 std::string format_rate(double per_s) {
   if (!std::isfinite(per_s)) return "–";
   if (per_s < 999.5) return fmt::format("{:.0f}", per_s);

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/count.h"
+
 namespace tessera {
 
 struct ProgressState {
@@ -23,7 +25,6 @@ struct ProgressState {
 };
 
 // The pieces, each a pure function.
-std::string format_count(int64_t n);              // 1,240 and -12,000
 std::string format_rate(double per_s);            // 38.2 k, 1.24 M, 312 (without the unit)
 std::string format_duration(double s);            // 45 s, 12 min 5 s, 4 h 12 min, 3 d 4 h
 std::string format_learning_rate(double rate);    // 9.6e-4, 0

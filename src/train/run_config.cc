@@ -74,9 +74,11 @@ void read_sources(const Tree& tree, const Place& place, std::string_view wanted,
   }
 }
 
+// The sizes of the preset; without one, what the family has of its own.
 void start_from_preset(RunConfig& config) {
   const std::string name = config.model.preset;
-  if (name.empty() || apply_preset(name, config.model)) return;
+  if (name.empty()) return apply_family(config.model.family, config.model);
+  if (apply_preset(name, config.model)) return;
   const std::vector<std::string> names = preset_names();
   const std::string guess = nearest(name, names);
   throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
@@ -166,13 +168,14 @@ RunConfig read_run(const Tree& tree, const std::string& source,
     read_fields(fields, tree, source, config.places);
     for (const std::string& o : overrides) read_override(fields, parse_override(o), config.places);
   };
-  RunConfig first;  // read once to learn the preset, and again over it
+  RunConfig first;  // read once to learn preset and family, and again over it
   first.source = source;
   read(first);
   RunConfig config;
   config.source = source;
   config.places = first.places;
   config.model.preset = first.model.preset;
+  config.model.family = first.model.family;
   start_from_preset(config);
   read(config);
   fill_in(config, Path(source));

@@ -70,7 +70,8 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.purpose = purpose;
   r.sequences = config.batch.micro;
   r.tokens = config.data.sequence_length;
-  r.microbatches = purpose == Purpose::kTrain ? config.batch.global / config.batch.micro : 1;
+  const int64_t together = config.batch.micro * config.layout.data;
+  r.microbatches = purpose == Purpose::kTrain ? config.batch.global / together : 1;
   r.optimizer_state = true;
   return r;
 }

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "compile/layout_check.h"
 #include "train/run_config.h"
 
 namespace tessera {
@@ -75,6 +76,7 @@ class Validation {
     given("model.layers", m.layers);
     given("model.hidden", m.hidden);
     given("model.heads", m.heads);
+    at_least("model.kv_heads", m.kv_heads, 1);
     at_least("model.feed_forward", m.feed_forward, 1);
     at_least("model.vocabulary", m.vocabulary, 0);
     at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
@@ -82,20 +84,31 @@ class Validation {
     if (m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
            fmt::join(divisors(m.hidden), ", "));
-    if (m.kv_heads != m.heads)
+    if (m.family == Family::kLlama) {
+      if (m.heads % m.kv_heads != 0)
+        fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
+             m.heads, fmt::join(divisors(m.heads), ", "));
+    } else if (m.kv_heads != m.heads) {
       fail("model.kv_heads", "= {}, but gpt2 and neox have as many as heads = {}. Leave it out.",
            m.kv_heads, m.heads);
+    }
   }
 
   void model_numbers() const {
     const ModelConfig& m = c_.model;
     share("model.rotary_share", m.rotary_share, true);
     const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    if (m.family == Family::kNeox && (turned % 2 != 0 || turned == 0))
+    if (m.family != Family::kGpt2 && (turned % 2 != 0 || turned == 0))
       fail("model.rotary_share",
            "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
            m.rotary_share, turned, m.head_size());
     above_zero("model.rotary_base", m.rotary_base);
+    const RotaryScale& s = m.rotary_scale;
+    if (s.factor < 1) fail("model.rotary_scale.factor", "= {}, wanted 1 or more", s.factor);
+    above_zero("model.rotary_scale.low", s.low);
+    if (s.high <= s.low)
+      fail("model.rotary_scale.high", "= {}, wanted more than low = {}", s.high, s.low);
+    at_least("model.rotary_scale.context", s.context, 1);
     above_zero("model.norm_epsilon", m.norm_epsilon);
     above_zero("model.init_std", m.init_std);
     share("model.dropout", m.dropout, false);
@@ -227,16 +240,13 @@ class Validation {
 
   void layout() const {
     const Layout& l = c_.layout;
-    const std::pair<const char*, int64_t> axes[] = {
-        {"layout.data", l.data},         {"layout.tensor", l.tensor},
-        {"layout.pipeline", l.pipeline}, {"layout.context", l.context},
-        {"layout.expert", l.expert},     {"layout.interleave", l.interleave}};
-    for (const auto& [path, value] : axes) {
-      at_least(path, value, 1);
-      if (value > 1) fail(path, "= {}, but this build runs one rank: only 1 is possible.", value);
+    try {
+      check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, c_.data.sequence_length});
+    } catch (const Error& e) {  // begins with the key, whose place is known here
+      const std::string said = e.what();
+      const size_t key = said.find(' ');
+      fail(said.substr(0, key), "{}", said.substr(key + 1));
     }
-    if (l.zero < 0 || l.zero > 3)
-      fail("layout.zero", "= {} is no ZeRO stage. Possible: 0, 1, 2, 3.", l.zero);
     recompute(l.recompute);
     if (c_.precision == Precision::kFp16)
       fail("precision",

@@ -20,31 +20,39 @@ std::span<T> whole(const TensorView& view) {
   return {view.as<T>(), static_cast<size_t>(view.elements())};
 }
 
-bool is_moment(const Program& p, const StatePiece& piece) {
-  const Role r = p[piece.value].role;
-  return r == Role::kMoment1 || r == Role::kMoment2;
-}
-
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit)
+Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit,
+                 World& world, std::function<double()> now_s)
     : config_(config) {
   const Target target = library->target();
+  CompileRequest request = compile_request(config, Purpose::kTrain);
+  if (world.rank() == 0) {
+    const std::vector<std::string> wrong = prove(compile_stages(request, target));
+    CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
+          wrong[0]);
+  }
+  request.stage = coordinates_of(mesh_of(config.layout), world.rank())[AxisKind::kPipeline];
+  CompileRequest validation = compile_request(config, Purpose::kValidate);
+  validation.stage = request.stage;
   std::vector<Program> programs;
-  programs.push_back(compile(compile_request(config, Purpose::kTrain), target));
+  programs.push_back(compile(request, target));
   require_memory(config, programs[0], limit, target);
-  const std::vector<std::string> wrong = prove(programs[0]);
-  CHECK(wrong.empty(), "the compiled step is wrong in {} ways; the first: {}", wrong.size(),
-        wrong[0]);
-  programs.push_back(compile(compile_request(config, Purpose::kValidate), target));
+  programs.push_back(compile(validation, target));
   machine_ =
-      std::make_unique<Machine>(std::move(programs), std::move(library), config.compiler.poison);
+      std::make_unique<Machine>(std::move(programs), std::move(library),
+                                MachineOptions{&world, config.compiler.poison, std::move(now_s)});
+}
+
+int64_t Trainer::data_rank() const {
+  const Position& p = machine_->position();
+  return group_index(p.mesh, "replica+shard", p.at);
 }
 
 void Trainer::load(CheckpointReader& checkpoint, Load what) {
-  for (const StatePiece& piece : pieces(program())) {
+  for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
     const TensorView view = machine_->view(piece);
-    if (what == Load::kWeights && is_moment(program(), piece))
+    if (what == Load::kWeights && piece.role != Role::kWeight)
       kernels::clear(flat(view));
     else
       checkpoint.read(piece.name, piece.begin, piece.end, view);
@@ -52,13 +60,22 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
   machine_->round_weights();
 }
 
-std::vector<StateTensor> Trainer::state() {
+std::vector<StateTensor> Trainer::owned(const std::vector<StatePiece>& pieces) const {
   std::vector<StateTensor> out;
-  for (const StatePiece& piece : pieces(program())) {
+  for (const StatePiece& piece : pieces) {
+    if (!piece.owned) continue;
     const TensorView view = machine_->view(piece);
-    out.push_back({piece.name, view.dtype, view.shape, piece.begin, piece.end, view});
+    out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
   }
   return out;
+}
+
+std::vector<StateTensor> Trainer::state() {
+  return owned(pieces(program(), machine_->position().at));
+}
+
+std::vector<StateTensor> Trainer::gradients() {
+  return owned(gradient_pieces(program(), machine_->position().at));
 }
 
 BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
@@ -90,8 +107,9 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
   ValidationResult total;
-  for (int64_t first = 0; first < sequences; first += config_.batch.micro) {
-    fill_validation_batch(data, first, sequences, view);
+  const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
+  for (int64_t first = 0; first < sequences; first += together) {
+    fill_validation_batch(data, first + data_rank() * micro, sequences, view);
     e.run();
     const auto* report = e.view(e.named("report")).as<double>();
     total.loss_sum += report[kLossSum];
@@ -100,16 +118,9 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
   return total;
 }
 
-std::vector<Trainer::Gradient> Trainer::gradients() {
+double Trainer::loss_tokens() {
   Executor& e = machine_->executor(kTrain);
-  const double tokens = e.view(e.named("report")).as<double>()[kLossTokens];
-  std::vector<Gradient> out;
-  for (const StatePiece& piece : pieces(program())) {
-    if (is_moment(program(), piece)) continue;
-    const std::string& value = program()[piece.copy == kNone ? piece.value : piece.copy].name;
-    out.push_back({piece.name, e.view(e.named(value + ".gradient"), piece.layer), tokens});
-  }
-  return out;
+  return e.view(e.named("report")).as<double>()[kLossTokens];
 }
 
 }  // namespace tessera

@@ -29,16 +29,20 @@ struct ValidationResult {
 
 class Trainer {
  public:
-  // Compiles, checks the memory and takes it. `config` is resolved (no auto, no zero sizes).
-  Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit);
+  // Compiles, proves the whole mesh's step (rank 0), checks the memory and takes it. `config` is
+  // resolved (no auto, no zero sizes). Every rank of `world` makes its own at the same time.
+  Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit, World& world,
+          std::function<double()> now_s);
 
   const Program& program() const { return machine_->program(); }
+  // Which of the data ranks this is: who reads which sequences.
+  int64_t data_rank() const;
   Machine& machine() { return *machine_; }
 
   void initialise() { machine_->initialise(static_cast<uint64_t>(config_.run.seed)); }
   // From a checkpoint: all state, or the weights alone (moments start at zero).
   void load(CheckpointReader& checkpoint, Load what);
-  // The state as a checkpoint stores it: views into the arena.
+  // What this rank owns of the state, as a checkpoint stores it: views into the arena.
   std::vector<StateTensor> state();
 
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
@@ -50,16 +54,15 @@ class Trainer {
   // `sequences` samples of a set from its start (at most all of it).
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 
-  // The last step's gradient of each weight: the mean over the loss tokens, by name.
-  struct Gradient {
-    std::string name;
-    TensorView sum;  // over the tokens
-    double tokens = 1;
-  };
-  std::vector<Gradient> gradients();
+  // The last step's gradients, summed over the loss tokens: what this rank owns of them, by the
+  // names of their weights.
+  std::vector<StateTensor> gradients();
+  double loss_tokens();  // of the last step
 
  private:
   BatchView batch_view(Executor& executor, int64_t microbatch);
+
+  std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces) const;
 
   const RunConfig& config_;
   std::unique_ptr<Machine> machine_;

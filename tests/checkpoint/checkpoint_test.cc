@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "checkpoint/box.h"
+#include "base/box.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"

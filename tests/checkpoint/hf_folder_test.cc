@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
+#include "model/presets.h"
 #include "tests/checkpoint/temporary_folder.h"
 
 namespace tessera {
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 
 ModelConfig small(Family family) {
   ModelConfig m;
-  m.family = family;
+  apply_family(family, m);
   m.layers = 2;
   m.hidden = 24;
   m.heads = 3;
@@ -28,6 +29,9 @@ ModelConfig small(Family family) {
   m.vocabulary_multiple = 1;
   m.context = 16;
   m.tied_embeddings = family == Family::kGpt2;
+  if (family != Family::kLlama) return m;
+  m.heads = 4;
+  m.kv_heads = 2;
   return m;
 }
 
@@ -79,7 +83,7 @@ class HfFolder : public testing::Test {
 };
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
-  for (const Family family : {Family::kNeox, Family::kGpt2})
+  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
       write_folder(at("hf"), small(family), type);
@@ -109,6 +113,42 @@ TEST_F(HfFolder, ImportedWeightsLieAsTheModelReadsThem) {
       float x = 0;
       std::memcpy(&x, theirs.bytes.data() + (in * 40 + out) * 4, 4);
       ASSERT_EQ(up[out * 24 + in], x);
+    }
+}
+
+// The element of theirs at [row, column] of a matrix of `columns`.
+float element(const SafetensorsFolder& folder, const std::string& name, size_t row, size_t columns,
+              size_t column) {
+  float x = 0;
+  std::memcpy(&x, folder.find(name)->bytes.data() + (row * columns + column) * 4, 4);
+  return x;
+}
+
+TEST_F(HfFolder, TensorsThatLieApartAreJoined) {
+  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  CheckpointReader reader(at("checkpoint"));
+  EXPECT_EQ(made.tensors, 2 * 9 + 3);
+  const SafetensorsFolder folder(at("hf"));
+  constexpr size_t K = 2, G = 2, D = 6, F = 24, M = 40;
+  std::vector<float> qkv(K * (G + 2) * D * F), up(M * 2 * F);
+  reader.read("layer1.attn.qkv.weight", {qkv.data(), DType::kF32, Shape{2, 4, 6, 24}});
+  reader.read("layer1.mlp.up.weight", {up.data(), DType::kF32, Shape{40, 2, 24}});
+  const std::string attention = "model.layers.1.self_attn.", mlp = "model.layers.1.mlp.";
+  for (size_t k = 0; k < K; ++k)
+    for (size_t d = 0; d < D; ++d)
+      for (size_t f = 0; f < F; ++f) {
+        const auto ours = [&](size_t slot) { return qkv[((k * (G + 2) + slot) * D + d) * F + f]; };
+        for (size_t g = 0; g < G; ++g)
+          ASSERT_EQ(ours(g),
+                    element(folder, attention + "q_proj.weight", (k * G + g) * D + d, F, f));
+        ASSERT_EQ(ours(G), element(folder, attention + "k_proj.weight", k * D + d, F, f));
+        ASSERT_EQ(ours(G + 1), element(folder, attention + "v_proj.weight", k * D + d, F, f));
+      }
+  for (size_t m = 0; m < M; ++m)
+    for (size_t f = 0; f < F; ++f) {
+      ASSERT_EQ(up[m * 2 * F + f], element(folder, mlp + "gate_proj.weight", m, F, f));
+      ASSERT_EQ(up[(m * 2 + 1) * F + f], element(folder, mlp + "up_proj.weight", m, F, f));
     }
 }
 

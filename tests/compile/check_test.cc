@@ -261,13 +261,13 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
   const auto program = [](bool turned) {
     Program p;
     p.kinds.resize(2);
-    p.kinds[0] = {"out", {}, 64, kOne, true};
-    p.kinds[1] = {"in", {}, 64, kOne, true};
+    p.kinds[0] = {.name = "out", .values = {}, .bytes = 64, .state = true, .stages = {}};
+    p.kinds[1] = {.name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
     p.frames = {{0, kNone, kNone, 0, true}, {1, kNone, kNone, 64, true}};
     p.segments.resize(2);
     p.segments[0].name = "send";
     p.segments[0].frames = {{0, Access::kRead}};
-    p.segments[1].name = "recv";
+    p.segments[1].name = "receive";
     p.segments[1].frames = {{1, Access::kWrite}};
     Call send, recv;
     send.segment = 0;
@@ -275,7 +275,7 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
     send.frames = {0};
     recv.frames = {1};
     send.wire = {turned ? "up" : "down", "send", "hidden", 64};
-    recv.wire = {turned ? "down" : "up", "recv", "hidden", 64};
+    recv.wire = {turned ? "down" : "up", "receive", "hidden", 64};
     p.schedule = {send, recv};
     p.state_bytes = 128;
     place(p, {});

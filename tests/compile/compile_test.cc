@@ -17,7 +17,7 @@ namespace {
 
 ModelConfig tiny(Family family) {
   ModelConfig m;
-  m.family = family;
+  apply_family(family, m);
   m.layers = 3;
   m.hidden = 32;
   m.heads = 4;
@@ -25,6 +25,7 @@ ModelConfig tiny(Family family) {
   m.vocabulary_multiple = 32;
   m.context = 16;
   if (family == Family::kGpt2) m.tied_embeddings = true;
+  if (family == Family::kLlama) m.kv_heads = 2;
   derive_sizes(m);
   return m;
 }
@@ -80,8 +81,8 @@ const Option kOptions[] = {
     {"serial residual", [](CompileRequest& r) { r.model.parallel_residual = false; }},
 };
 
-TEST(Compile, EveryOptionOfBothFamiliesIsSound) {
-  for (const Family family : {Family::kGpt2, Family::kNeox})
+TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
     for (const Option& option : kOptions) {
       SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
       CompileRequest r = request(family, Purpose::kTrain);
@@ -92,7 +93,7 @@ TEST(Compile, EveryOptionOfBothFamiliesIsSound) {
 }
 
 TEST(Compile, EveryPurposeIsSound) {
-  for (const Family family : {Family::kGpt2, Family::kNeox})
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
     for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
       SCOPED_TRACE(
           fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
@@ -126,7 +127,7 @@ TEST(Compile, StateAgreesBetweenTrainingAndValidation) {
 CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t sequences,
                        int64_t tokens) {
   CompileRequest r;
-  r.model.family = family;
+  apply_family(family, r.model);
   r.model.layers = layers;
   r.model.hidden = hidden;
   r.model.heads = 4;
@@ -155,7 +156,7 @@ TEST(Compile, TheArenaIsHardlyLargerThanTheLiveSet) {
                                    {12, 128, 16, 128},
                                    {24, 128, 1, 1024},
                                    {12, 512, 4, 256}};
-  for (const Family family : {Family::kGpt2, Family::kNeox})
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
     for (const auto& [layers, hidden, sequences, tokens] : kSizes)
       for (const char* recompute : {"none", "selective", "full", "full:2"})
         for (const int64_t microbatches : {1, 3})
@@ -183,21 +184,28 @@ TEST(Compile, FullRecomputationKeepsOnlyInputs) {
 
 TEST(Compile, RefusesWhatItCannotRun) {
   CompileRequest r = request(Family::kNeox, Purpose::kTrain);
-  r.layout.tensor = 2;
+  r.layout.tensor = 3;
   EXPECT_THROW(compile(r, Target()), Error);
   r.layout.tensor = 1;
   r.layout.recompute = "full:9";
   EXPECT_THROW(compile(r, Target()), Error);
 }
 
-// The layer's forward of NeoX after all passes, as a person reads it.
-TEST(Compile, NeoxLayerIsFused) {
-  const Program p = compile(request(Family::kNeox, Purpose::kTrain), Target());
+// The layer's forward after all passes, as a person reads it.
+std::string layer_forward(Family family) {
+  const Program p = compile(request(family, Purpose::kTrain), Target());
   std::string ops;
   for (const Segment& s : p.segments)
     if (s.name == "forward.layer")
       for (const Op& op : s.ops) ops += std::string(rule_of(op.kind).name) + " ";
-  EXPECT_EQ(ops, "norm matmul sum rotary attention matmul norm matmul gelu matmul sum ");
+  return ops;
+}
+
+TEST(Compile, LayersAreFused) {
+  EXPECT_EQ(layer_forward(Family::kNeox),
+            "norm matmul sum rotary attention matmul norm matmul gelu matmul sum ");
+  EXPECT_EQ(layer_forward(Family::kLlama),
+            "rms_norm matmul rotary attention matmul rms_norm matmul gated_activation matmul sum ");
 }
 
 }  // namespace

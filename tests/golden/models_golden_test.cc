@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -101,7 +102,7 @@ class ModelGolden : public ::testing::TestWithParam<Family> {
     const std::string f = folder_.string();
     const std::string text = fmt::format(
         "run: {{ directory: {}/run{}, dump_gradients: {}/gradients{}.safetensors }}\n"
-        "model: {{ {}, layers: 2, hidden: 48, heads: 3, vocabulary_multiple: 1, context: 32 }}\n"
+        "model: {{ {}, layers: 2, hidden: 48, vocabulary_multiple: 1, context: 32 }}\n"
         "data: {{ tokenizer: {}/tokenizer.json, train: [{}/data], sequence_length: {} }}\n"
         "batch: {{ global: {}, micro: {} }}\n"
         "optimizer: {{ learning_rate: {}, beta1: {}, beta2: {}, epsilon: {}, weight_decay: {}, "
@@ -172,11 +173,21 @@ TEST_P(ModelGolden, TrainsAsPyTorchDoes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, ModelGolden,
-    ::testing::Values(Family{"neox", "family: neox, vocabulary: 288"},
+    ::testing::Values(Family{"neox", "family: neox, heads: 3, vocabulary: 288"},
                       Family{"gpt2",
-                             "family: gpt2, vocabulary: 275, tied_embeddings: true, "
-                             "gelu: tanh"}),
-    [](const auto& family) { return std::string(family.param.name); });
+                             "family: gpt2, heads: 3, vocabulary: 275, tied_embeddings: true, "
+                             "gelu: tanh"},
+                      Family{"llama",
+                             "family: llama, heads: 6, vocabulary: 281, feed_forward: 128"},
+                      Family{"llama-grouped",
+                             "family: llama, heads: 6, kv_heads: 3, vocabulary: 281, "
+                             "feed_forward: 128, rotary_base: 500000, "
+                             "rotary_scale: {factor: 8, context: 16}"}),
+    [](const auto& family) {
+      std::string name = family.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace tessera

@@ -24,6 +24,8 @@ In weight(Shape s, DType t = DType::kF32) { return {t, std::move(s), Role::kWeig
 In ids(Shape s) { return {DType::kI32, std::move(s), Role::kBatch}; }
 In samples() { return {DType::kI64, {2}, Role::kBatch}; }
 In step() { return {DType::kF64, {kStepSize}, Role::kStep}; }
+// What is known of rows and has no gradient.
+In known(Shape s) { return {DType::kF32, std::move(s), Role::kBatch}; }
 In report() { return {DType::kF64, {kReportSize}, Role::kReport}; }
 
 struct Case {
@@ -97,6 +99,22 @@ std::vector<Case> products() {
        {x({2, 4, 16}, kHalf), weight({32, 16}, kHalf), ids({2, 4})},
        {report(), x({2, 4, 16}, kHalf), x({32, 16})},
        3 * 2.0 * 8 * 16 * 32},
+      {"logits_max", OpKind::kLogitsMax, {}, {x({2, 4, 32})}, {x({2, 4})}},
+      {"logits_sums",
+       OpKind::kLogitsSums,
+       {},
+       {x({2, 4, 32}), x({2, 4}), ids({2, 4})},
+       {x({2, 4, 2})}},
+      {"divided_cross_entropy",
+       OpKind::kDividedCrossEntropy,
+       {},
+       {x({2, 4, 32}), known({2, 4}), known({2, 4, 2}), ids({2, 4})},
+       {report()}},
+      {"divided_cross_entropy with gradient",
+       OpKind::kDividedCrossEntropy,
+       {{"gradient", one}},
+       {x({2, 4, 32}), known({2, 4}), known({2, 4, 2}), ids({2, 4})},
+       {report(), x({2, 4, 32})}},
   };
 }
 
@@ -182,6 +200,28 @@ std::vector<Case> sweeps() {
        {{"add", one}},
        {x(s), x(stats), weight(v), x(s), x(s)},
        {x(s), x(v), x(v)}},
+      {"rms_norm", OpKind::kRmsNorm, {}, {x(s, kHalf), weight(v, kHalf)}, {x(s, kHalf), x(stats)}},
+      {"rms_norm of a sum",
+       OpKind::kRmsNorm,
+       {{"terms", int64_t{2}}},
+       {x(s), x(s), weight(v)},
+       {x(s), x(stats), x(s)}},
+      {"rms_norm_grad", OpKind::kRmsNormGrad, {}, {x(s), x(stats), weight(v), x(s)}, {x(s), x(v)}},
+      {"rms_norm_grad that adds",
+       OpKind::kRmsNormGrad,
+       {{"add", one}},
+       {x(s), x(stats), weight(v), x(s), x(s)},
+       {x(s), x(v)}},
+      {"gated_activation",
+       OpKind::kGatedActivation,
+       {{"form", "silu"}},
+       {x({2, 4, 16, 2}, kHalf)},
+       {x(s, kHalf)}},
+      {"gated_activation_grad",
+       OpKind::kGatedActivationGrad,
+       {{"form", "silu"}},
+       {x({2, 4, 16, 2}), x(s)},
+       {x({2, 4, 16, 2})}},
       {"gelu", OpKind::kGelu, {{"form", "erf"}}, {x(s)}, {x(s)}},
       {"gelu with bias",
        OpKind::kGelu,
@@ -226,9 +266,28 @@ std::vector<Case> updates() {
   };
 }
 
+std::vector<Case> communications() {
+  const Shape s = {2, 4, 16};
+  const Attributes over = {{"over", "tensor"}}, along = {{"over", "tensor"}, {"dim", one}};
+  return {
+      {"all_reduce", OpKind::kAllReduce, over, {x(s, kHalf)}, {x(s, kHalf)}},
+      {"reduce_scatter", OpKind::kReduceScatter, along, {x(s)}, {x(s)}},
+      {"all_gather", OpKind::kAllGather, along, {x(s)}, {x(s)}},
+      {"slice", OpKind::kSlice, along, {x(s)}, {x(s)}},
+      {"pad", OpKind::kPad, along, {x(s)}, {x(s)}},
+      {"share", OpKind::kShare, over, {x(s)}, {x(s)}},
+      {"send", OpKind::kSend, {{"to", "next"}}, {x(s)}, {}},
+      {"receive",
+       OpKind::kReceive,
+       {{"from", "previous"}, {"type", "bf16"}, {"shape", "2x4x16"}},
+       {},
+       {x(s, kHalf)}},
+  };
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const auto& part : {products(), attentions(), sweeps(), updates()})
+  for (const auto& part : {products(), attentions(), sweeps(), updates(), communications()})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }
@@ -281,7 +340,8 @@ TEST(OpRules, LabelsFitTheOperands) {
     for (const std::string& finding : verify_op(b.op(), b.graph.values, c.name))
       ADD_FAILURE() << finding;
     const ShardingRule rule = rule_of(c.kind).sharding(b.op(), b.graph.values);
-    for (const int i : rule.linear) EXPECT_LT(i, static_cast<int>(c.inputs.size())) << c.name;
+    for (const auto& set : rule.linear)
+      for (const int i : set) EXPECT_LT(i, static_cast<int>(c.inputs.size())) << c.name;
     // Dimensions of one label have one extent, and what can be split is there to be split.
     std::map<char, int64_t> extents;
     const auto look = [&](const std::string& labels, ValueId v) {
@@ -351,8 +411,10 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
   for (const Case& c : cases()) {
     if (rule_of(c.kind).gradient == nullptr) continue;
     // Sums into a norm are fused after differentiation; losses are differentiated without it.
-    if (c.attributes.integer("terms", 1) > 1 && c.kind == OpKind::kNorm) continue;
+    if (c.attributes.integer("terms", 1) > 1 && c.kind != OpKind::kSum) continue;
     if (c.attributes.integer("gradient") != 0) continue;
+    // On one rank a conversion leads nowhere, and so does its gradient.
+    if (c.attributes.has("over")) continue;
     expect_gradient(c);
     ++tried;
   }
@@ -361,7 +423,8 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
 
 TEST(OpRules, NothingComesOfNoGradient) {
   for (const Case& c : cases()) {
-    const bool loss = c.kind == OpKind::kCrossEntropy || c.kind == OpKind::kLinearCrossEntropy;
+    const bool loss = c.kind == OpKind::kCrossEntropy || c.kind == OpKind::kLinearCrossEntropy ||
+                      c.kind == OpKind::kDividedCrossEntropy;
     if (rule_of(c.kind).gradient == nullptr || loss) continue;
     Built b(c);
     Gradients g(b.builder);

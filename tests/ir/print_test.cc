@@ -127,7 +127,7 @@ CompileRequest request() {
 
 TEST(Print, CompiledProgramsComeBack) {
   CompileRequest r = request();
-  for (const Family family : {Family::kNeox, Family::kGpt2})
+  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
     for (const Precision precision : {Precision::kFp32, Precision::kBf16})
       for (const char* recompute : {"none", "selective", "full:1"}) {
         r.model.family = family;

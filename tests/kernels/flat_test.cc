@@ -1,4 +1,5 @@
 // Kernels over flat ranges: sums of squares, conversions, constants, initial values.
+#include <algorithm>
 #include <limits>
 
 #include "base/philox.h"
@@ -76,23 +77,63 @@ TEST(Initialise, IsAFunctionOfTheGlobalElement) {
     initialise_normal(part, {.key = 42, .first = first, .deviation = 0.5});
     for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(part.at(i), whole.at(first + i));
   }
-  const PhiloxBlock b = Philox{42}.block(5);
-  EXPECT_EQ(whole.as<float>()[20], static_cast<float>(0.5 * Philox::normal(b[0], b[1])));
+  for (int64_t i = 0; i < 1000; i += 4) {
+    const PhiloxBlock b = Philox{42}.block(static_cast<uint64_t>(i / 4));
+    EXPECT_NEAR(whole.at(i), 0.5 * Philox::normal(b[0], b[1]), 1e-6);
+    EXPECT_NEAR(whole.at(i + 2), 0.5 * Philox::normal(b[2], b[3]), 1e-6);
+    const double sine = 0.5 * Philox::normal(b[0], b[1] - (1u << 30));
+    EXPECT_NEAR(whole.at(i + 1), sine, 1e-6);
+  }
 }
 
 TEST(Initialise, IsNormal) {
-  const Array x({200000});
+  const int64_t n = 1'000'000;
+  const auto count = static_cast<double>(n);
+  const Array x({n});
   initialise_normal(x, {.key = 7, .mean = 1, .deviation = 2});
-  double m1 = 0, m2 = 0, m4 = 0;
-  for (int64_t i = 0; i < x.size(); ++i) {
-    const double z = (x.at(i) - 1) / 2;
-    m1 += z / 2e5;
-    m2 += z * z / 2e5;
-    m4 += z * z * z * z / 2e5;
+  std::vector<double> z;
+  double m1 = 0, m2 = 0, m3 = 0, m4 = 0, neighbours = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    z.push_back((x.at(i) - 1) / 2);
+    m1 += z.back() / count;
+    m2 += z.back() * z.back() / count;
+    m3 += std::pow(z.back(), 3) / count;
+    m4 += std::pow(z.back(), 4) / count;
+    if (i > 0) neighbours += z.back() * z[z.size() - 2] / count;
   }
-  EXPECT_NEAR(m1, 0, 0.01);
-  EXPECT_NEAR(m2, 1, 0.02);
-  EXPECT_NEAR(m4, 3, 0.15);
+  // Four standard errors.
+  EXPECT_NEAR(m1, 0, 4e-3);
+  EXPECT_NEAR(m2, 1, 4 * std::sqrt(2) * 1e-3);
+  EXPECT_NEAR(m3, 0, 4 * std::sqrt(15) * 1e-3);
+  EXPECT_NEAR(m4, 3, 4 * std::sqrt(96) * 1e-3);
+  EXPECT_NEAR(neighbours, 0, 4e-3);
+  for (const double tail : {2.0, 3.0, 4.0}) {
+    const double expected = count * std::erfc(tail / std::sqrt(2.0));
+    const auto beyond =
+        std::count_if(z.begin(), z.end(), [&](double v) { return std::abs(v) > tail; });
+    EXPECT_NEAR(static_cast<double>(beyond), expected, 4 * std::sqrt(expected)) << tail;
+  }
+  // Kolmogorov and Smirnov: above 1.63 in one of a hundred keys.
+  std::sort(z.begin(), z.end());
+  double distance = 0;
+  for (size_t i = 0; i < z.size(); ++i) {
+    const double below = 0.5 * std::erfc(-z[i] / std::sqrt(2.0));
+    distance = std::max({distance, below - static_cast<double>(i) / count,
+                         static_cast<double>(i + 1) / count - below});
+  }
+  EXPECT_LT(distance * std::sqrt(count), 1.63);
+}
+
+TEST(Initialise, EveryInstructionSetGivesTheSameBits) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    Array first({100'003}, type);
+    initialise_normal(first, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02});
+    for_every_target([&] {
+      Array again({100'003}, type);
+      initialise_normal(again, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02});
+      EXPECT_TRUE(again.same_bits(first));
+    });
+  }
 }
 
 TEST(Initialise, ThreadsDoNotChangeTheBits) {

@@ -3,6 +3,7 @@
 #include "base/tree.h"
 #include "kernels/adamw.h"
 #include "kernels/attention.h"
+#include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -67,6 +68,37 @@ TEST(Golden, LayerNorm) {
     EXPECT_LT(distance(dx, doubles(of("dx"))), 3 * bound);
     EXPECT_LT(distance(dgain, doubles(of("d_gain"))), bound);
     EXPECT_LT(distance(dbias, doubles(of("d_bias"))), 3e-7);
+  }
+}
+
+TEST(Golden, RmsNorm) {
+  const Golden golden;
+  const auto of = [&](const char* name) { return golden(std::string("rms_norm.") + name); };
+  const Array x = of("x"), gain = of("gain"), dy = of("dy");
+  const int64_t n = x.shape()[0], d = x.shape()[1];
+  const Array y({n, d}), stats({n, 2}), dx({n, d}), dgain({d});
+  const NormOutput output{gain, {}, y};
+  const auto epsilon = static_cast<float>(golden.number("rms_norm.epsilon"));
+  norm(x, {.kind = NormKind::kRms, .epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
+  Workspace workspace(norm_grad_workspace_bytes(n, d));
+  norm_grad({NormKind::kRms, x, stats, gain, dy, dx, false, dgain, {}}, workspace);
+  EXPECT_LT(distance(y, doubles(of("y"))), 3e-7);
+  EXPECT_LT(distance(dx, doubles(of("dx"))), 3e-7);
+  EXPECT_LT(distance(dgain, doubles(of("d_gain"))), 3e-7);
+}
+
+TEST(Golden, GatedActivation) {
+  const Golden golden;
+  const std::pair<const char*, GateKind> kinds[] = {{"gated_silu", GateKind::kSilu},
+                                                    {"gated_erf", GateKind::kErf},
+                                                    {"gated_tanh", GateKind::kTanh}};
+  for (const auto& [c, kind] : kinds) {
+    const auto of = [&, name = std::string(c)](const char* n) { return golden(name + "." + n); };
+    const Array x = of("x"), dy = of("dy"), y(dy.shape()), dx(x.shape());
+    gated_activation(kind, x, y);
+    gated_activation_grad({kind, x, dy, dx});
+    EXPECT_LT(distance(y, doubles(of("y"))), 2e-7) << c;
+    EXPECT_LT(distance(dx, doubles(of("dx"))), 2e-7) << c;
   }
 }
 

@@ -1,5 +1,8 @@
 #include "kernels/rotary.h"
 
+#include <algorithm>
+#include <numbers>
+
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {
@@ -41,6 +44,30 @@ TEST(Rotary, TurnsQueriesAndKeysAndLeavesTheRest) {
       }
     }
   });
+}
+
+// What a dimension of the frequency f turns by with LLaMA 3.1's scale, in words: slow ones are
+// lowered by the factor, fast ones stay, and between the two lies a line.
+TEST(Rotary, ScaleLowersSlowFrequencies) {
+  constexpr int64_t kDims = 64, kHalf = 32;
+  constexpr double kBase = 500000, kFactor = 8, kContext = 8192;
+  Array qkv({1, 1, 1, 3, kDims}), positions({1, 1}, DType::kI32);
+  for (int64_t i = 0; i < kHalf; ++i) qkv.set(i, 1);  // the first query: (1, 0) in every pair
+  positions.set(0, 1);
+  Rotary r{.dims = kDims, .base = kBase};
+  r.scale = {kFactor, 1, 4, 8192};
+  Workspace workspace(rotary_workspace_bytes(1, r));
+  rotary(qkv, positions, r, workspace);
+  int slow = 0, fast = 0, between = 0;
+  for (int64_t i = 0; i < kHalf; ++i) {
+    const double f = std::pow(kBase, -static_cast<double>(i) / kHalf);
+    const double turns = kContext * f / (2 * std::numbers::pi);
+    const double share = std::clamp((turns - 1) / 3, 0.0, 1.0);
+    const double wanted = f * (share + (1 - share) / kFactor);
+    (share == 0 ? slow : share == 1 ? fast : between) += 1;
+    EXPECT_NEAR(std::atan2(qkv.at(kHalf + i), qkv.at(i)), wanted, 1e-6 * wanted) << i;
+  }
+  EXPECT_TRUE(slow > 5 && fast > 5 && between > 1) << slow << " " << fast << " " << between;
 }
 
 TEST(Rotary, InverseTurnsBack) {

@@ -70,12 +70,47 @@ TEST(HfConfig, ReadsGpt2WithItsDefaults) {
   EXPECT_DOUBLE_EQ(m.dropout, 0.1);
 }
 
+// Llama 3.1's keys in transformers 4; `more` adds.
+std::string llama(const std::string& more) {
+  return R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 300, "max_position_embeddings": 256, "rms_norm_eps": 1e-05,
+    "hidden_act": "silu", "pretraining_tp": 1, "rope_theta": 500000.0)" +
+         more + "}";
+}
+
+constexpr const char* kScaling =
+    R"({"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64)";
+
+TEST(HfConfig, ReadsLlamaOfBothVersions) {
+  const std::string scaling(kScaling);
+  const ModelConfig v4 = read(llama(R"(, "rope_scaling": )" + scaling + "}"));
+  const ModelConfig v5 =
+      read(llama(R"(, "rope_parameters": )" + scaling + R"(, "rope_theta": 500000.0})"));
+  for (const ModelConfig& m : {v4, v5}) {
+    EXPECT_EQ(m.family, Family::kLlama);
+    EXPECT_EQ(m.kv_heads, 2);
+    EXPECT_EQ(m.feed_forward, 96);
+    EXPECT_DOUBLE_EQ(m.rotary_base, 500000);
+    EXPECT_DOUBLE_EQ(m.rotary_share, 1);
+    EXPECT_DOUBLE_EQ(m.rotary_scale.factor, 32);
+    EXPECT_EQ(m.rotary_scale.context, 64);
+    EXPECT_FALSE(m.tied_embeddings);
+  }
+  EXPECT_EQ(read(R"({"model_type": "llama"})").kv_heads, 32);
+  EXPECT_DOUBLE_EQ(read(R"({"model_type": "llama"})").norm_epsilon, 1e-6);
+}
+
 TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig neox = read(pythia(R"(, "hidden_act": "gelu_new", "rotary_pct": 0.5)"));
   neox.parallel_residual = false;
   ModelConfig gpt2 = read(R"({"model_type": "gpt2", "n_inner": 100, "n_positions": 77,
     "activation_function": "gelu", "tie_word_embeddings": false, "resid_pdrop": 0.0})");
-  for (const ModelConfig& m : {neox, gpt2}) {
+  const ModelConfig plain = read(llama(""));
+  ModelConfig scaled = read(llama(R"(, "rope_scaling": )" + std::string(kScaling) + "}"));
+  scaled.tied_embeddings = true;
+  for (const ModelConfig& m : {neox, gpt2, plain, scaled}) {
     const Tree written = hf_config_of_model(m, 3, DType::kBF16);
     const ModelConfig back = model_from_hf_config(written, "written");
     EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));
@@ -112,6 +147,17 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})",
      "a scale of attention by layer"},
     {R"({"model_type": "gpt2", "add_cross_attention": true})", "cross attention"},
+    {R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}})",
+     "rope_type is linear: Tessera computes unscaled and llama3 rotary embeddings only"},
+    {R"({"model_type": "llama", "rope_parameters": {"rope_type": "yarn", "factor": 4.0}})",
+     "rope_type is yarn"},
+    {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is no object"},
+    {R"({"model_type": "llama", "num_key_value_heads": 5})", "does not divide num_attention_heads"},
+    {R"({"model_type": "llama", "head_dim": 64})", "head_dim is 64"},
+    {R"({"model_type": "llama", "attention_bias": true})", "attention with biases"},
+    {R"({"model_type": "llama", "mlp_bias": true})", "an MLP with biases"},
+    {R"({"model_type": "llama", "hidden_act": "gelu"})", "hidden_act is gelu"},
+    {R"({"model_type": "llama", "quantization_config": {"bits": 4}})", "quantised weights"},
     {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantised weights"},
 };
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));

@@ -6,13 +6,14 @@
 #include <set>
 
 #include "model/forward.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
 
 ModelConfig small(Family family) {
   ModelConfig m;
-  m.family = family;
+  apply_family(family, m);
   m.layers = 2;
   m.hidden = 12;
   m.heads = 3;
@@ -20,7 +21,7 @@ ModelConfig small(Family family) {
   m.vocabulary = 30;
   m.vocabulary_multiple = 8;
   m.context = 16;
-  m.rotary_share = 0.5;
+  if (family == Family::kNeox) m.rotary_share = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
   return m;
 }
@@ -100,9 +101,31 @@ TEST(HfNames, MasksAreSkippedAndBiasesAreNot) {
   EXPECT_FALSE(hf_is_buffer(neox, "gpt_neox.layers.0.attention.dense.bias"));
 }
 
+TEST(HfNames, LlamaJoinsQueryKeyValueByGroupAndGateWithValue) {
+  ModelConfig m = small(Family::kLlama);
+  m.heads = 6;
+  m.kv_heads = 2;  // groups of 3 queries, heads of 2
+  std::map<std::string, HfTensor> theirs;
+  for (HfTensor& t : hf_tensors(m)) theirs[t.theirs] = t;
+  const std::string attention = "model.layers.1.self_attn.", mlp = "model.layers.1.mlp.";
+  EXPECT_EQ(theirs.at(attention + "q_proj.weight").their_shape, (Shape{F, F}));
+  EXPECT_EQ(theirs.at(attention + "v_proj.weight").their_shape, (Shape{4, F}));
+  const std::pair<const char*, int64_t> slots[] = {{"q", 0}, {"k", 3}, {"v", 4}};
+  for (const auto& [name, slot] : slots) {
+    const HfTensor& t = theirs.at(attention + name + "_proj.weight");
+    EXPECT_EQ(t.ours, "layer1.attn.qkv.weight");
+    EXPECT_EQ(t.shape, (Shape{2, 5, 2, F}));
+    EXPECT_EQ(t.begin, (std::vector<int64_t>{0, slot, 0, 0}));
+    EXPECT_EQ(t.part()[1], slot == 0 ? 3 : 1);
+  }
+  EXPECT_EQ(theirs.at(mlp + "gate_proj.weight").begin, (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(theirs.at(mlp + "up_proj.weight").begin, (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(theirs.at(mlp + "up_proj.weight").end(), (std::vector<int64_t>{M, 2, F}));
+}
+
 // What the forward function declares as weights is what the map names, with the same shapes.
 TEST(HfNames, AreAllTheWeightsOfTheModel) {
-  for (const Family family : {Family::kNeox, Family::kGpt2}) {
+  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama}) {
     const ModelConfig m = small(family);
     std::set<std::string> shapes, declared;
     for (const HfTensor& t : hf_tensors(m)) {

@@ -144,8 +144,8 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
       "context or shorten the sequences.");
   EXPECT_EQ(error_of(kRun, {"schedule.steps=5", "schedule.warmup_steps=6"}),
             "command line: schedule.warmup_steps = 6 is more than schedule.steps = 5");
-  EXPECT_EQ(error_of(kRun, {"layout.tensor=2"}),
-            "command line: layout.tensor = 2, but this build runs one rank: only 1 is possible.");
+  EXPECT_TRUE(error_of(kRun, {"layout.tensor=3"})
+                  .starts_with("command line: layout.tensor = 3 does not divide heads = "));
   EXPECT_EQ(error_of("run: { name: x }"),
             "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
 }

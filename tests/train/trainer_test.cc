@@ -12,7 +12,7 @@ namespace {
 
 RunConfig tiny(Family family) {
   RunConfig c;
-  c.model.family = family;
+  apply_family(family, c.model);
   c.model.layers = 2;
   c.model.hidden = 32;
   c.model.heads = 4;
@@ -20,6 +20,7 @@ RunConfig tiny(Family family) {
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
   c.model.tied_embeddings = family == Family::kGpt2;
+  if (family == Family::kLlama) c.model.kv_heads = 2;
   derive_sizes(c.model);
   c.data.sequence_length = 24;
   c.batch.global = 4;
@@ -47,7 +48,8 @@ struct Curve {
 };
 
 Curve run(const RunConfig& c, int steps = 3) {
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX);
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
   trainer.initialise();
   BatchSource source = batches(c);
   Curve out;
@@ -70,7 +72,8 @@ void expect_same(const Curve& a, const Curve& b, double bound) {
 constexpr double kRounding = 2e-6;  // f32 sums in another order, a few steps
 
 class EveryFamily : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::Values(Family::kGpt2, Family::kNeox));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily,
+                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
 
 TEST_P(EveryFamily, OptionsChangeNothing) {
   const Curve plain = run(tiny(GetParam()));
@@ -134,7 +137,8 @@ TEST_P(EveryFamily, Bf16IsNear) {
 TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
   RunConfig c = tiny(GetParam());
   c.optimizer.weight_decay = 0;
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX);
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
   trainer.initialise();
   BatchSource source = batches(c);
   trainer.step(1, 0.0, source);  // learning rate 0: the weights stay
@@ -145,13 +149,14 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
     double gradient;
   };
   std::vector<Probe> probes;
-  for (const Trainer::Gradient& g : trainer.gradients()) {
+  const double tokens = trainer.loss_tokens();
+  for (const StateTensor& g : trainer.gradients()) {
     int64_t largest = 0;
-    for (int64_t i = 0; i < g.sum.elements(); ++i)
-      if (std::abs(g.sum.f32()[i]) > std::abs(g.sum.f32()[largest])) largest = i;
+    for (int64_t i = 0; i < g.data.elements(); ++i)
+      if (std::abs(g.data.f32()[i]) > std::abs(g.data.f32()[largest])) largest = i;
     for (const StateTensor& t : state)
       if (t.name == g.name)
-        probes.push_back({g.name, t.data.f32() + largest, g.sum.f32()[largest] / g.tokens});
+        probes.push_back({g.name, t.data.f32() + largest, g.data.f32()[largest] / tokens});
   }
   for (const Probe& p : probes) {
     if (std::abs(p.gradient) < 1e-4) continue;  // below what f32 differences resolve
@@ -167,7 +172,8 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
 
 TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
   RunConfig c = tiny(Family::kNeox);
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX);
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
   trainer.initialise();
   BatchSource source = batches(c);
   std::vector<StateTensor> state = trainer.state();

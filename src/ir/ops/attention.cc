@@ -39,7 +39,7 @@ ShardingRule sharding(const Op& op, std::span<const Value>) {
   return r;
 }
 ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {}};
+  ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}};
   if (op.inputs.size() > 4) r.inputs.insert(r.inputs.end(), {"b", "s"});
   return r;
 }

@@ -4,10 +4,11 @@
 //   all_gather       split along `dim` → whole on every rank
 //   slice            whole → its own part along `dim`; no communication
 //   pad              its own part → whole, with zeros elsewhere, which is partial; no communication
-//   share            replicated → shared: the same value under another state; gone after
-//   differentiate send, receive    a stream's frame to and from another stage: `to`/`from` next |
-//   previous;
+//   share            replicated → shared: the same value, of which gradients come that differ; only
+//                    until differentiate has run
+//   send, receive    a stream's frame to and from another stage: `to`/`from` next | previous;
 //                    receive has `type` and `shape` (1x128x64), since it has no input
+// The gradient of a conversion is the conversion between the duals of its places.
 // Over a flat frame (one dimension): in place where input and output are one value, whose own part
 // (the rank's share of the elements) is what is read or left; reduce_scatter into another value
 // adds its part there.
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
+#include "ir/signature.h"
 
 namespace tessera {
 namespace {
@@ -45,6 +47,12 @@ std::vector<OutputSpec> infer_receive(const Attributes& a, const Inputs& in) {
   return {{"", *type, Shape(dims)}};
 }
 
+void gradient(Gradients& g, const Op& op) {
+  const ValueId x = op.inputs[0], dy = g.of(op.outputs[0]);
+  if (dy == kNone || !g.wanted(x)) return;
+  g.add(x, g.builder().convert(dy, dual(g[x].sharding)));
+}
+
 ShardingRule any(const Op& op, std::span<const Value> values) {
   const auto label = [&](ValueId v) {
     return std::string("abcdefgh").substr(0, static_cast<size_t>(at(values, v).shape.rank()));
@@ -57,13 +65,13 @@ ShardingRule any(const Op& op, std::span<const Value> values) {
 
 }  // namespace
 
-const OpRule kAllReduceRule = {OpKind::kAllReduce, "all_reduce", infer, any, nullptr, nullptr};
+const OpRule kAllReduceRule = {OpKind::kAllReduce, "all_reduce", infer, any, gradient, nullptr};
 const OpRule kReduceScatterRule = {
-    OpKind::kReduceScatter, "reduce_scatter", infer, any, nullptr, nullptr};
-const OpRule kAllGatherRule = {OpKind::kAllGather, "all_gather", infer, any, nullptr, nullptr};
-const OpRule kSliceRule = {OpKind::kSlice, "slice", infer, any, nullptr, nullptr};
-const OpRule kPadRule = {OpKind::kPad, "pad", infer, any, nullptr, nullptr};
-const OpRule kShareRule = {OpKind::kShare, "share", infer, any, nullptr, nullptr};
+    OpKind::kReduceScatter, "reduce_scatter", infer, any, gradient, nullptr};
+const OpRule kAllGatherRule = {OpKind::kAllGather, "all_gather", infer, any, gradient, nullptr};
+const OpRule kSliceRule = {OpKind::kSlice, "slice", infer, any, gradient, nullptr};
+const OpRule kPadRule = {OpKind::kPad, "pad", infer, any, gradient, nullptr};
+const OpRule kShareRule = {OpKind::kShare, "share", infer, any, gradient, nullptr};
 const OpRule kSendRule = {OpKind::kSend, "send", infer_send, any, nullptr, nullptr};
 const OpRule kReceiveRule = {OpKind::kReceive, "receive", infer_receive, any, nullptr, nullptr};
 

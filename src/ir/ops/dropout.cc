@@ -17,7 +17,9 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
 ShardingRule sharding(const Op& op, std::span<const Value> values) {
   const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
   const std::string all = std::string("bcdefgh").substr(0, rank);
-  return {{all, "b", "s"}, {all}, all, {0}};
+  // The mask is drawn by rows: of more than three dimensions the first, second and last divide.
+  const std::string splits = rank <= 3 ? all : all.substr(0, 2) + all.back();
+  return {{all, "b", "s"}, {all}, splits, {{0}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

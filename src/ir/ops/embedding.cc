@@ -21,10 +21,10 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
 }
 
 ShardingRule sharding(const Op&, std::span<const Value>) {
-  return {{"bt", "vf"}, {"btf"}, "btvf", {1}};
+  return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}};
 }
 ShardingRule sharding_grad(const Op&, std::span<const Value>) {
-  return {{"bt", "btf"}, {"vf"}, "btvf", {1}};
+  return {{"bt", "btf"}, {"vf"}, "btvf", {{1}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

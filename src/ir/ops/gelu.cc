@@ -26,8 +26,8 @@ ShardingRule sharding(const Op& op, std::span<const Value>) {
   return r;
 }
 ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
-  if (op.attributes.integer("bias")) return {{"btf", "f", "btf"}, {"btf", "f"}, "btf", {2}};
-  return {{"btf", "btf"}, {"btf"}, "btf", {1}};
+  if (op.attributes.integer("bias")) return {{"btf", "f", "btf"}, {"btf", "f"}, "btf", {{2}}};
+  return {{"btf", "btf"}, {"btf"}, "btf", {{1}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

@@ -45,19 +45,19 @@ ShardingRule sharding_scores(const Op&, std::span<const Value>) {
   return {{"btkgd"}, {"bkts"}, "bk", {}};
 }
 ShardingRule sharding_scores_grad(const Op&, std::span<const Value>) {
-  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {}};
+  return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}, {0, 2}}};
 }
 ShardingRule sharding_softmax(const Op&, std::span<const Value>) {
   return {{"bkts"}, {"bkts"}, "bkt", {}};
 }
 ShardingRule sharding_softmax_grad(const Op&, std::span<const Value>) {
-  return {{"bkts", "bkts"}, {"bkts"}, "bkt", {1}};
+  return {{"bkts", "bkts"}, {"bkts"}, "bkt", {{1}}};
 }
 ShardingRule sharding_mix(const Op&, std::span<const Value>) {
-  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {}};
+  return {{"bkts", "bskgd"}, {"btkd"}, "bk", {{0}, {1}}};
 }
 ShardingRule sharding_mix_grad(const Op&, std::span<const Value>) {
-  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {}};
+  return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}};
 }
 
 void gradient_scores(Gradients& g, const Op& op) {

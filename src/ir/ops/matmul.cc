@@ -60,21 +60,21 @@ ShardingRule sharding(const Op& op, std::span<const Value> values) {
   const int k = contracted(op.attributes);
   const Shape &x = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
   const Labels l = labels(x.rank() - k, w.rank() - k, k);
-  return {{l.rows + l.in, l.out + l.in}, {l.rows + l.out}, l.rows + l.out + l.in, {0}};
+  return {{l.rows + l.in, l.out + l.in}, {l.rows + l.out}, l.rows + l.out + l.in, {{0}, {1}}};
 }
 ShardingRule sharding_grad_input(const Op& op, std::span<const Value> values) {
   const int k = contracted(op.attributes);
   const Shape &dy = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
   const int out = w.rank() - k;
   const Labels l = labels(dy.rank() - out, out, k);
-  return {{l.rows + l.out, l.out + l.in}, {l.rows + l.in}, l.rows + l.out + l.in, {0}};
+  return {{l.rows + l.out, l.out + l.in}, {l.rows + l.in}, l.rows + l.out + l.in, {{0}, {1}}};
 }
 ShardingRule sharding_grad_weight(const Op& op, std::span<const Value> values) {
   const int k = contracted(op.attributes);
   const Shape &dy = at(values, op.inputs[0]).shape, &x = at(values, op.inputs[1]).shape;
   const int rows = x.rank() - k;
   const Labels l = labels(rows, dy.rank() - rows, k);
-  return {{l.rows + l.out, l.rows + l.in}, {l.out + l.in}, l.rows + l.out + l.in, {0}};
+  return {{l.rows + l.out, l.rows + l.in}, {l.out + l.in}, l.rows + l.out + l.in, {{0}, {1}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

@@ -49,8 +49,10 @@ ShardingRule sharding(const Op& op, std::span<const Value>) {
   return r;
 }
 ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {3}};
-  if (op.attributes.integer("add")) r.inputs.push_back("btf");
+  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {{3}}};
+  if (!op.attributes.integer("add")) return r;
+  r.inputs.push_back("btf");
+  r.linear = {{3, 4}};
   return r;
 }
 

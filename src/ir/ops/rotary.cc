@@ -1,6 +1,7 @@
 // rotary: turns queries and keys of packed qkv [B, T, K, G+2, D] by their positions (Su et al.
 // 2021), in the first `dims` of each head, halves paired (GPT-NeoX). `inverse` turns back, which
-// is its gradient.
+// is its gradient. Attributes `factor`, `low`, `high`, `context`, if they are there, lower slow
+// frequencies as LLaMA 3.1 does (kernels/rotary.h).
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -17,7 +18,7 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
 }
 
 ShardingRule sharding(const Op&, std::span<const Value>) {
-  return {{"btkgd", "bt"}, {"btkgd"}, "btk", {0}};
+  return {{"btkgd", "bt"}, {"btkgd"}, "btk", {{0}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

@@ -5,12 +5,14 @@
 
 namespace tessera {
 
-extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule, kMatmulRule,
-    kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule, kAttentionRule, kAttentionGradRule,
-    kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule, kSoftmaxRule,
-    kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule, kGeluGradRule, kSumRule,
-    kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule, kClearRule,
-    kPackRule, kSquaresRule, kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule,
-    kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
+extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule, kRmsNormRule,
+    kRmsNormGradRule, kMatmulRule, kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule,
+    kAttentionRule, kAttentionGradRule, kCachedAttentionRule, kAttentionScoresRule,
+    kAttentionScoresGradRule, kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule,
+    kAttentionMixGradRule, kGeluRule, kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule,
+    kSumRule, kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule,
+    kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule,
+    kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
+    kShareRule, kSendRule, kReceiveRule;
 
 }  // namespace tessera

@@ -37,11 +37,12 @@ std::string letters(int rank) {
 
 ShardingRule sharding(const Op& op, std::span<const Value> values) {
   ShardingRule r;
+  r.linear.emplace_back();
   const std::string all = letters(at(values, op.outputs[0]).shape.rank());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const auto rank = static_cast<size_t>(at(values, op.inputs[i]).shape.rank());
     r.inputs.push_back(all.substr(all.size() - rank));
-    r.linear.push_back(static_cast<int>(i));
+    r.linear[0].push_back(static_cast<int>(i));
   }
   r.outputs = {all};
   r.splits = all;
@@ -51,7 +52,7 @@ ShardingRule sharding_bias(const Op& op, std::span<const Value> values) {
   const std::string all = letters(at(values, op.inputs[0]).shape.rank());
   const std::string out =
       all.substr(all.size() - static_cast<size_t>(op.attributes.integer("dims")));
-  return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {0}};
+  return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {{0}}};
 }
 
 void gradient(Gradients& g, const Op& op) {

@@ -1,6 +1,7 @@
 #include "kernels/rotary.h"
 
 #include <cmath>
+#include <numbers>
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/rotary_simd.h"
 #include "hwy/foreach_target.h"
@@ -13,6 +14,18 @@ HWY_EXPORT(RotateRows);
 
 namespace {
 
+// Rounded to float at every step, as the Hugging Face models do.
+float scaled(float frequency, const RotaryScale& s) {
+  if (s.factor == 1) return frequency;
+  const auto factor = static_cast<float>(s.factor), low = static_cast<float>(s.low);
+  const auto high = static_cast<float>(s.high), context = static_cast<float>(s.context);
+  const float length = static_cast<float>(2 * std::numbers::pi) / frequency;
+  if (length > context / low) return frequency / factor;
+  if (length < context / high) return frequency;
+  const float smooth = (context / length - low) / (high - low);
+  return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
 // Frequency and angle are rounded to float, as the Hugging Face models do: at position 2,000 the
 // rounded and the exact angle differ by 1e-4, and weights are trained with the rounded one.
 void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rotary& r,
@@ -20,7 +33,8 @@ void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rot
   const int64_t half = r.dims / 2;
   for (int64_t i = 0; i < half; ++i) {
     const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
-    const float frequency = 1.0f / std::pow(static_cast<float>(r.base), exponent);
+    const float unscaled = 1.0f / std::pow(static_cast<float>(r.base), exponent);
+    const float frequency = scaled(unscaled, r.scale);
     for (int64_t n = begin; n < end; ++n) {
       const float angle = static_cast<float>(positions[n]) * frequency;
       table[n * 2 * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));

@@ -18,18 +18,24 @@ HWY_INLINE hn::Vec<D> WidenBF16(D d, const uint16_t* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, p))));
 }
 
-// Rounds to nearest, ties to even; NaN becomes a quiet NaN of the same sign.
+// The 16 bits of bf16 in the lower half of each lane. Rounds to nearest, ties to even; NaN becomes
+// a quiet NaN of the same sign.
 template <class D>
-HWY_INLINE void NarrowBF16(D, hn::Vec<D> v, uint16_t* p) {
-  constexpr hn::Rebind<uint16_t, D> d16;
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfBF16(D, hn::Vec<D> v) {
   constexpr hn::RebindToUnsigned<D> d32;
-  constexpr hn::RebindToSigned<D> di;
   const auto u = hn::BitCast(d32, v);
   const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(d32, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(odd, hn::Set(d32, 0x7fffu))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(d32, 0x40u));
   const auto nan = hn::RebindMask(d32, hn::IsNaN(v));
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::IfThenElse(nan, quiet, rounded))), d16, p);
+  return hn::IfThenElse(nan, quiet, rounded);
+}
+
+template <class D>
+HWY_INLINE void NarrowBF16(D d, hn::Vec<D> v, uint16_t* p) {
+  constexpr hn::Rebind<uint16_t, D> d16;
+  constexpr hn::RebindToSigned<D> di;
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, BitsOfBF16(d, v))), d16, p);
 }
 
 template <class D>

@@ -1,4 +1,4 @@
-#include "checkpoint/box.h"
+#include "base/box.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,207 @@
+// tessera launch RUN -n N [--hosts F] [--restart N] [--on-loss stop|smaller] [key=value …]
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "base/tree.h"
+#include "cli/run_file.h"
+#include "cli/verbs.h"
+#include "launch/command.h"
+#include "launch/home.h"
+#include "launch/restart.h"
+#include "launch/supervise.h"
+
+namespace tessera {
+namespace {
+
+volatile std::sig_atomic_t stops = 0;  // a handler reaches nothing but globals
+extern "C" void count_stop(int) { stops = stops + 1; }
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct LaunchArguments {
+  std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmix", more, address,
+                          rank_files, program;
+  std::vector<std::string> overrides;
+  int64_t ranks = 0, restarts = 0;
+  double pause_s = 5, silence_s = 5;
+  bool json = false;
+};
+
+bool read_arguments(Args args, LaunchArguments& l) {
+  Arguments a("launch", "Starts the ranks of a run, watches them, starts them again after a loss.",
+              "tessera launch run.yaml -n 8 --restart 3 layout.data=8");
+  a.required(l.run, "RUN", "the run file");
+  a.many(l.overrides, "key=value", "replaces what the run file says");
+  a.option(l.ranks, "-n", "RANKS", "how many", true);
+  a.option(l.hosts, "--hosts", "FILE", "machines, a line each: n01 slots=4 (mpirun)");
+  a.option(l.restarts, "--restart", "N", "times to go on from the last checkpoint after a loss");
+  a.option(l.on_loss, "--on-loss", "stop|smaller", "smaller: without the hosts that were lost");
+  a.option(l.pause_s, "--pause", "SECONDS", "before the first restart; doubled at each loss");
+  a.option(l.silence_s, "--silence", "SECONDS", "without a sign of life, and a rank is lost");
+  a.option(l.starter, "--starter", "mpirun|srun", "auto: srun inside a SLURM job");
+  a.option(l.mpi, "--mpi", "pmix|pmi2", "how ranks find each other under srun");
+  a.option(l.more, "--more", "ARGUMENTS", "of mpirun or srun, in one text");
+  a.option(l.address, "--address", "ADDRESSES", "of this host, at which the ranks reach it");
+  a.option(l.rank_files, "--rank-files", "FOLDER", "what each rank prints, in a file each");
+  a.option(l.program, "--program", "TEXT", "what each rank runs, if not `tessera train`");
+  a.json(l.json);
+  if (!a.parse(args)) return false;
+  if (l.ranks < 1) throw UsageError("launch: -n {}: wanted one rank or more", l.ranks);
+  if (l.on_loss != "stop" && l.on_loss != "smaller")
+    throw UsageError("launch: --on-loss {}: wanted stop or smaller", l.on_loss);
+  if (l.starter != "auto" && l.starter != "mpirun" && l.starter != "srun")
+    throw UsageError("launch: --starter {}: wanted mpirun or srun", l.starter);
+  return true;
+}
+
+Scale scale_of(const LaunchArguments& l) {
+  Scale s;
+  s.global = 0;  // of a program that is not ours nothing is known: any number of ranks divides it
+  if (!l.program.empty()) return s;
+  const RunConfig config = open_run(l.run, l.overrides);
+  s.global = config.batch.global;
+  s.micro = config.batch.micro;
+  s.model_ranks = config.layout.tensor * config.layout.pipeline;
+  s.zero_group = config.layout.zero_group;
+  return s;
+}
+
+class Launch {
+ public:
+  explicit Launch(const LaunchArguments& l) : l_(l) {
+    const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
+    srun_ = l.starter == "srun" || (l.starter == "auto" && slurm);
+    world_.ranks = static_cast<int>(l.ranks);
+    if (!l.hosts.empty()) world_.hosts = parse_hosts(read_file(l.hosts), l.hosts);
+    restarts_.limit = static_cast<int>(l.restarts);
+    restarts_.pause_s = l.pause_s;
+    scale_ = scale_of(l);
+    if (!l.rank_files.empty()) std::filesystem::create_directories(l.rank_files);
+  }
+  int go();
+
+ private:
+  AttemptOptions options() const;
+  std::vector<std::string> program() const;
+  bool prepare_next();
+  bool pause(double seconds) const;
+  template <class... A>
+  void say(fmt::format_string<A...> format, A&&... a) const {
+    fmt::print(stderr, "tessera: {}\n", fmt::format(format, std::forward<A>(a)...));
+  }
+
+  const LaunchArguments& l_;
+  bool srun_ = false;
+  World world_;
+  Scale scale_;
+  RestartOptions restarts_;
+  AttemptResult last_;
+  std::vector<AttemptEnd> ends_;
+};
+
+std::vector<std::string> Launch::program() const {
+  std::vector<std::string> p = split_words(l_.program);
+  if (p.empty()) p = {std::filesystem::read_symlink("/proc/self/exe").string(), "train"};
+  p.push_back(l_.run);
+  p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
+  if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
+  return p;
+}
+
+AttemptOptions Launch::options() const {
+  StartOptions start;
+  start.starter = srun_ ? Starter::kSrun : Starter::kMpirun;
+  start.ranks = world_.ranks;
+  start.hosts = world_.hosts;
+  start.left_out = world_.left_out;
+  start.mpi = l_.mpi;
+  start.root = geteuid() == 0;
+  start.more = split_words(l_.more);
+  start.program = program();
+  AttemptOptions o;
+  o.starter = start.starter;
+  o.command = start_command(start);
+  o.addresses = own_addresses();
+  if (!l_.address.empty()) o.addresses = parse_home("-:1:" + l_.address).addresses;
+  o.watch.ranks = world_.ranks;
+  o.watch.silence_s = l_.silence_s;
+  o.now_s = steady_s;
+  o.stop_requests = [] { return static_cast<int>(stops); };
+  if (l_.json) o.out = stderr;
+  o.rank_files = l_.rank_files;
+  return o;
+}
+
+// In pieces, so that a signal ends it.
+bool Launch::pause(double seconds) const {
+  for (const double until = steady_s() + seconds; steady_s() < until && stops == 0;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  return stops == 0;
+}
+
+// After a loss: whether there is another attempt, in which world, and the pause before it.
+bool Launch::prepare_next() {
+  const Restart next = after_loss(restarts_, ends_);
+  if (!next.again) {
+    if (!next.why.empty()) say("not started again: {}", next.why);
+    return false;
+  }
+  const Loss loss = last_.verdict->loss;
+  const bool host_lost = loss == Loss::kDied || loss == Loss::kSilent || loss == Loss::kNeverCame;
+  if (l_.on_loss == "smaller" && host_lost) {
+    const std::optional<World> world = smaller(world_, *last_.verdict, last_.hosts, scale_);
+    if (!world) {
+      say("not started again: no layout is left for fewer ranks (batch.global {}, batch.micro {}, "
+          "{} ranks a copy of the model)",
+          scale_.global, scale_.micro, scale_.model_ranks);
+      return false;
+    }
+    world_ = *world;
+  }
+  say("started again in {:.0f} s, with {} rank{}, from the last checkpoint (restart {} of {})",
+      next.pause_s, world_.ranks, world_.ranks == 1 ? "" : "s", ends_.size(), restarts_.limit);
+  return pause(next.pause_s);
+}
+
+int Launch::go() {
+  do {
+    last_ = attempt(options());
+    if (!last_.verdict) break;
+    say("{}", last_.report);
+    say("all ranks ended {:.1f} s after that was clear", last_.ending_s);
+    ends_.push_back({*last_.verdict, last_.report});
+  } while (stops == 0 && prepare_next());
+  if (l_.json) {
+    Tree t, losses = Tree::list();
+    for (const AttemptEnd& e : ends_) losses.push(Tree(e.report));
+    t.set("ok", Tree(!last_.verdict.has_value()));
+    t.set("stopped", Tree(last_.stopped));
+    t.set("ranks", Tree(int64_t{world_.ranks}));
+    t.set("step", Tree(last_.step));
+    t.set("losses", losses);
+    fmt::print("{}\n", to_json(t));
+  }
+  return last_.verdict ? 1 : 0;
+}
+
+}  // namespace
+
+int verb_launch(Args args) {
+  LaunchArguments l;
+  if (!read_arguments(args, l)) return 0;
+  struct sigaction action = {};
+  action.sa_handler = count_stop;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return Launch(l).go();
+}
+
+}  // namespace tessera

@@ -1,0 +1,73 @@
+#include "cli/rank.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "tensor/cpu_features.h"
+#include "train/progress.h"
+
+namespace tessera {
+namespace {
+
+// Open MPI's names first: under srun both may be there, and then they agree.
+constexpr std::array kRank = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+constexpr std::array kRanks = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+int first_number(const auto& names, int otherwise) {
+  for (const char* name : names)
+    if (const char* value = std::getenv(name); value != nullptr) return std::atoi(value);
+  return otherwise;
+}
+
+std::string host_name() {
+  // Several nodes of a test cluster may share one machine and its name.
+  if (const char* node = std::getenv("SLURMD_NODENAME"); node != nullptr) return node;
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+double wall_s() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+RankPlace read_rank_place() {
+  // A job script's own environment has a SLURM_PROCID too: without tasks of a step it counts not.
+  const int ranks = first_number(kRanks, 1);
+  return {ranks > 1 ? first_number(kRank, 0) : 0, ranks, host_name()};
+}
+
+std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* version) {
+  const char* home = std::getenv(kHomeVariable);
+  if (home == nullptr) return std::make_unique<Heartbeat>();
+  HeartbeatOptions o;
+  o.home = parse_home(home);
+  o.hello.rank = place.rank;
+  o.hello.ranks = place.ranks;
+  o.hello.host = place.host;
+  o.hello.pid = getpid();
+  o.hello.version = version;
+  o.hello.memory_bytes = read_cpu_features().memory_bytes;
+  o.now_s = steady_s;
+  o.wall_s = wall_s;
+  o.resident_bytes = resident_bytes;
+  o.end_process = [place](const std::string& why) {
+    if (!why.empty())
+      fmt::print(stderr, "tessera: rank {} on {} ends: {}.\n", place.rank, place.host, why);
+    std::fflush(stderr);
+    _exit(1);  // the training thread may wait in a collective for ever
+  };
+  return std::make_unique<Heartbeat>(std::move(o));
+}
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+#include "comm/idle.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSpins = 20;
+constexpr int64_t kYields = 200;
+constexpr std::chrono::microseconds kSleep(50);
+
+}  // namespace
+
+void Idle::pause() {
+  ++rounds_;
+  if (rounds_ <= kSpins) return;
+  if (rounds_ <= kSpins + kYields)
+    sched_yield();
+  else
+    std::this_thread::sleep_for(kSleep);
+}
+
+int64_t Idle::sleeps() const { return std::max<int64_t>(0, rounds_ - kSpins - kYields); }
+
+}  // namespace tessera

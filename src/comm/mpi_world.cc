@@ -1,0 +1,324 @@
+// Ranks as processes of MPI 3.1. Every message is one of point to point, non-blocking, and nothing
+// here waits but through Idle: an MPI call that waits would burn a core that others compute on.
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <exception>
+
+#include "comm/idle.h"
+#include "comm/reduce.h"
+#include "comm/transfer.h"
+#include "comm/world.h"
+
+namespace tessera {
+namespace {
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw Error("{} failed: {}. Another rank has probably ended; its own message says why.", call,
+              std::string(text.data(), static_cast<size_t>(length)));
+}
+
+void wait(MPI_Request request) {
+  Idle idle;
+  for (int flag = 0;;) {
+    check(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (flag) return;
+    idle.pause();
+  }
+}
+
+int as_int(int64_t n) {
+  CHECK(n >= 0 && n <= INT32_MAX, "{} in one MPI call", n);
+  return static_cast<int>(n);
+}
+
+// Transfers that follow each other, of which the first is under way.
+class Line {
+ public:
+  // The messages of a line carry its tag, so that lines of a communicator never mix. Sends and
+  // receives face each other, hence one tag for both.
+  Line(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+
+  bool empty() const { return waiting_.empty(); }
+  void push(Ticket ticket, Transfer transfer) { waiting_.push_back({ticket, std::move(transfer)}); }
+
+  // Moves the first transfer on. Calls over(ticket) for what has finished, sent(bytes) for what has
+  // left.
+  template <class Over, class Sent>
+  bool progress(const Over& over, const Sent& sent) {
+    if (waiting_.empty()) return false;
+    bool moved = start_steps(sent);
+    while (finished_ < started_ && arrived(finished_)) {
+      first().finish(finished_++);
+      moved = true;
+      start_steps(sent);
+    }
+    if (finished_ == first().steps) {
+      over(waiting_.front().ticket);
+      waiting_.pop_front();
+      started_ = finished_ = 0;
+      moved = true;
+    }
+    return moved;
+  }
+
+  void missing(std::vector<int64_t>& peers) const {
+    for (int64_t step = finished_; step < started_; ++step)
+      for (const Posted& p : posted_[slot(step)]) {
+        int flag = 0;
+        check(MPI_Request_get_status(p.request, &flag, MPI_STATUS_IGNORE),
+              "MPI_Request_get_status");
+        if (!flag) peers.push_back(p.peer);
+      }
+  }
+
+ private:
+  struct Waiting {
+    Ticket ticket;
+    Transfer transfer;
+  };
+  struct Posted {
+    MPI_Request request;
+    int64_t peer;
+  };
+
+  static size_t slot(int64_t step) { return static_cast<size_t>(step % kStepsInFlight); }
+  Transfer& first() { return waiting_.front().transfer; }
+
+  template <class Sent>
+  bool start_steps(const Sent& sent) {
+    const int64_t before = started_;
+    while (started_ < first().steps && started_ < finished_ + kStepsInFlight &&
+           (started_ < first().barrier || finished_ >= first().barrier))
+      start_step(started_++, sent);
+    return started_ > before;
+  }
+
+  template <class Sent>
+  void start_step(int64_t step, const Sent& sent) {
+    messages_.clear();
+    first().messages(step, messages_);
+    std::vector<Posted>& posted = posted_[slot(step)];
+    posted.clear();
+    for (const Message& m : messages_) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      const int n = as_int(m.bytes), peer = as_int(m.peer);
+      if (m.receives) {
+        check(MPI_Irecv(m.data, n, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Irecv");
+      } else {
+        check(MPI_Isend(m.data, n, MPI_BYTE, peer, tag_, comm_, &request), "MPI_Isend");
+        sent(m.bytes);
+      }
+      posted.push_back({request, m.peer});
+    }
+  }
+
+  // Whether all messages of a step have come and gone.
+  bool arrived(int64_t step) {
+    requests_.clear();
+    for (const Posted& p : posted_[slot(step)]) requests_.push_back(p.request);
+    int flag = 1;
+    if (!requests_.empty())
+      check(MPI_Testall(as_int(static_cast<int64_t>(requests_.size())), requests_.data(), &flag,
+                        MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+    return flag != 0;
+  }
+
+  MPI_Comm comm_;
+  int tag_;
+  std::deque<Waiting> waiting_;
+  int64_t started_ = 0, finished_ = 0;  // steps of the first
+  std::array<std::vector<Posted>, kStepsInFlight> posted_;
+  std::vector<Message> messages_;
+  std::vector<MPI_Request> requests_;
+};
+
+class MpiCommunicator : public Communicator {
+ public:
+  MpiCommunicator(MPI_Comm comm, std::vector<int64_t> ranks, int64_t own)
+      : Communicator(std::move(ranks), own),
+        comm_(comm),
+        collectives_(comm, 1),
+        sends_(comm, 2),
+        receives_(comm, 2) {}
+  ~MpiCommunicator() override {
+    // Freeing is collective: where an exception passes, the others will not come.
+    if (std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+  }
+
+  Ticket all_reduce(const TensorView& in, const TensorView& out, Reduction r) override {
+    return push(collectives_, all_reduce_transfer(reducing(), in, out, r));
+  }
+  Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
+                        const ReduceScatter& how) override {
+    return push(collectives_, reduce_scatter_transfer(reducing(), whole, part, how));
+  }
+  Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
+    return push(collectives_, all_gather_transfer(member(), part, whole, share));
+  }
+  Ticket send(const TensorView& x, int64_t peer) override {
+    return push(sends_, message_transfer(x, peer, false));
+  }
+  Ticket receive(const TensorView& x, int64_t peer) override {
+    return push(receives_, message_transfer(x, peer, true));
+  }
+
+  bool progress() override {
+    bool moved = false;
+    for (Line* line : {&collectives_, &sends_, &receives_})
+      moved |= line->progress([this](Ticket t) { close(t); },
+                              [this](int64_t bytes) { count_sent(bytes); });
+    return moved;
+  }
+
+  std::vector<int64_t> missing() const override {
+    std::vector<int64_t> peers;
+    for (const Line* line : {&collectives_, &sends_, &receives_}) line->missing(peers);
+    std::sort(peers.begin(), peers.end());
+    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+    for (int64_t& p : peers) p = ranks()[static_cast<size_t>(p)];
+    return peers;
+  }
+
+ private:
+  Member member() const { return {rank(), size(), staging_.data()}; }
+  Member reducing() {
+    if (!staging_.data()) staging_ = Buffer("staging", kStagingBytes);
+    return member();
+  }
+  Ticket push(Line& line, Transfer t) {
+    const Ticket ticket = open();
+    line.push(ticket, std::move(t));
+    return ticket;
+  }
+
+  MPI_Comm comm_;
+  Buffer staging_;
+  Line collectives_, sends_, receives_;
+};
+
+class MpiWorld : public World {
+ public:
+  MpiWorld() {
+    int given = 0;
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
+    if (given < MPI_THREAD_SERIALIZED)
+      throw Error(
+          "this MPI lets only one thread call it, but transfers move on in a thread of their own. "
+          "Use one that was built with threads, as Debian's Open MPI is.");
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+    std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
+    int length = 0;
+    check(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
+    hosts_ = all_gather(std::string(name.data(), static_cast<size_t>(length)));
+  }
+  ~MpiWorld() override {
+    if (std::uncaught_exceptions() > 0) return;
+    MPI_Comm_free(&comm_);
+    MPI_Finalize();
+  }
+
+  int64_t rank() const override { return rank_; }
+  int64_t size() const override { return size_; }
+  const std::string& host(int64_t r) const override { return hosts_.at(static_cast<size_t>(r)); }
+
+  std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
+    if (ranks.size() == 1) return self_communicator(rank_);
+    std::vector<int> members;
+    for (const int64_t r : ranks) members.push_back(as_int(r));
+    MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    check(MPI_Comm_group(comm_, &all), "MPI_Comm_group");
+    check(MPI_Group_incl(all, as_int(static_cast<int64_t>(members.size())), members.data(), &some),
+          "MPI_Group_incl");
+    check(MPI_Comm_create_group(comm_, some, 0, &comm), "MPI_Comm_create_group");
+    MPI_Group_free(&some);
+    MPI_Group_free(&all);
+    check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    return std::make_unique<MpiCommunicator>(comm, std::vector<int64_t>(ranks.begin(), ranks.end()),
+                                             rank_);
+  }
+
+  void barrier() override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+    wait(request);
+  }
+
+  std::vector<std::string> all_gather(const std::string& own) override {
+    const auto n = static_cast<size_t>(size_);
+    std::vector<int> lengths(n), starts(n, 0);
+    const int length = as_int(static_cast<int64_t>(own.size()));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm_, &request),
+          "MPI_Iallgather");
+    wait(request);
+    for (size_t r = 1; r < n; ++r) starts[r] = starts[r - 1] + lengths[r - 1];
+    std::string joined(static_cast<size_t>(starts.back() + lengths.back()), '\0');
+    check(MPI_Iallgatherv(own.data(), length, MPI_CHAR, joined.data(), lengths.data(),
+                          starts.data(), MPI_CHAR, comm_, &request),
+          "MPI_Iallgatherv");
+    wait(request);
+    std::vector<std::string> out;
+    for (size_t r = 0; r < n; ++r)
+      out.push_back(joined.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(lengths[r])));
+    return out;
+  }
+
+  void broadcast(std::string& bytes, int64_t root) override {
+    auto length = static_cast<int64_t>(bytes.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Ibcast(&length, 1, MPI_INT64_T, as_int(root), comm_, &request), "MPI_Ibcast");
+    wait(request);
+    bytes.resize(static_cast<size_t>(length));
+    check(MPI_Ibcast(bytes.data(), as_int(length), MPI_CHAR, as_int(root), comm_, &request),
+          "MPI_Ibcast");
+    wait(request);
+  }
+
+  // By hand, so that the order of the sum is that of the ranks.
+  void all_reduce(std::span<double> x, Reduction r) override {
+    const size_t n = x.size();
+    std::vector<double> all(n * static_cast<size_t>(size_));
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Iallgather(x.data(), as_int(static_cast<int64_t>(n)), MPI_DOUBLE, all.data(),
+                         as_int(static_cast<int64_t>(n)), MPI_DOUBLE, comm_, &request),
+          "MPI_Iallgather");
+    wait(request);
+    std::vector<const std::byte*> terms;
+    for (size_t i = 0; i < static_cast<size_t>(size_); ++i)
+      terms.push_back(reinterpret_cast<const std::byte*>(all.data() + i * n));
+    reduce_in_order({.terms = terms,
+                     .in = DType::kF64,
+                     .n = static_cast<int64_t>(n),
+                     .out = reinterpret_cast<std::byte*>(x.data()),
+                     .out_type = DType::kF64,
+                     .reduction = r});
+  }
+
+  [[noreturn]] void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::abort();
+  }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::vector<std::string> hosts_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> mpi_world() { return std::make_unique<MpiWorld>(); }
+
+}  // namespace tessera

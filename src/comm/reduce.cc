@@ -1,0 +1,57 @@
+#include "comm/reduce.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kBlock = 1024;  // elements added at a time: their sums stay in the first cache
+
+template <class Sum, class Term>
+void first(const Term* x, int64_t n, Sum* sum) {
+  for (int64_t i = 0; i < n; ++i) sum[i] = static_cast<Sum>(x[i]);
+}
+
+template <class Sum, class Term>
+void next(const Term* x, int64_t n, Reduction r, Sum* sum) {
+  if (r == Reduction::kSum) {
+    for (int64_t i = 0; i < n; ++i) sum[i] += static_cast<Sum>(x[i]);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const auto y = static_cast<Sum>(x[i]);
+    sum[i] = sum[i] > y || sum[i] != sum[i] ? sum[i] : y;
+  }
+}
+
+template <class Sum, class Out>
+void store(const Sum* sum, int64_t n, bool add, Out* out) {
+  if (add)
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(static_cast<Sum>(out[i]) + sum[i]);
+  else
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(sum[i]);
+}
+
+template <class Sum, class Term, class Out>
+void reduce(const Reduce& r) {
+  Sum sum[kBlock];
+  for (int64_t from = 0; from < r.n; from += kBlock) {
+    const int64_t n = std::min(kBlock, r.n - from);
+    const auto term = [&](size_t t) { return reinterpret_cast<const Term*>(r.terms[t]) + from; };
+    first(term(0), n, sum);
+    for (size_t t = 1; t < r.terms.size(); ++t) next(term(t), n, r.reduction, sum);
+    store(sum, n, r.add, reinterpret_cast<Out*>(r.out) + from);
+  }
+}
+
+}  // namespace
+
+void reduce_in_order(const Reduce& r) {
+  if (r.in == DType::kF32 && r.out_type == DType::kF32) return reduce<float, float, float>(r);
+  if (r.in == DType::kBF16 && r.out_type == DType::kBF16) return reduce<float, BF16, BF16>(r);
+  if (r.in == DType::kBF16 && r.out_type == DType::kF32) return reduce<float, BF16, float>(r);
+  if (r.in == DType::kF64 && r.out_type == DType::kF64) return reduce<double, double, double>(r);
+  CHECK(false, "no sum of {} to {}", name_of(r.in), name_of(r.out_type));
+}
+
+}  // namespace tessera

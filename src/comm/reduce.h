@@ -1,0 +1,24 @@
+// Sums and maxima in a fixed order.
+#pragma once
+
+#include <span>
+
+#include "comm/communicator.h"
+
+namespace tessera {
+
+// out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 is added
+// in f32 and rounded once. `out` has the type `in`, or f32 for bf16; it may be one of the terms.
+// With `add` the result is added to out[i].
+struct Reduce {
+  std::span<const std::byte* const> terms = {};
+  DType in = DType::kF32;
+  int64_t n = 0;
+  std::byte* out = nullptr;
+  DType out_type = DType::kF32;
+  Reduction reduction = Reduction::kSum;
+  bool add = false;
+};
+void reduce_in_order(const Reduce& r);
+
+}  // namespace tessera

@@ -1,0 +1,194 @@
+#include "comm/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/reduce.h"
+#include "comm/world.h"
+
+namespace tessera {
+namespace {
+
+// Of messages that need no staging: long enough to cost nothing, short enough for MPI's int.
+constexpr int64_t kPieceBytes = 4 << 20;
+// Below this an all_reduce is one step: the second would cost more than the bytes it saves.
+constexpr int64_t kSmallBytes = 8 << 10;
+constexpr int64_t kAlignment = 16;  // elements
+
+int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
+std::byte* at(const TensorView& x, int64_t element) {
+  return static_cast<std::byte*>(x.data) + element * size_of(x.dtype);
+}
+
+// [begin, end) of the whole.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// n elements in parts of `share`, and each part in pieces.
+struct Parts {
+  int64_t n = 0, share = 0, piece = 0;
+
+  Range part(int64_t rank) const {
+    return {std::min(n, rank * share), std::min(n, (rank + 1) * share)};
+  }
+  Range cut(int64_t rank, int64_t step) const {
+    const Range p = part(rank);
+    const int64_t begin = std::min(p.end, p.begin + step * piece);
+    return {begin, std::min(p.end, begin + piece)};
+  }
+  int64_t steps() const { return divide(std::min(n, share), piece); }
+};
+
+// Every rank but the own, starting behind it, so that not all send to the same one first.
+template <class F>
+void each_peer(const Member& m, const F& f) {
+  for (int64_t k = 1; k < m.size; ++k) f((m.rank + k) % m.size);
+}
+
+void add(std::vector<Message>& to, std::byte* data, int64_t bytes, int64_t peer, bool receives) {
+  if (bytes > 0) to.push_back({data, bytes, peer, receives});
+}
+
+// Where the piece of a peer waits for its turn in the sum.
+std::byte* staged(const Member& m, int64_t step, int64_t peer) {
+  const int64_t slot = kStagingBytes / kStepsInFlight;
+  const int64_t place = peer < m.rank ? peer : peer - 1;
+  return m.staging + step % kStepsInFlight * slot + slot / (m.size - 1) / 64 * 64 * place;
+}
+
+int64_t staged_bytes(const Member& m) {
+  const int64_t bytes = kStagingBytes / kStepsInFlight / (m.size - 1) / 64 * 64;
+  CHECK(bytes > 0, "a sum over {} ranks at once", m.size);
+  return bytes;
+}
+
+// All terms in rank order: the own one from `own`.
+void add_up(const Member& m, int64_t step, const std::byte* own, Reduce r) {
+  std::vector<const std::byte*> terms;
+  for (int64_t rank = 0; rank < m.size; ++rank)
+    terms.push_back(rank == m.rank ? own : staged(m, step, rank));
+  r.terms = terms;
+  reduce_in_order(r);
+}
+
+void clear_beyond(const TensorView& part, int64_t count) {
+  if (part.elements() > count)
+    std::memset(at(part, count), 0,
+                static_cast<size_t>((part.elements() - count) * size_of(part.dtype)));
+}
+
+Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorView& out,
+                          Reduction r) {
+  Transfer t;
+  t.steps = 1;
+  t.messages = [=](int64_t step, std::vector<Message>& to) {
+    each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), in.bytes(), d, true); });
+    each_peer(m, [&](int64_t d) { add(to, at(in, 0), in.bytes(), d, false); });
+  };
+  t.finish = [=](int64_t step) {
+    add_up(m, step, at(in, 0),
+           {.in = in.dtype,
+            .n = in.elements(),
+            .out = at(out, 0),
+            .out_type = out.dtype,
+            .reduction = r});
+  };
+  return t;
+}
+
+}  // namespace
+
+Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const TensorView& part,
+                                 const ReduceScatter& how) {
+  const Parts parts = {whole.elements(), how.share, staged_bytes(m) / size_of(whole.dtype)};
+  const int64_t own = parts.part(m.rank).size();
+  CHECK(how.share * m.size >= whole.elements() && part.elements() >= own,
+        "{} elements in {} parts of {}; the own one has {}", whole.elements(), m.size, how.share,
+        part.elements());
+  Transfer t;
+  t.steps = parts.steps();
+  t.messages = [=](int64_t step, std::vector<Message>& to) {
+    const int64_t bytes = parts.cut(m.rank, step).size() * size_of(whole.dtype);
+    each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), bytes, d, true); });
+    each_peer(m, [&](int64_t d) {
+      const Range c = parts.cut(d, step);
+      add(to, at(whole, c.begin), c.size() * size_of(whole.dtype), d, false);
+    });
+  };
+  t.finish = [=](int64_t step) {
+    const Range c = parts.cut(m.rank, step);
+    add_up(m, step, at(whole, c.begin),
+           {.in = whole.dtype,
+            .n = c.size(),
+            .out = at(part, step * parts.piece),
+            .out_type = part.dtype,
+            .reduction = how.reduction,
+            .add = how.add});
+    if (step + 1 == parts.steps() && !how.add) clear_beyond(part, own);
+  };
+  return t;
+}
+
+Transfer all_gather_transfer(const Member& m, const TensorView& part, const TensorView& whole,
+                             int64_t share) {
+  const int64_t size = size_of(whole.dtype);
+  const Parts parts = {whole.elements(), share, kPieceBytes / size};
+  const int64_t own = parts.part(m.rank).size();
+  CHECK(share * m.size >= whole.elements() && part.elements() >= own && part.dtype == whole.dtype,
+        "{} elements from {} parts of {}; the own one has {}", whole.elements(), m.size, share,
+        part.elements());
+  Transfer t;
+  t.steps = parts.steps();
+  t.messages = [=](int64_t step, std::vector<Message>& to) {
+    each_peer(m, [&](int64_t d) {
+      const Range c = parts.cut(d, step);
+      add(to, at(whole, c.begin), c.size() * size, d, true);
+    });
+    const int64_t bytes = parts.cut(m.rank, step).size() * size;
+    each_peer(m, [&](int64_t d) { add(to, at(part, step * parts.piece), bytes, d, false); });
+  };
+  t.finish = [=](int64_t step) {
+    std::byte* place = at(whole, parts.part(m.rank).begin);
+    if (step == 0 && place != part.data)
+      std::memcpy(place, part.data, static_cast<size_t>(own * size));
+  };
+  return t;
+}
+
+Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,
+                             Reduction r) {
+  CHECK(in.elements() == out.elements() && in.dtype == out.dtype, "all_reduce of {} {} to {} {}",
+        in.elements(), name_of(in.dtype), out.elements(), name_of(out.dtype));
+  if (in.bytes() <= std::min(kSmallBytes, staged_bytes(m))) return small_all_reduce(m, in, out, r);
+  const int64_t share = divide(divide(in.elements(), m.size), kAlignment) * kAlignment;
+  const Parts parts = {in.elements(), share, 1};
+  const Range own = parts.part(m.rank);
+  const TensorView part = {at(out, own.begin), out.dtype, Shape{own.size()}};
+  const Transfer reduce = reduce_scatter_transfer(m, in, part, {share, r, false});
+  const Transfer gather = all_gather_transfer(m, part, out, share);
+  Transfer t;
+  t.steps = reduce.steps + gather.steps;
+  t.barrier = reduce.steps;  // parts come back to where the terms were sent from
+  t.messages = [=](int64_t step, std::vector<Message>& to) {
+    step < reduce.steps ? reduce.messages(step, to) : gather.messages(step - reduce.steps, to);
+  };
+  t.finish = [=](int64_t step) {
+    step < reduce.steps ? reduce.finish(step) : gather.finish(step - reduce.steps);
+  };
+  return t;
+}
+
+Transfer message_transfer(const TensorView& x, int64_t peer, bool receives) {
+  Transfer t;
+  t.steps = divide(x.bytes(), kPieceBytes);
+  t.messages = [=](int64_t step, std::vector<Message>& to) {
+    const int64_t begin = step * kPieceBytes;
+    add(to, static_cast<std::byte*>(x.data) + begin, std::min(kPieceBytes, x.bytes() - begin), peer,
+        receives);
+  };
+  return t;
+}
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// Collectives as steps of messages, without a word of how messages travel: every rank sends each
+// other rank its part directly, in pieces that fit the staging memory.
+//   reduce_scatter   step c: piece c of part d goes to rank d; rank r adds what comes in rank order
+//   all_gather       step c: piece c of the own part goes to everyone, straight to its place
+//   all_reduce       the one, then the other over the parts; what is small goes to everyone whole
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace tessera {
+
+constexpr int64_t kStepsInFlight = 2;
+
+struct Message {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  int64_t peer = 0;
+  bool receives = false;
+};
+
+// Step s + kStepsInFlight starts when step s is finished: all its messages have come and gone, and
+// finish(s) has run. Steps finish in order.
+struct Transfer {
+  int64_t steps = 0;
+  int64_t barrier = 0;  // this step starts when all before it are finished
+  std::function<void(int64_t step, std::vector<Message>&)> messages;  // receives first
+  std::function<void(int64_t step)> finish = [](int64_t) {};
+};
+
+// A rank's view of its group.
+struct Member {
+  int64_t rank = 0, size = 1;
+  std::byte* staging = nullptr;  // kStagingBytes, for transfers that reduce
+};
+
+Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,
+                             Reduction r);
+Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const TensorView& part,
+                                 const ReduceScatter& how);
+Transfer all_gather_transfer(const Member& m, const TensorView& part, const TensorView& whole,
+                             int64_t share);
+Transfer message_transfer(const TensorView& x, int64_t peer, bool receives);
+
+}  // namespace tessera

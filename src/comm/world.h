@@ -1,0 +1,52 @@
+// All ranks of a run.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace tessera {
+
+class World {
+ public:
+  virtual ~World() = default;
+  World() = default;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  virtual const std::string& host(int64_t rank) const = 0;
+
+  // The communicator of a group, which `ranks` (rising or not, this one among them) lists in its
+  // order. Every rank of the group calls it with the same list; ranks that share several groups
+  // make them in the same order. Each has messages of its own: groups of the same ranks never mix.
+  virtual std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) = 0;
+
+  // For setting up and reporting; these wait for all ranks.
+  virtual void barrier() = 0;
+  virtual std::vector<std::string> all_gather(const std::string& own) = 0;
+  virtual void broadcast(std::string& bytes, int64_t root) = 0;  // resizes where it arrives
+  virtual void all_reduce(std::span<double> x, Reduction r) = 0;
+
+  // Ends the process on every rank; for main, once it has said why.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+// Of a group of one rank, in any world.
+std::unique_ptr<Communicator> self_communicator(int64_t rank);
+
+// One rank, without MPI.
+std::unique_ptr<World> self_world();
+// What mpirun or srun started. Threads may call it and its communicators one at a time. Starts MPI
+// and ends it with its destructor, but not where an exception is passing: then the process ends
+// without, at which mpirun ends the other ranks.
+std::unique_ptr<World> mpi_world();
+
+// Memory that MPI's transfers take outside of the arena: this much for each group that reduces.
+constexpr int64_t kStagingBytes = 1 << 20;
+
+}  // namespace tessera

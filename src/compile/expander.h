@@ -1,0 +1,80 @@
+// What expand() works with: its parts stand in expand.cc (blocks) and expand_weights.cc (state).
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compile/expand.h"
+
+namespace tessera {
+
+// Flat state is cut into pieces of 64 elements (ZeRO's unit), so its members start on such.
+constexpr int64_t kUnitElements = 64;
+
+class Expander {
+ public:
+  Expander(Graph graph, const CompileRequest& request, const Recompute& recompute,
+           const Target& target, const std::vector<std::vector<int64_t>>& holders)
+      : g_(std::move(graph)),
+        request_(request),
+        recompute_(recompute),
+        target_(target),
+        holders_(holders) {}
+
+  Expanded run();
+
+ private:
+  bool trains() const { return request_.purpose == Purpose::kTrain; }
+  int64_t shards() const { return g_.mesh[AxisKind::kShard]; }
+  // What of the state stands apart as a rank's part: 1 the optimizer's, 2 gradients, 3 weights.
+  bool divides(int64_t stage) const { return request_.layout.zero >= stage && shards() > 1; }
+  bool reduces_each() const;
+
+  // Weights and what is kept of them (expand_weights.cc).
+  WeightGroup& group_for(ValueId weight);
+  void group_weights();
+  void weight_frames();
+  void gradient_frames();
+  FrameKindId flat_frame(const WeightGroup& g, const std::string& suffix, Role role, DType type,
+                         bool divided);
+  ValueId flat(FrameKindId kind, bool own);
+  void weight_segments(WeightGroup& group);
+  void reduce_segments(WeightGroup& group);
+  SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
+                       ValueId out, Queue queue);
+
+  // Blocks and what passes between them (expand.cc).
+  void batch_frames();
+  void stream_frames();
+  void saved_frames();
+  void pending_frames();
+  FrameKindId frame(const std::string& name, const std::vector<ValueId>& values, uint8_t per,
+                    bool state);
+  void prepare_products();
+  void pack_segments();
+  void block_segments(const Block& block, BlockSegments& out);
+  void message_segments();
+  void step_segments();
+  ValueId only(Role role, const std::string& name) const;
+  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);
+  void ask_target(const std::string& block, std::vector<Op>& ops);
+  void pack_weight(const std::string& block, Op& op);
+  Access access_of(const Segment& s, FrameKindId kind) const;
+  std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
+  void keep_saved(std::vector<Op>& ops, ValueId output) const;
+
+  Graph g_;
+  const CompileRequest& request_;
+  const Recompute& recompute_;
+  const Target& target_;
+  const std::vector<std::vector<int64_t>>& holders_;
+  Expanded out_;
+  std::vector<Value> local_;  // the values as one rank has them, for the target
+  std::map<std::pair<FrameKindId, bool>, ValueId> flats_;
+  std::map<std::string, std::vector<std::pair<Op, ValueId>>> packs_;  // block → pack ops
+  std::map<std::pair<ValueId, OpKind>, ValueId> packed_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "compile/layout_check.h"
+
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+std::string divisors(int64_t n) {
+  std::string list;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) list += fmt::format("{}{}", list.empty() ? "" : ", ", d);
+  return list;
+}
+
+void check_sizes(const Layout& l) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"data", l.data},       {"tensor", l.tensor}, {"pipeline", l.pipeline},
+      {"context", l.context}, {"expert", l.expert}, {"interleave", l.interleave}};
+  for (const auto& [name, n] : sizes)
+    if (n < 1) throw Error("layout.{} = {}: the least is 1.", name, n);
+  if (l.context > 1)
+    throw Error("layout.context = {}: this version keeps a sequence on one rank. Set it to 1.",
+                l.context);
+  if (l.expert > 1)
+    throw Error("layout.expert = {}: this version has no experts. Set it to 1.", l.expert);
+  if (l.overlap < 0) throw Error("layout.overlap = {}: the least is 0.", l.overlap);
+}
+
+void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
+  const int64_t kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
+  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
+  int64_t common = std::gcd(std::gcd(m.heads, kv_heads), inner);
+  if (l.sequence_parallel) common = std::gcd(common, batch.tokens);
+  const auto divides = [&](const char* what, int64_t n, const char* way_out) {
+    if (n % l.tensor != 0)
+      throw Error("layout.tensor = {} does not divide {} = {}. Possible here: {}.{}", l.tensor,
+                  what, n, divisors(common), way_out);
+  };
+  divides("heads", m.heads, "");
+  divides("kv_heads", kv_heads, "");
+  divides("feed_forward", inner, "");
+  if (l.sequence_parallel && l.tensor > 1)
+    divides("the tokens of a sequence", batch.tokens, " Or set layout.sequence_parallel: false.");
+}
+
+void check_data(const Layout& l, const BatchSizes& batch) {
+  const int64_t step = l.data * batch.micro;
+  if (batch.global > 0 && batch.global % step != 0) {
+    const int64_t below = batch.global / step * step;
+    throw Error(
+        "batch.global = {} is no multiple of layout.data x batch.micro = {} x {} = {}. Nearest "
+        "possible: {}{}.",
+        batch.global, l.data, batch.micro, step, below > 0 ? fmt::format("{} or ", below) : "",
+        below + step);
+  }
+  if (l.zero < 0 || l.zero > 3) throw Error("layout.zero = {}. Possible: 0, 1, 2, 3.", l.zero);
+  if (l.zero_group < 0 || (l.zero_group > 0 && l.data % l.zero_group != 0))
+    throw Error("layout.zero_group = {} does not divide data = {}. Possible here: 0 (all), {}.",
+                l.zero_group, l.data, divisors(l.data));
+}
+
+void check_pipeline(const ModelConfig& m, const Layout& l) {
+  const int64_t chunks = l.pipeline * l.interleave;
+  if (l.pipeline > m.layers + 1)
+    throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline, m.layers,
+                m.layers + 1);
+  if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
+    throw Error(
+        "layout.interleave = {} is for pipeline_schedule: interleaved_1f1b. Set interleave to 1, "
+        "or "
+        "that schedule.",
+        l.interleave);
+  if (l.stages.empty()) return;
+  if (static_cast<int64_t>(l.stages.size()) != chunks)
+    throw Error("layout.stages has {} numbers, wanted pipeline x interleave = {} x {} = {}.",
+                l.stages.size(), l.pipeline, l.interleave, chunks);
+  int64_t sum = 0;
+  for (const int64_t n : l.stages) {
+    if (n < 0) throw Error("layout.stages has {}: the least is 0.", n);
+    sum += n;
+  }
+  if (sum != m.layers)
+    throw Error("layout.stages adds up to {} layers, the model has {}.", sum, m.layers);
+}
+
+}  // namespace
+
+void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch) {
+  check_sizes(layout);
+  check_tensor(model, layout, batch);
+  check_data(layout, batch);
+  check_pipeline(model, layout);
+}
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// Whether a layout fits a model and a batch: what can be said from their sizes, before anything is
+// compiled.
+//
+//   every size is at least 1; context and expert are 1
+//   tensor      divides heads, kv_heads and feed_forward; with sequence_parallel the tokens too
+//   data        times micro divides the global batch; zero_group divides data
+//   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of each
+//               of these chunks
+//   zero        0 to 3
+#pragma once
+
+#include "compile/layout.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+struct BatchSizes {
+  int64_t global = 0;  // sequences of a step; 0: whatever the layout makes of it
+  int64_t micro = 1;   // of a micro-batch of one data rank
+  int64_t tokens = 1;  // of a sequence
+};
+
+// Throws Error that names the key, the numbers and the nearest that are possible:
+//   "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16."
+void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch);
+
+}  // namespace tessera

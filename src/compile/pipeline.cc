@@ -1,0 +1,246 @@
+#include "compile/pipeline.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// Runs the stages' work with unit costs and free messages.
+class Simulation {
+ public:
+  explicit Simulation(const PipelineShape& shape)
+      : shape_(shape),
+        done_(3, std::vector<std::vector<int64_t>>(
+                     static_cast<size_t>(shape.chunks()),
+                     std::vector<int64_t>(static_cast<size_t>(shape.microbatches), kNever))),
+        next_(3, std::vector<int64_t>(static_cast<size_t>(shape.chunks()), 0)),
+        actions_(static_cast<size_t>(shape.stages)) {
+    for (int64_t s = 0; s < shape.stages; ++s) limit_.push_back(most_in_flight(shape, s));
+  }
+
+  // The lists in their own order; false where they cannot run.
+  bool run(const std::vector<std::vector<Action>>& lists) {
+    std::vector<size_t> at(lists.size(), 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t s = 0; s < lists.size(); ++s)
+        for (; at[s] < lists[s].size() && ready_at(lists[s][at[s]]) < kNever; ++at[s]) {
+          take(s, lists[s][at[s]], std::max(free(s), ready_at(lists[s][at[s]])));
+          moved = true;
+        }
+    }
+    for (size_t s = 0; s < lists.size(); ++s)
+      if (at[s] < lists[s].size()) return false;
+    return true;
+  }
+
+  // Whatever can run: backward, else forward within the limit, else weights.
+  void run_greedily() {
+    int64_t now = 0;
+    while (!complete()) {
+      for (size_t s = 0; s < actions_.size(); ++s)
+        if (free(s) <= now) start_one(s, now);
+      const int64_t later = next_event(now);
+      if (later < kNever)
+        now = later;
+      else if (!complete())
+        for (int64_t& limit : limit_) ++limit;  // all wait for a forward that nobody may begin
+    }
+  }
+
+  std::vector<std::vector<Action>> take_actions() { return std::move(actions_); }
+
+ private:
+  int64_t stage_of(int64_t chunk) const { return chunk % shape_.stages; }
+  bool splits() const { return shape_.schedule == PipelineSchedule::kZeroBubble; }
+  int64_t& done(ActionKind k, int64_t chunk, int64_t m) {
+    return done_[static_cast<size_t>(k)][static_cast<size_t>(chunk)][static_cast<size_t>(m)];
+  }
+  int64_t& next(ActionKind k, int64_t chunk) {
+    return next_[static_cast<size_t>(k)][static_cast<size_t>(chunk)];
+  }
+  int64_t free(size_t stage) const {
+    return actions_[stage].empty() ? 0 : actions_[stage].back().finish;
+  }
+
+  // When everything that the action needs is there.
+  int64_t ready_at(const Action& a) {
+    if (a.kind == ActionKind::kForward)
+      return a.chunk == 0 ? 0 : done(ActionKind::kForward, a.chunk - 1, a.microbatch);
+    if (a.kind == ActionKind::kWeights) return done(ActionKind::kBackward, a.chunk, a.microbatch);
+    const int64_t own = done(ActionKind::kForward, a.chunk, a.microbatch);
+    if (a.chunk + 1 == shape_.chunks()) return own;
+    return std::max(own, done(ActionKind::kBackward, a.chunk + 1, a.microbatch));
+  }
+
+  void take(size_t stage, Action a, int64_t now) {
+    const int64_t forward = shape_.cost.empty() ? 1 : shape_.cost[static_cast<size_t>(a.chunk)];
+    a.start = now;
+    a.finish = now + (a.kind == ActionKind::kBackward && !splits() ? 2 * forward : forward);
+    done(a.kind, a.chunk, a.microbatch) = a.finish;
+    ++next(a.kind, a.chunk);
+    actions_[stage].push_back(a);
+  }
+
+  // The first micro-batch not begun of each of the stage's chunks; the best that is ready.
+  bool start(size_t stage, ActionKind kind, int64_t now) {
+    const int64_t chunks = shape_.chunks(), group = shape_.stages;
+    Action best;
+    auto best_key = std::tuple(kNever, kNever, kNever);
+    for (auto c = static_cast<int64_t>(stage); c < chunks; c += shape_.stages) {
+      const int64_t m = next(kind, c);
+      const Action a = {kind, c, m, 0, 0};
+      if (m == shape_.microbatches || ready_at(a) > now) continue;
+      const int64_t order = kind == ActionKind::kForward ? c : chunks - 1 - c;
+      const auto key = std::tuple(m / group, order, m % group);
+      if (key < best_key) best = a, best_key = key;
+    }
+    if (std::get<0>(best_key) == kNever) return false;
+    take(stage, best, now);
+    return true;
+  }
+
+  int64_t in_flight(size_t stage) {
+    const ActionKind last = splits() ? ActionKind::kWeights : ActionKind::kBackward;
+    int64_t n = 0;
+    for (auto c = static_cast<int64_t>(stage); c < shape_.chunks(); c += shape_.stages)
+      n += next(ActionKind::kForward, c) - next(last, c);
+    return n;
+  }
+
+  void start_one(size_t stage, int64_t now) {
+    if (shape_.backward && start(stage, ActionKind::kBackward, now)) return;
+    if ((!shape_.backward || in_flight(stage) < limit_[stage]) &&
+        start(stage, ActionKind::kForward, now))
+      return;
+    if (shape_.backward && splits()) start(stage, ActionKind::kWeights, now);
+  }
+
+  int64_t next_event(int64_t now) const {
+    int64_t later = kNever;
+    for (size_t s = 0; s < actions_.size(); ++s)
+      if (free(s) > now) later = std::min(later, free(s));
+    return later;
+  }
+
+  bool complete() const {
+    const size_t kinds = shape_.backward ? (splits() ? 3 : 2) : 1;
+    for (size_t k = 0; k < kinds; ++k)
+      for (const int64_t n : next_[k])
+        if (n < shape_.microbatches) return false;
+    return true;
+  }
+
+  const PipelineShape& shape_;
+  std::vector<std::vector<std::vector<int64_t>>> done_;  // kind, chunk, micro-batch: when
+  std::vector<std::vector<int64_t>> next_;               // kind, chunk: first not begun
+  std::vector<int64_t> limit_;
+  std::vector<std::vector<Action>> actions_;
+};
+
+// `ahead` forwards, then forward and backward in turn, then what is left of the backwards.
+std::vector<Action> alternate(const std::vector<Action>& forward,
+                              const std::vector<Action>& backward, size_t ahead) {
+  std::vector<Action> list(forward.begin(), forward.begin() + static_cast<std::ptrdiff_t>(ahead));
+  for (size_t f = ahead; f < forward.size(); ++f) {
+    list.push_back(forward[f]);
+    list.push_back(backward[f - ahead]);
+  }
+  list.insert(list.end(), backward.end() - static_cast<std::ptrdiff_t>(ahead), backward.end());
+  return list;
+}
+
+// The k-th forward (or backward) of a stage: groups of S micro-batches go through the chunks.
+std::vector<Action> in_order(const PipelineShape& p, int64_t stage, ActionKind kind) {
+  std::vector<Action> list;
+  const int64_t S = p.stages, V = p.interleave;
+  for (int64_t k = 0; k < p.microbatches * V; ++k) {
+    int64_t v = k % (S * V) / S;
+    if (kind == ActionKind::kBackward) v = V - 1 - v;
+    list.push_back({kind, v * S + stage, k / (S * V) * S + k % S, 0, 0});
+  }
+  return list;
+}
+
+std::vector<std::vector<Action>> lists(const PipelineShape& p) {
+  std::vector<std::vector<Action>> all;
+  for (int64_t s = 0; s < p.stages; ++s) {
+    PipelineShape order = p;
+    if (p.interleave == 1) order.stages = 1;  // then k is the micro-batch
+    std::vector<Action> forward = in_order(order, 0, ActionKind::kForward),
+                        backward = in_order(order, 0, ActionKind::kBackward);
+    if (p.interleave == 1) {
+      for (Action& a : forward) a.chunk = s;
+      for (Action& a : backward) a.chunk = s;
+    } else {
+      forward = in_order(p, s, ActionKind::kForward);
+      backward = in_order(p, s, ActionKind::kBackward);
+    }
+    if (!p.backward) backward.clear();
+    const int64_t ahead = p.schedule == PipelineSchedule::kGpipe || !p.backward
+                              ? p.microbatches * p.interleave
+                              : most_in_flight(p, s) - 1;
+    all.push_back(p.backward ? alternate(forward, backward, static_cast<size_t>(ahead)) : forward);
+  }
+  return all;
+}
+
+}  // namespace
+
+int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
+  const int64_t all = p.microbatches * p.interleave, behind = p.stages - stage - 1;
+  if (p.schedule == PipelineSchedule::kGpipe) return all;
+  if (p.interleave == 1) return std::min(all, behind + 1);
+  return std::min(all, 2 * behind + (p.interleave - 1) * p.stages + 1);
+}
+
+std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
+  CHECK(shape.cost.empty() || static_cast<int64_t>(shape.cost.size()) == shape.chunks(),
+        "{} costs of {} chunks", shape.cost.size(), shape.chunks());
+  const bool divides = shape.interleave == 1 || shape.microbatches % shape.stages == 0;
+  if (shape.schedule != PipelineSchedule::kZeroBubble && divides) {
+    Simulation simulation(shape);
+    if (simulation.run(lists(shape))) return simulation.take_actions();
+  }
+  Simulation simulation(shape);
+  simulation.run_greedily();
+  return simulation.take_actions();
+}
+
+std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head) {
+  CHECK(chunks >= 1 && layers >= 0, "{} layers in {} chunks", layers, chunks);
+  const auto cost = [&](int64_t chunk, int64_t n) {
+    return static_cast<double>(n) + (chunk == 0 ? embedding : 0) + (chunk + 1 == chunks ? head : 0);
+  };
+  // best[l]: (largest cost, sum of squares) of the chunks so far with l layers; taken: of the last.
+  using Best = std::pair<double, double>;
+  const auto count = static_cast<size_t>(layers) + 1;
+  const Best none = {std::numeric_limits<double>::infinity(), 0};
+  std::vector<Best> best(count, none);
+  best[0] = {0, 0};
+  std::vector<std::vector<int64_t>> taken;
+  for (int64_t c = 0; c < chunks; ++c) {
+    std::vector<Best> next(count, none);
+    taken.emplace_back(count, 0);
+    for (size_t l = 0; l < count; ++l)
+      for (size_t n = 0; n <= l; ++n) {
+        const double own = cost(c, static_cast<int64_t>(n));
+        const Best with = {std::max(best[l - n].first, own), best[l - n].second + own * own};
+        if (with < next[l]) next[l] = with, taken.back()[l] = static_cast<int64_t>(n);
+      }
+    best = std::move(next);
+  }
+  std::vector<int64_t> spread(static_cast<size_t>(chunks));
+  auto left = static_cast<size_t>(layers);
+  for (auto c = static_cast<size_t>(chunks); c-- > 0; left -= static_cast<size_t>(spread[c]))
+    spread[c] = taken[c][left];
+  return spread;
+}
+
+}  // namespace tessera

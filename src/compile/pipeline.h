@@ -1,0 +1,50 @@
+// Who computes what when, over the stages of a pipeline: pure functions of a few numbers.
+//
+// The model is cut into chunks; chunk c stands on stage c mod S. An action is the forward, the
+// backward, or (zero_bubble) the weights' part of the backward of one chunk for one micro-batch.
+//
+//   gpipe              all forwards, then all backwards
+//   1f1b               S − s − 1 forwards ahead, then one forward, one backward (PipeDream-flush,
+//                      Narayanan et al. 2021): at most S − s micro-batches in flight
+//   interleaved_1f1b   the same over V chunks a stage (Megatron-LM's order where S divides m)
+//   zero_bubble        backward in two parts; the weights' part fills what would be idle (ZB-H1,
+//                      Qi et al. 2023), within 1f1b's number in flight
+//
+// With sends free and equal chunks, gpipe and 1f1b take (m + S − 1)(F + B).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compile/layout.h"
+
+namespace tessera {
+
+enum class ActionKind : uint8_t { kForward, kBackward, kWeights };
+
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  int64_t chunk = 0, microbatch = 0;
+  int64_t start = 0, finish = 0;  // where messages are free
+};
+
+struct PipelineShape {
+  PipelineSchedule schedule = PipelineSchedule::k1F1B;
+  int64_t stages = 1, interleave = 1, microbatches = 1;
+  std::vector<int64_t> cost;  // of the forward of each chunk, at least 1; its backward takes twice
+  bool backward = true;       // else forwards alone: validation
+
+  int64_t chunks() const { return stages * interleave; }
+};
+
+// The actions of each stage in order. Micro-batches of a chunk follow each other, in every kind.
+std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape);
+
+// Most micro-batches times chunks that `stage` may have begun and not finished.
+int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
+
+// How many layers each chunk gets so that the costliest chunk is as cheap as can be, and the rest
+// as even as can be. The first chunk also has the embedding, the last the head; a layer costs 1.
+std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head);
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <set>
+
+#include "compile/passes.h"
+#include "compile/rewrite.h"
+
+namespace tessera {
+namespace {
+
+// An op that makes a part of the input's gradient as well as gradients of weights (a norm's) leaves
+// the latter for the weights' part to add, so that one segment alone adds to the gradients.
+std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
+  std::vector<Op> additions;
+  for (Op& op : inputs)
+    for (ValueId& v : op.outputs) {
+      if (graph[v].role != Role::kGradient) continue;
+      const ValueId gradient = v;
+      v = clone_value(graph, gradient, ".part");
+      graph[v].role = Role::kScratch;
+      Op add;
+      add.kind = OpKind::kBiasGrad;
+      add.attributes = {{"dims", int64_t{graph[v].shape.rank()}}, {"count", int64_t{1}}};
+      add.inputs = {v};
+      add.outputs = {gradient};
+      add.origin = op.origin;
+      additions.push_back(std::move(add));
+    }
+  return additions;
+}
+
+// Backwards from the gradient of the input: which ops it needs.
+void split_backward(Graph& graph, Block& block) {
+  std::set<ValueId> needed = {block.input_gradient};
+  std::vector<Op> inputs, weights;
+  for (size_t i = block.backward.size(); i-- > 0;) {
+    const Op& op = block.backward[i];
+    const bool wanted = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                    [&](ValueId v) { return needed.contains(v); });
+    if (wanted) needed.insert(op.inputs.begin(), op.inputs.end());
+    (wanted ? inputs : weights).push_back(op);
+  }
+  std::reverse(inputs.begin(), inputs.end());
+  std::reverse(weights.begin(), weights.end());
+  const std::vector<Op> additions = leave_for_later(graph, inputs);
+  weights.insert(weights.begin(), additions.begin(), additions.end());
+  block.backward = std::move(inputs);
+  block.weights = std::move(weights);
+}
+
+}  // namespace
+
+void split_backward(Graph& graph) {
+  for (Block& b : graph.blocks)
+    if (!b.loss && b.input_gradient != kNone) split_backward(graph, b);
+}
+
+}  // namespace tessera

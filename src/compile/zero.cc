@@ -1,0 +1,188 @@
+#include "compile/zero.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "compile/schedule.h"
+
+namespace tessera {
+namespace {
+
+using Key = std::tuple<size_t, int64_t, int64_t>;  // group, layer, micro-batch
+
+class Zero {
+ public:
+  Zero(Program& p, const Expanded& e, bool each) : p_(p), e_(e), each_(each) {
+    for (size_t g = 0; g < e.groups.size(); ++g) {
+      if (e.groups[g].gradients != kNone) by_gradients_[e.groups[g].gradients] = g;
+      if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
+    }
+  }
+
+  void run() {
+    find_last();
+    std::vector<Call> calls;
+    calls.swap(p_.schedule);
+    for (size_t c = 0; c < calls.size(); ++c) {
+      before(calls[c]);
+      p_.schedule.push_back(calls[c]);
+      if (calls[c].segment == e_.clear) gather_all(calls);
+      after(c, calls[c]);
+    }
+    if (e_.clip == kNone) call(e_.sum_report, {}, kNone, kNone);
+    drop_untouched();
+  }
+
+ private:
+  const WeightGroup& group(size_t g) const { return e_.groups[g]; }
+  bool gathers_each(size_t g) const { return group(g).weights_shard != kNone; }
+  const Frame& frame(FrameId f) const { return p_.frame(f); }
+
+  // Where the sums of a micro-batch are; with `each` the frame of the whole step is cut into one a
+  // micro-batch.
+  Key sums_key(size_t g, const Frame& f, const Call& c) const {
+    return {g, f.layer, each_ ? c.microbatch : kNone};
+  }
+  bool adds(const Call& c, size_t i) const {
+    return by_gradients_.contains(frame(c.frames[i]).kind) && c.microbatch != kNone;
+  }
+
+  void find_last() {
+    for (size_t n = 0; n < p_.schedule.size(); ++n) {
+      const Call& c = p_.schedule[n];
+      for (size_t i = 0; i < c.frames.size(); ++i) {
+        if (!adds(c, i)) continue;
+        const size_t g = by_gradients_.at(frame(c.frames[i]).kind);
+        last_add_[sums_key(g, frame(c.frames[i]), c)] = n;
+        last_of_step_[{g, frame(c.frames[i]).layer, kNone}] = n;
+      }
+    }
+  }
+
+  FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
+    return static_cast<FrameId>(p_.frames.size() - 1);
+  }
+
+  // The frame of that kind for the group's calls: made at its first use.
+  FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    const auto key = std::tuple(kind, layer, microbatch);
+    if (made_.contains(key)) return made_.at(key);
+    for (size_t f = 0; f < p_.frames.size(); ++f)
+      if (p_.frames[f].kind == kind && p_.frames[f].layer == layer && !made_frame(kind))
+        return made_[key] = static_cast<FrameId>(f);
+    return made_[key] = new_frame(kind, layer, microbatch);
+  }
+  // Kinds whose frames this pass makes anew.
+  bool made_frame(FrameKindId kind) const { return each_ && by_gradients_.contains(kind); }
+
+  // A call of a group's segment: one frame for each parameter, by its kind.
+  void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
+            int64_t microbatch) {
+    if (segment == kNone) return;
+    Call c;
+    c.segment = segment;
+    c.layer = layer;
+    c.microbatch = microbatch;
+    for (const Parameter& parameter : p_.segment(segment).frames)
+      c.frames.push_back(given.contains(parameter.kind) ? given.at(parameter.kind)
+                                                        : frame_of(parameter.kind, layer, kNone));
+    c.wire = wire_of(p_, c);
+    p_.schedule.push_back(std::move(c));
+  }
+
+  // Stages 1 and 2: all weights of this program, in the order of their first use.
+  void gather_all(const std::vector<Call>& calls) {
+    std::set<FrameId> seen;
+    for (const Call& c : calls)
+      for (const FrameId f : c.frames) {
+        const auto g = by_weights_.find(frame(f).kind);
+        if (g == by_weights_.end() || gathers_each(g->second) || !seen.insert(f).second) continue;
+        call(group(g->second).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
+      }
+  }
+
+  void before(Call& c) {
+    if (!joined_ && is_squares(c.segment)) join();
+    if (c.segment == e_.clip) call(e_.sum_report, {}, kNone, kNone);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Frame f = frame(c.frames[i]);
+      if (adds(c, i) && each_) c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
+      const auto g = by_weights_.find(f.kind);
+      if (g != by_weights_.end() && gathers_each(g->second)) c.frames[i] = gathered(g->second, f);
+    }
+    if (p_.segment(c).queue == Queue::kCompute) latest_ = {c.frames.begin(), c.frames.end()};
+  }
+
+  // Neighbouring calls share a gather; any other use has its own.
+  FrameId gathered(size_t g, const Frame& f) {
+    FrameId& latest = gathered_.try_emplace({g, f.layer, kNone}, kNone).first->second;
+    if (latest != kNone && latest_.contains(latest)) return latest;
+    latest = new_frame(group(g).weights, f.layer, kNone);
+    call(group(g).gather, {{group(g).weights, latest}}, f.layer, kNone);
+    return latest;
+  }
+
+  void after(size_t n, const Call& c) {
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Frame f = frame(c.frames[i]);
+      if (!adds(c, i)) continue;
+      const size_t g = by_gradients_.at(f.kind);
+      if (last_add_.at(sums_key(g, f, c)) == n)
+        call(group(g).reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : kNone);
+      if (last_of_step_.at({g, f.layer, kNone}) == n) call(group(g).finish, {}, f.layer, kNone);
+    }
+  }
+
+  bool is_squares(SegmentId s) const {
+    return std::any_of(e_.groups.begin(), e_.groups.end(),
+                       [&](const WeightGroup& g) { return g.squares != kNone && g.squares == s; });
+  }
+  // In the order of the groups, on every stage that has them.
+  void join() {
+    joined_ = true;
+    for (const WeightGroup& g : e_.groups) {
+      if (g.join == kNone) continue;
+      const auto& stages = p_.kind(g.weights).stages;
+      if (std::find(stages.begin(), stages.end(), p_.stage) != stages.end())
+        call(g.join, {}, kNone, kNone);
+    }
+  }
+
+  void drop_untouched() {
+    std::vector<FrameId> now(p_.frames.size(), kNone);
+    std::vector<bool> touched(p_.frames.size(), false);
+    for (const Call& c : p_.schedule)
+      for (const FrameId f : c.frames) touched[static_cast<size_t>(f)] = true;
+    std::vector<Frame> kept;
+    for (size_t f = 0; f < p_.frames.size(); ++f) {
+      if (!touched[f] && !p_.frames[f].state) continue;
+      now[f] = static_cast<FrameId>(kept.size());
+      kept.push_back(p_.frames[f]);
+    }
+    p_.frames = std::move(kept);
+    for (Call& c : p_.schedule)
+      for (FrameId& f : c.frames) f = now[static_cast<size_t>(f)];
+  }
+
+  Program& p_;
+  const Expanded& e_;
+  bool each_;
+  bool joined_ = false;
+  std::map<FrameKindId, size_t> by_gradients_, by_weights_;  // kind → group
+  std::map<Key, size_t> last_add_, last_of_step_;            // position of the last addition
+  std::map<Key, FrameId> gathered_;
+  std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
+  std::set<FrameId> latest_;  // frames of the last compute call
+};
+
+}  // namespace
+
+void zero(Program& program, const Expanded& expanded, bool each) {
+  Zero(program, expanded, each).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,96 @@
+#include "ir/signature.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+
+int8_t dual(int8_t place) {
+  if (place == kShared) return kPartial;
+  if (place == kPartial) return kShared;
+  return place;
+}
+
+Sharding dual(const Sharding& s) {
+  Sharding d;
+  for (size_t a = 0; a < kMaxAxes; ++a) d.place[a] = dual(s.place[a]);
+  return d;
+}
+
+bool has_gradient(const Value& v) {
+  const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
+  return number && v.role != Role::kBatch && v.role != Role::kStep;
+}
+
+Signature split_signature(const ShardingRule& rule, char label) {
+  Signature s;
+  const auto place = [&](const std::string& labels, int8_t otherwise) {
+    const size_t d = labels.find(label);
+    return d == std::string::npos ? otherwise : static_cast<int8_t>(d);
+  };
+  for (const std::string& l : rule.inputs) s.inputs.push_back(place(l, kShared));
+  const int8_t summed = rule.maximum ? kPartialMax : kPartial;
+  for (const std::string& l : rule.outputs) s.outputs.push_back(place(l, summed));
+  return s;
+}
+
+std::vector<Signature> signatures(const ShardingRule& rule) {
+  std::vector<Signature> all;
+  for (const char label : rule.splits) all.push_back(split_signature(rule, label));
+  const auto uniform = [&](int8_t in, int8_t out) {
+    return Signature{std::vector<int8_t>(rule.inputs.size(), in),
+                     std::vector<int8_t>(rule.outputs.size(), out)};
+  };
+  for (const std::vector<int>& set : rule.linear) {
+    all.push_back(uniform(kShared, kPartial));
+    for (const int i : set) all.back().inputs.at(static_cast<size_t>(i)) = kPartial;
+  }
+  if (!rule.loss) all.push_back(uniform(kShared, kShared));
+  all.push_back(uniform(kReplicated, kReplicated));
+  return all;
+}
+
+bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
+  if (place == wanted || (v.role == Role::kReport && v.dtype == DType::kF64)) return true;
+  const auto same = [](int8_t p) { return p == kShared || p == kReplicated; };
+  return same(place) && same(wanted) && (same_bytes || !has_gradient(v));
+}
+
+std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outputs,
+                                 std::span<const Value> values, size_t axis, bool same_bytes) {
+  const auto all_fit = [&](const std::vector<ValueId>& operands,
+                           const std::vector<int8_t>& wanted) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == kNone) continue;
+      const Value& v = at(values, operands[i]);
+      if (!fits(v, v.sharding.place[axis], wanted.at(i), same_bytes)) return false;
+    }
+    return true;
+  };
+  for (Signature& s : signatures(rule_of(op.kind).sharding(op, values)))
+    if (all_fit(op.inputs, s.inputs) && all_fit(outputs, s.outputs)) return std::move(s);
+  return std::nullopt;
+}
+
+std::vector<size_t> divided_axes(const Mesh& mesh) {
+  std::vector<size_t> axes;
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline)) axes.push_back(a);
+  return axes;
+}
+
+std::optional<Conversion> conversion(int8_t from, int8_t to) {
+  const bool whole_to = to == kReplicated || to == kShared;
+  const bool whole_from = from == kReplicated || from == kShared;
+  if ((from == kPartial || from == kPartialMax) && whole_to)
+    return Conversion{OpKind::kAllReduce, kNone, ".reduced"};
+  if (from == kPartial && to >= 0) return Conversion{OpKind::kReduceScatter, to, ".scattered"};
+  if (from >= 0 && whole_to) return Conversion{OpKind::kAllGather, from, ".gathered"};
+  if (whole_from && to >= 0) return Conversion{OpKind::kSlice, to, ".sliced"};
+  if (from >= 0 && to == kPartial) return Conversion{OpKind::kPad, from, ".padded"};
+  if (from == kReplicated && to == kShared) return Conversion{OpKind::kShare, kNone, ".shared"};
+  return std::nullopt;
+}
+
+}  // namespace tessera

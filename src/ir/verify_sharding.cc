@@ -1,0 +1,86 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/names.h"
+#include "ir/signature.h"
+#include "ir/verify.h"
+
+namespace tessera {
+namespace {
+
+using Findings = std::vector<std::string>;
+
+std::string place_text(int8_t place) {
+  const auto named = name_of_place(place);
+  return named ? std::string(*named) : fmt::format("split {}", place);
+}
+
+bool is_conversion(OpKind k) {
+  return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather ||
+         k == OpKind::kSlice || k == OpKind::kPad || k == OpKind::kShare;
+}
+
+// What a step does to state works on parts of whole frames, which ZeRO divides, not the op; a
+// message carries a value as it is placed.
+bool takes_any_place(OpKind k) {
+  return k == OpKind::kSquares || k == OpKind::kAdamw || k == OpKind::kSend ||
+         k == OpKind::kReceive;
+}
+
+// On the axes that it names a conversion leads from the one place to the other; on all others it
+// changes nothing. Whole frames, of one dimension, are not at places.
+bool converts(const Op& op, std::span<const Value> values, size_t axis, bool same_bytes) {
+  const Value &x = at(values, op.inputs[0]), &y = at(values, op.outputs[0]);
+  if (x.shape.rank() == 1) return true;
+  const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
+  const std::string list = fmt::format("+{}+", op.attributes.text("over"));
+  const std::string own = fmt::format("+{}+", name_of(static_cast<AxisKind>(axis)));
+  const bool over = list.find(own) != std::string::npos;
+  if (!over) return from == to || fits(x, from, to, same_bytes);
+  if (op.kind == OpKind::kShare) return from == kReplicated && to == kShared;
+  const auto way = conversion(from, to);
+  return way && way->kind == op.kind && op.attributes.integer("dim", kNone) == way->dim &&
+         (op.attributes.integer("max") != 0) == (from == kPartialMax);
+}
+
+Findings verify_labels(const Op& op, std::span<const Value> values, const std::string& name) {
+  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
+  if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
+    return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
+                        rule.inputs.size(), rule.outputs.size(), op.inputs.size(),
+                        op.outputs.size())};
+  Findings findings;
+  const auto look = [&](ValueId id, const std::string& labels) {
+    const Value& v = at(values, id);
+    if (static_cast<int>(labels.size()) != v.shape.rank())
+      findings.push_back(fmt::format("{}: its sharding rule labels {} of {} as '{}'", name, v.name,
+                                     to_string(v.shape), labels));
+  };
+  for (size_t i = 0; i < op.inputs.size(); ++i) look(op.inputs[i], rule.inputs[i]);
+  for (size_t i = 0; i < op.outputs.size(); ++i) look(op.outputs[i], rule.outputs[i]);
+  return findings;
+}
+
+}  // namespace
+
+Findings verify_sharding(const Op& op, std::span<const Value> values, const Mesh& mesh,
+                         bool same_bytes, const std::string& name) {
+  Findings findings = verify_labels(op, values, name);
+  if (!findings.empty() || takes_any_place(op.kind)) return findings;
+  for (const size_t axis : divided_axes(mesh)) {
+    if (is_conversion(op.kind) ? converts(op, values, axis, same_bytes)
+                               : fitting(op, op.outputs, values, axis, same_bytes).has_value())
+      continue;
+    std::string places;
+    for (const auto* list : {&op.inputs, &op.outputs})
+      for (const ValueId v : *list)
+        places += fmt::format("{}{} {}", places.empty() ? "" : ", ", at(values, v).name,
+                              place_text(at(values, v).sharding.place[axis]));
+    findings.push_back(fmt::format("{}: no signature of its rule on axis {} has {}", name,
+                                   name_of(static_cast<AxisKind>(axis)), places));
+  }
+  return findings;
+}
+
+}  // namespace tessera

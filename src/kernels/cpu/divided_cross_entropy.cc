@@ -1,0 +1,84 @@
+#include "kernels/divided_cross_entropy.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cross_entropy.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/divided_cross_entropy_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/divided_cross_entropy_simd.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(MaxOfRow);
+HWY_EXPORT(ExpSumOfRow);
+HWY_EXPORT(GradientOfRow);
+
+namespace {
+
+int64_t rows_of(const DividedLogits& l) { return l.z.elements() / l.z.shape[-1]; }
+
+// The own column of a label, or -1.
+int64_t column_of(const DividedLogits& l, int64_t row, int32_t label) {
+  CHECK(label == kIgnoredLabel || (label >= 0 && label < l.total),
+        "label {} of row {} with a vocabulary of {}", label, row, l.total);
+  const int64_t column = label - l.first;
+  return label != kIgnoredLabel && column >= 0 && column < l.columns ? column : -1;
+}
+
+}  // namespace
+
+void logits_max(const DividedLogits& l, const TensorView& max) {
+  const auto run = &HWY_DYNAMIC_DISPATCH(MaxOfRow);
+  const int64_t width = l.z.shape[-1];
+  parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns)
+                                   : -std::numeric_limits<float>::infinity();
+  });
+}
+
+void logits_sums(const DividedLogits& l, const TensorView& max, const TensorView& labels,
+                 const TensorView& sums) {
+  const auto run = &HWY_DYNAMIC_DISPATCH(ExpSumOfRow);
+  const int64_t width = l.z.shape[-1];
+  CHECK(labels.elements() == rows_of(l) && sums.elements() == 2 * rows_of(l),
+        "logits_sums: logits {}, labels {}", to_string(l.z.shape), to_string(labels.shape));
+  parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      float* const z = l.z.f32() + n * width;
+      const float most = max.f32()[n];
+      const int64_t own = column_of(l, n, labels.as<int32_t>()[n]);
+      sums.f32()[2 * n] = static_cast<float>(run(z, l.columns, most));
+      sums.f32()[2 * n + 1] = own >= 0 ? z[own] - most : 0.0f;
+    }
+  });
+}
+
+void divided_cross_entropy(const DividedCrossEntropy& a) {
+  const DividedLogits& l = a.logits;
+  const int64_t width = l.z.shape[-1], rows = rows_of(l);
+  const auto* labels = a.labels.as<int32_t>();
+  for (int64_t n = 0; a.report != nullptr && n < rows; ++n) {
+    if (labels[n] == kIgnoredLabel) continue;
+    const float* s = a.sums.f32() + 2 * n;
+    a.report[0] += std::log(static_cast<double>(s[0])) - static_cast<double>(s[1]);
+    a.report[1] += 1;
+  }
+  if (!a.gradient) return;
+  const auto run = &HWY_DYNAMIC_DISPATCH(GradientOfRow);
+  parallel_rows(rows, width, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      float* const z = l.z.f32() + n * width;
+      const bool counts = labels[n] != kIgnoredLabel;
+      if (counts) run(z, l.columns, a.max.f32()[n], 1.0f / a.sums.f32()[2 * n]);
+      const int64_t own = column_of(l, n, labels[n]);
+      if (own >= 0) z[own] -= 1.0f;
+      std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
+    }
+  });
+}
+
+}  // namespace tessera::kernels

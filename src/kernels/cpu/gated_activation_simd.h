@@ -1,0 +1,92 @@
+// The gated activation and its gradient, for one instruction set.
+#include "kernels/cpu/gated_rows.h"
+#include "kernels/cpu/simd.h"
+
+#include "kernels/cpu/activation_simd.h"  // after simd.h
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+using U = hn::RebindToUnsigned<F>;
+
+struct Pairs {
+  V gate, value;
+};
+
+// Two numbers of 16 bits are one lane of 32, the first in its lower half.
+HWY_INLINE Pairs LoadPairs(Source x, int64_t i) {
+  const F f;
+  if (x.bf16) {
+    const U u;
+    const auto both = hn::LoadU(u, static_cast<const uint32_t*>(x.data) + i);
+    return {hn::BitCast(f, hn::ShiftLeft<16>(both)),
+            hn::BitCast(f, hn::And(both, hn::Set(u, 0xffff0000u)))};
+  }
+  Pairs p;
+  hn::LoadInterleaved2(f, static_cast<const float*>(x.data) + 2 * i, p.gate, p.value);
+  return p;
+}
+
+HWY_INLINE void StorePairs(Pairs p, Sink x, int64_t i) {
+  const F f;
+  if (x.bf16) {
+    const auto high = hn::ShiftLeft<16>(BitsOfBF16(f, p.value));
+    hn::StoreU(hn::Or(BitsOfBF16(f, p.gate), high), U(), static_cast<uint32_t*>(x.data) + i);
+  } else {
+    hn::StoreInterleaved2(p.gate, p.value, f, static_cast<float*>(x.data) + 2 * i);
+  }
+}
+
+HWY_INLINE ValueAndSlope Gate(GateKind kind, V g) {
+  if (kind == GateKind::kSilu) return Silu(g);
+  return kind == GateKind::kErf ? GeluErf(g) : GeluTanh(g);
+}
+
+// The first n pairs, fewer than a vector; the others read as zero and are not written.
+HWY_INLINE Pairs LoadSomePairs(Source x, int64_t i, int64_t n) {
+  alignas(64) float buffer[2 * kLanes] = {};
+  for (int64_t k = 0; k < 2 * n; ++k) {
+    buffer[k] = x.bf16 ? static_cast<float>(static_cast<const BF16*>(x.data)[2 * i + k])
+                       : static_cast<const float*>(x.data)[2 * i + k];
+  }
+  return LoadPairs({buffer, false}, 0);
+}
+HWY_INLINE void StoreSomePairs(Pairs p, Sink x, int64_t i, int64_t n) {
+  alignas(64) float buffer[2 * kLanes] = {};
+  StorePairs(p, {buffer, false}, 0);
+  for (int64_t k = 0; k < 2 * n; ++k) {
+    if (x.bf16) {
+      static_cast<BF16*>(x.data)[2 * i + k] = BF16(buffer[k]);
+    } else {
+      static_cast<float*>(x.data)[2 * i + k] = buffer[k];
+    }
+  }
+}
+
+HWY_INLINE V GatedValue(GateKind kind, Pairs p) { return hn::Mul(Gate(kind, p.gate).y, p.value); }
+
+HWY_NOINLINE inline void GatedForward(const GatedRows& a, int64_t begin, int64_t end) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    Store(F(), GatedValue(a.kind, LoadPairs(a.x, i)), a.y, i);
+  }
+  if (i < end) StoreSome(GatedValue(a.kind, LoadSomePairs(a.x, i, end - i)), a.y, i, end - i);
+}
+
+HWY_INLINE Pairs GatedSlopes(GateKind kind, Pairs p, V dy) {
+  const ValueAndSlope g = Gate(kind, p.gate);
+  return {hn::Mul(hn::Mul(dy, p.value), g.dy), hn::Mul(dy, g.y)};
+}
+
+HWY_NOINLINE inline void GatedBackward(const GatedGradRows& a, int64_t begin, int64_t end) {
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    StorePairs(GatedSlopes(a.kind, LoadPairs(a.x, i), Load(F(), a.dy, i)), a.dx, i);
+  }
+  if (i == end) return;
+  const Pairs some = LoadSomePairs(a.x, i, end - i);
+  StoreSomePairs(GatedSlopes(a.kind, some, LoadSome(a.dy, i, end - i)), a.dx, i, end - i);
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,44 @@
+// Cross-entropy of logits of which this rank has some columns, in three steps; between them the
+// ranks take the maximum of the first and the sum of the second.
+//
+//   m[n]    = max_v z[n, v]                          over own columns; −inf where there is none
+//   s[n, 0] = sum_v e^(z[n, v] - m[n])               over own columns
+//   s[n, 1] = z[n, label[n]] - m[n]                  by the rank that has the label, else 0
+//   loss    = sum_n ln s[n, 0] - s[n, 1]             nats, over the rows whose label is not ignored
+//   dz      = e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]]       0 in ignored rows and in padding
+//
+// Sums as in kernels/cross_entropy.h; the result does not depend on the number of threads. A logit
+// that is NaN or +inf makes the loss NaN.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor.h"
+
+namespace tessera::kernels {
+
+struct DividedLogits {
+  TensorView z;         // [N, C] f32
+  int64_t columns = 0;  // of the C that are there; the rest is padding
+  int64_t first = 0;    // global number of the first column
+  int64_t total = 0;    // columns of all ranks
+};
+
+void logits_max(const DividedLogits& logits, const TensorView& max);  // [N] f32  written
+
+// Labels are 0 … total-1 or kIgnoredLabel; CHECKed.
+void logits_sums(const DividedLogits& logits,
+                 const TensorView& max,     // [N] f32, of all ranks
+                 const TensorView& labels,  // [N] i32
+                 const TensorView& sums);   // [N, 2] f32  written
+
+struct DividedCrossEntropy {
+  DividedLogits logits;      // with `gradient`: overwritten by dz
+  TensorView max, sums;      // of all ranks
+  TensorView labels;         // [N] i32
+  double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
+  bool gradient = false;
+};
+void divided_cross_entropy(const DividedCrossEntropy& a);
+
+}  // namespace tessera::kernels

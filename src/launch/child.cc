@@ -1,0 +1,98 @@
+#include "launch/child.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+struct Pipe {
+  Descriptor read, write;
+};
+
+Pipe new_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe: {}", std::strerror(errno));
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+void read_without_waiting(const Descriptor& d) {
+  ::fcntl(d.get(), F_SETFL, ::fcntl(d.get(), F_GETFL) | O_NONBLOCK);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (std::string& t : texts) out.push_back(t.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+// In the child, between fork and exec: calls that are safe there, and no memory.
+[[noreturn]] void become(char** command, char** environment, int out, int err, int failure) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(err, STDERR_FILENO);
+  ::execvpe(command[0], command, environment);
+  const int why = errno;
+  if (::write(failure, &why, sizeof why) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  std::vector<std::string> words = command, variables = environment;
+  for (char** v = environ; *v != nullptr; ++v) variables.emplace_back(*v);
+  const std::vector<char*> argv = pointers(words), env = pointers(variables);
+  Pipe out = new_pipe(), err = new_pipe(), failure = new_pipe();
+  pid_ = ::fork();
+  if (pid_ < 0) throw Error("{} cannot be started: {}", command[0], std::strerror(errno));
+  if (pid_ == 0)
+    become(const_cast<char**>(argv.data()), const_cast<char**>(env.data()), out.write.get(),
+           err.write.get(), failure.write.get());
+  failure.write.close();
+  int why = 0;
+  if (::read(failure.read.get(), &why, sizeof why) == sizeof why) {
+    ::waitpid(pid_, nullptr, 0);
+    throw Error("{} cannot be started: {}", command[0], std::strerror(why));
+  }
+  out_ = std::move(out.read);
+  err_ = std::move(err.read);
+  read_without_waiting(out_);
+  read_without_waiting(err_);
+}
+
+Child::~Child() {
+  if (ended()) return;
+  signal_all(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+std::optional<int> Child::ended() {
+  int status = 0;
+  if (!code_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
+    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return code_;
+}
+
+void Child::signal(int number) {
+  if (!ended()) ::kill(pid_, number);
+}
+
+void Child::signal_all(int number) {
+  if (!ended()) ::kill(-pid_, number);
+}
+
+}  // namespace tessera

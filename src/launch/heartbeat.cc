@@ -1,0 +1,194 @@
+#include "launch/heartbeat.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <utility>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// Signals are for the thread that trains.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+constexpr std::chrono::seconds kLastWords(1);
+
+}  // namespace
+
+Heartbeat::Heartbeat(HeartbeatOptions options) : options_(std::move(options)) {
+  connect();
+  Message hello = options_.hello;
+  hello.kind = MessageKind::kHello;
+  hello.token = options_.home.token;
+  hello.clock_s = options_.wall_s();
+  doing_.write(0, "starting", false, options_.now_s());
+  post(hello);
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+Heartbeat::~Heartbeat() {
+  over_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void Heartbeat::connect() {
+  const double began = options_.now_s();
+  std::string tried;
+  do {
+    tried.clear();
+    for (const std::string& address : options_.home.addresses) {
+      std::string why;
+      socket_ = connect_to(address, options_.home.port, 2, why);
+      if (socket_.open()) return;
+      tried += fmt::format("{}{} ({})", tried.empty() ? "" : ", ", address, why);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  } while (options_.now_s() - began < options_.connecting_s);
+  throw Error(
+      "rank {} on {} cannot reach `tessera launch` at port {} of {}. Open the ports between these "
+      "hosts, or say with --address which of its addresses they reach",
+      options_.hello.rank, options_.hello.host, options_.home.port, tried);
+}
+
+void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
+  if (!thread_.joinable()) return;
+  // Said again, as a long wait is, it began when it was said first.
+  const size_t what =
+      std::hash<std::string_view>()(text) + static_cast<size_t>(step) * 2 + (waits ? 1 : 0);
+  if (what == std::exchange(said_, what)) return;
+  doing_.write(step, text, waits, options_.now_s());
+}
+
+void Heartbeat::facts(const std::string& config) {
+  if (!thread_.joinable()) return;
+  Message message;
+  message.kind = MessageKind::kFacts;
+  message.text = config;
+  post(message);
+}
+
+bool Heartbeat::fail(const std::string& error) {
+  Message message;
+  message.kind = MessageKind::kFail;
+  message.text = error;
+  return post_last(message);
+}
+
+bool Heartbeat::leave() {
+  Message message;
+  message.kind = MessageKind::kBye;
+  return post_last(message);
+}
+
+void Heartbeat::post(const Message& message) {
+  const std::lock_guard lock(mutex_);
+  to_send_ += encode(message);
+  if (!send_some(socket_, to_send_)) gone_ = true;
+}
+
+bool Heartbeat::post_last(const Message& message) {
+  if (!thread_.joinable()) return false;
+  beat();  // where it stood
+  post(message);
+  std::unique_lock lock(mutex_);
+  last_words_ = true;
+  changed_.wait_for(lock, kLastWords, [this] { return heard_ || gone_; });
+  return heard_;
+}
+
+void Heartbeat::beat() {
+  const Doing doing = doing_.read();
+  Message message;
+  message.kind = MessageKind::kBeat;
+  message.step = doing.step;
+  message.text = doing.text;
+  message.waits = doing.waits;
+  message.since_s = std::max(0.0, options_.now_s() - doing.since_s);
+  message.resident_bytes = options_.resident_bytes ? options_.resident_bytes() : 0;
+  const std::lock_guard lock(mutex_);
+  // What does not fit is a beat that says less than the next one.
+  if (to_send_.empty()) to_send_ = encode(message);
+  if (!send_some(socket_, to_send_)) gone_ = true;
+}
+
+void Heartbeat::run() {
+  double last_s = options_.now_s(), beaten_s = last_s - options_.period_s;
+  uint64_t beaten_turn = 0;
+  while (!over_) {
+    pollfd wait{socket_.get(), POLLIN, 0};
+    ::poll(&wait, 1, static_cast<int>(options_.period_s * 1000 / 5));
+    const double now_s = options_.now_s();
+    // A thread that was kept from running has not listened in that time.
+    silence_s_ += std::min(now_s - last_s, options_.period_s);
+    last_s = now_s;
+    if (!listen_once()) return;
+    const double pause_s = doing_.turn() == beaten_turn ? options_.period_s : options_.period_s / 5;
+    if (now_s - beaten_s < pause_s) continue;
+    beaten_s = now_s;
+    beaten_turn = doing_.turn();
+    beat();
+  }
+}
+
+void Heartbeat::obey(MessageKind kind) {
+  if (kind == MessageKind::kStop) asked_to_stop_ = true;
+  if (kind != MessageKind::kHeard) return;
+  const std::lock_guard lock(mutex_);
+  heard_ = true;
+  changed_.notify_all();
+}
+
+bool Heartbeat::listen_once() {
+  std::string bytes, line;
+  const Received received = receive(socket_, bytes);
+  if (received == Received::kBytes) silence_s_ = 0;
+  lines_.append(bytes);
+  try {
+    while (lines_.take(line)) {
+      const MessageKind kind = decode(line).kind;
+      if (kind == MessageKind::kEnd) return end("");
+      obey(kind);
+    }
+  } catch (const Error& e) {
+    return end(fmt::format("the watcher is not understood: {}", e.what()));
+  }
+  if (received == Received::kClosed) return end("the process that watches this run is gone");
+  if (silence_s_ > options_.patience_s)
+    return end(
+        fmt::format("no word for {:.0f} s from the process that watches this run: this host "
+                    "is cut off from it",
+                    silence_s_));
+  return true;
+}
+
+bool Heartbeat::end(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    gone_ = true;
+    changed_.notify_all();
+    if (last_words_ && !why.empty()) return false;  // it is leaving, and nobody has to hear it
+  }
+  options_.end_process(why);
+  return false;
+}
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+#include "launch/home.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kRankOfLoopback = 2;
+
+struct Found {
+  int order = 0;  // 0: IPv4, 1: IPv6, 2: loopback
+  std::string address;
+};
+
+// No address where the entry is of another family or reaches this link only.
+Found read_address(const ifaddrs& entry) {
+  if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return {};
+  char text[INET6_ADDRSTRLEN] = {};
+  const bool loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
+  if (entry.ifa_addr->sa_family == AF_INET) {
+    sockaddr_in in{};
+    std::memcpy(&in, entry.ifa_addr, sizeof in);
+    inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+    return {loopback ? kRankOfLoopback : 0, text};
+  }
+  if (entry.ifa_addr->sa_family != AF_INET6) return {};
+  sockaddr_in6 in{};
+  std::memcpy(&in, entry.ifa_addr, sizeof in);
+  if (IN6_IS_ADDR_LINKLOCAL(&in.sin6_addr)) return {};
+  inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
+  return {loopback ? kRankOfLoopback : 1, text};
+}
+
+}  // namespace
+
+std::string to_text(const Home& home) {
+  return fmt::format("{}:{}:{}", home.token, home.port, fmt::join(home.addresses, ","));
+}
+
+Home parse_home(std::string_view text) {
+  Home home;
+  const size_t first = text.find(':');
+  const size_t second = first == text.npos ? text.npos : text.find(':', first + 1);
+  if (second != text.npos) {
+    home.token = text.substr(0, first);
+    const std::string_view port = text.substr(first + 1, second - first - 1);
+    const auto [end, wrong] = std::from_chars(port.data(), port.data() + port.size(), home.port);
+    if (wrong != std::errc() || end != port.data() + port.size()) home.port = 0;
+    std::string_view rest = text.substr(second + 1);
+    while (!rest.empty()) {
+      const size_t comma = std::min(rest.find(','), rest.size());
+      if (comma > 0) home.addresses.emplace_back(rest.substr(0, comma));
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    }
+  }
+  if (home.token.empty() || home.port <= 0 || home.port > 65535 || home.addresses.empty())
+    throw Error(
+        "{} is '{}', wanted token:port:address,… as `tessera launch` sets it; unset it to "
+        "run without",
+        kHomeVariable, text);
+  return home;
+}
+
+std::string new_token() {
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", random());
+  return token;
+}
+
+std::vector<std::string> own_addresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0)
+    throw Error("the addresses of this host cannot be read: {}", std::strerror(errno));
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  std::vector<Found> found;
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next)
+    if (Found f = read_address(*i); !f.address.empty()) found.push_back(std::move(f));
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Found& a, const Found& b) { return a.order < b.order; });
+  std::vector<std::string> out;
+  for (Found& f : found) out.push_back(std::move(f.address));
+  return out;
+}
+
+}  // namespace tessera

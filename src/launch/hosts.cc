@@ -1,0 +1,79 @@
+#include "launch/hosts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+int read_slots(std::string_view text, const std::string& at) {
+  int n = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (wrong != std::errc() || end != text.data() + text.size() || n < 1)
+    throw Error("{}: found '{}' slots, wanted a whole number from 1", at, text);
+  return n;
+}
+
+Host read_host(const std::string& line, const std::string& at) {
+  std::istringstream words(line);
+  Host host;
+  std::string word;
+  words >> host.name;
+  if (const size_t colon = host.name.find(':'); colon != std::string::npos) {
+    host.slots = read_slots(std::string_view(host.name).substr(colon + 1), at);
+    host.name.resize(colon);
+  }
+  while (words >> word) {
+    if (word.starts_with("slots=")) {
+      host.slots = read_slots(std::string_view(word).substr(6), at);
+    } else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots=")) {
+      throw Error("{}: '{}' is not understood, wanted a line such as 'n01 slots=4'", at, word);
+    }
+  }
+  return host;
+}
+
+}  // namespace
+
+std::vector<Host> parse_hosts(std::string_view text, const std::string& source) {
+  std::vector<Host> out;
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    line.resize(std::min(line.find('#'), line.size()));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string at = fmt::format("{}:{}", source, number);
+    Host host = read_host(line, at);
+    for (const Host& h : out)
+      if (h.name == host.name) throw Error("{}: {} stands there twice", at, host.name);
+    out.push_back(std::move(host));
+  }
+  if (out.empty()) throw Error("{}: no hosts; wanted lines such as 'n01 slots=4'", source);
+  return out;
+}
+
+int slots(std::span<const Host> hosts) {
+  int n = 0;
+  for (const Host& h : hosts) n += h.slots;
+  return n;
+}
+
+std::string host_list(std::span<const Host> hosts) {
+  std::string out;
+  for (const Host& h : hosts)
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", h.name, h.slots);
+  return out;
+}
+
+size_t host_of(std::span<const Host> hosts, int rank) {
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    if (rank < hosts[i].slots) return i;
+    rank -= hosts[i].slots;
+  }
+  return hosts.size() - 1;  // more ranks than slots
+}
+
+}  // namespace tessera

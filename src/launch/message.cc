@@ -1,0 +1,95 @@
+#include "launch/message.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kLongestLine = size_t{4} << 20;
+constexpr std::array kNames = {"hello", "facts", "beat", "fail", "bye",
+                               "pulse", "heard", "stop", "end"};
+
+void read(const Tree& tree, const char* name, std::string& value) {
+  if (const Tree* t = tree.find(name); t != nullptr && t->as_string() != nullptr)
+    value = *t->as_string();
+}
+void read(const Tree& tree, const char* name, int64_t& value) {
+  const Tree* t = tree.find(name);
+  if (t == nullptr) return;
+  if (const auto* i = std::get_if<int64_t>(&t->value)) value = *i;
+}
+void read(const Tree& tree, const char* name, bool& value) {
+  const Tree* t = tree.find(name);
+  if (t == nullptr) return;
+  if (const auto* b = std::get_if<bool>(&t->value)) value = *b;
+}
+void read(const Tree& tree, const char* name, double& value) {
+  const Tree* t = tree.find(name);
+  if (t == nullptr) return;
+  if (const auto* d = std::get_if<double>(&t->value)) value = *d;
+  if (const auto* i = std::get_if<int64_t>(&t->value)) value = static_cast<double>(*i);
+}
+
+// The members of a kind, listed once for both directions.
+void members(auto& m, auto&& visit) {
+  if (m.kind == MessageKind::kHello) {
+    visit("token", m.token);
+    visit("host", m.host);
+    visit("version", m.version);
+    visit("rank", m.rank);
+    visit("ranks", m.ranks);
+    visit("pid", m.pid);
+    visit("memory_bytes", m.memory_bytes);
+    visit("clock_s", m.clock_s);
+  }
+  const bool has_text =
+      m.kind == MessageKind::kFacts || m.kind == MessageKind::kBeat || m.kind == MessageKind::kFail;
+  if (has_text) visit("text", m.text);
+  if (m.kind == MessageKind::kBeat) {
+    visit("step", m.step);
+    visit("since_s", m.since_s);
+    visit("waits", m.waits);
+    visit("resident_bytes", m.resident_bytes);
+  }
+}
+
+}  // namespace
+
+std::string encode(const Message& message) {
+  Tree tree;
+  tree.set("kind", Tree(std::string(kNames[static_cast<size_t>(message.kind)])));
+  members(message, [&](const char* name, const auto& value) { tree.set(name, Tree(value)); });
+  return to_json(tree) + "\n";
+}
+
+Message decode(std::string_view line) {
+  const Tree tree = parse_json(line, "message");
+  std::string kind;
+  read(tree, "kind", kind);
+  const auto* const at = std::find(kNames.begin(), kNames.end(), kind);
+  if (at == kNames.end()) throw Error("a message of the unknown kind '{}'", kind);
+  Message message;
+  message.kind = static_cast<MessageKind>(at - kNames.begin());
+  members(message, [&](const char* name, auto& value) { read(tree, name, value); });
+  return message;
+}
+
+bool LineBuffer::take(std::string& line) {
+  const size_t end = bytes_.find('\n', start_);
+  if (end == bytes_.npos) {
+    bytes_.erase(0, start_);
+    start_ = 0;
+    if (bytes_.size() > kLongestLine)
+      throw Error("{} bytes without the end of a line", bytes_.size());
+    return false;
+  }
+  line = bytes_.substr(start_, end - start_);
+  start_ = end + 1;
+  return true;
+}
+
+}  // namespace tessera

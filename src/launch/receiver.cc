@@ -1,0 +1,98 @@
+#include "launch/receiver.h"
+
+#include <sys/epoll.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// A watcher's word that waits behind this many bytes says nothing new.
+constexpr size_t kMostWaiting = 1024;
+
+void watch(const Descriptor& epoll, const Descriptor& socket) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = socket.get();
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0)
+    throw Error("a rank cannot be heard: {}", std::strerror(errno));
+}
+
+}  // namespace
+
+Receiver::Receiver(std::string token)
+    : token_(std::move(token)), listener_(listen_anywhere(port_)) {
+  epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  watch(epoll_, listener_);
+}
+
+void Receiver::accept_all() {
+  for (Descriptor d = accept_one(listener_); d.open(); d = accept_one(listener_)) {
+    watch(epoll_, d);
+    const int key = d.get();
+    connections_[key].socket = std::move(d);
+  }
+}
+
+std::vector<RankEvent> Receiver::read() {
+  std::vector<RankEvent> events;
+  std::array<epoll_event, 64> ready;
+  int n = 0;
+  do {
+    n = ::epoll_wait(epoll_.get(), ready.data(), static_cast<int>(ready.size()), 0);
+    for (int i = 0; i < n; ++i) {
+      const int fd = ready[static_cast<size_t>(i)].data.fd;
+      if (fd == listener_.get()) {
+        accept_all();
+        continue;
+      }
+      const auto at = connections_.find(fd);
+      if (at == connections_.end() || read_one(at->second, events)) continue;
+      if (at->second.rank >= 0) events.push_back({at->second.rank, true, {}});
+      connections_.erase(at);
+    }
+  } while (n == static_cast<int>(ready.size()));
+  return events;
+}
+
+bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) {
+  std::string bytes, line;
+  const Received received = receive(connection.socket, bytes);
+  connection.lines.append(bytes);
+  try {
+    while (connection.lines.take(line)) {
+      Message message = decode(line);
+      const bool hello = message.kind == MessageKind::kHello;
+      if (hello != (connection.rank < 0)) return false;
+      if (hello && message.token != token_) return false;
+      if (hello) connection.rank = static_cast<int>(message.rank);
+      events.push_back({connection.rank, false, std::move(message)});
+    }
+  } catch (const Error&) {
+    return false;  // none of ours, or broken: the same as a connection that ended
+  }
+  return received != Received::kClosed;
+}
+
+void Receiver::post(Connection& connection, MessageKind kind) {
+  if (connection.rank < 0 || connection.to_send.size() > kMostWaiting) return;
+  Message message;
+  message.kind = kind;
+  connection.to_send += encode(message);
+  send_some(connection.socket, connection.to_send);  // a lost connection shows when it is read
+}
+
+void Receiver::tell(int rank, MessageKind kind) {
+  for (auto& [fd, connection] : connections_)
+    if (connection.rank == rank) post(connection, kind);
+}
+
+void Receiver::tell_all(MessageKind kind) {
+  for (auto& [fd, connection] : connections_) post(connection, kind);
+}
+
+}  // namespace tessera

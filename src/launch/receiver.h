@@ -1,0 +1,49 @@
+// The watcher's side of all heartbeats: listens, and turns what ranks say into events. One thread,
+// no lock.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch/message.h"
+#include "launch/socket.h"
+
+namespace tessera {
+
+struct RankEvent {
+  int rank = 0;
+  bool closed = false;  // the connection ended; `message` is empty
+  Message message;
+};
+
+class Receiver {
+ public:
+  // Listens at any free port. Who does not begin with this token is turned away.
+  explicit Receiver(std::string token);
+  int port() const { return port_; }
+  int descriptor() const { return epoll_.get(); }  // readable when something is to be read
+
+  // What has come since the last call, in order for each rank. Never waits.
+  std::vector<RankEvent> read();
+  void tell(int rank, MessageKind kind);
+  void tell_all(MessageKind kind);
+
+ private:
+  struct Connection {
+    Descriptor socket;
+    int rank = -1;  // before its hello
+    LineBuffer lines;
+    std::string to_send;
+  };
+  void accept_all();
+  bool read_one(Connection& connection, std::vector<RankEvent>& events);  // false: it is over
+  void post(Connection& connection, MessageKind kind);
+
+  std::string token_;
+  int port_ = 0;
+  Descriptor listener_, epoll_;
+  std::map<int, Connection> connections_;  // by descriptor
+};
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+#include "launch/relay.h"
+
+#include <array>
+#include <charconv>
+#include <regex>
+
+namespace tessera {
+namespace {
+
+// Reads digits at the start of `text` and removes them; -1 where there are none.
+int take_number(std::string_view& text) {
+  int value = -1;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (wrong != std::errc() || value < 0) return -1;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+bool take(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+RankLine parse_tagged(std::string_view line) {
+  std::string_view rest = line;
+  if (!take(rest, "[") || take_number(rest) < 0 || !take(rest, ",")) return {-1, std::string(line)};
+  const int rank = take_number(rest);
+  if (rank < 0 || !take(rest, "]<std") || !(take(rest, "out>:") || take(rest, "err>:")))
+    return {-1, std::string(line)};
+  return {rank, std::string(rest)};
+}
+
+RankLine parse_labelled(std::string_view line) {
+  std::string_view rest = line;
+  while (take(rest, " ")) continue;  // labels are aligned
+  const int rank = take_number(rest);
+  if (rank < 0 || !take(rest, ":")) return {-1, std::string(line)};
+  take(rest, " ");
+  return {rank, std::string(rest)};
+}
+
+}  // namespace
+
+RankLine parse_line(Starter starter, std::string_view line) {
+  return starter == Starter::kMpirun ? parse_tagged(line) : parse_labelled(line);
+}
+
+RankLine parse_ending(Starter starter, std::string_view line) {
+  static const std::regex mpirun(R"(process rank (\d+) .*exited on signal (\d+) \(([^)]*)\))");
+  static const std::regex srun(R"(srun: error: \S+ task (\d+): (.+))");
+  std::match_results<std::string_view::const_iterator> m;
+  const auto& wanted = starter == Starter::kMpirun ? mpirun : srun;
+  if (!std::regex_search(line.begin(), line.end(), m, wanted)) return {};
+  const int rank = std::stoi(m[1].str());
+  if (starter == Starter::kSrun) return {rank, m[2].str()};
+  return {rank, "signal " + m[2].str() + ", " + m[3].str()};
+}
+
+bool is_noise(std::string_view line) {
+  static constexpr std::array<std::string_view, 7> kSaidAlways = {
+      "srun: cluster configuration lacks support for cpu binding",
+      "------",
+      "Primary job  terminated normally, but",
+      "a non-zero exit code. Per user-direction, the job has been aborted.",
+      "mpirun detected that one or more processes exited with non-zero status",
+      "the job to be terminated. The first process to do so was:",
+      "srun: Job step aborted"};
+  if (line.empty()) return true;
+  for (const std::string_view& start : kSaidAlways)
+    if (line.starts_with(start)) return true;
+  return false;
+}
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+#include "launch/restart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+bool same_error(const AttemptEnd& a, const AttemptEnd& b) {
+  return a.verdict.loss == Loss::kError && b.verdict.loss == Loss::kError &&
+         a.verdict.step == b.verdict.step && a.verdict.ranks == b.verdict.ranks;
+}
+
+// Losses at the end of the list in which no attempt came further than the one before.
+int losses_in_a_row(const std::vector<AttemptEnd>& ends) {
+  int n = 1;
+  for (size_t i = ends.size() - 1; i > 0; --i, ++n)
+    if (ends[i].verdict.step > ends[i - 1].verdict.step) break;
+  return n;
+}
+
+// The hosts that lose a rank, as long as there are others.
+std::set<std::string> lost_hosts(const Verdict& verdict, const std::vector<std::string>& hosts) {
+  std::set<std::string> lost;
+  for (const int r : verdict.ranks) lost.insert(hosts[static_cast<size_t>(r)]);
+  lost.erase("");
+  return lost;
+}
+
+}  // namespace
+
+Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends) {
+  CHECK(!ends.empty(), "no loss to follow");
+  if (static_cast<int>(ends.size()) > options.limit) return {};
+  const AttemptEnd& last = ends.back();
+  if (last.verdict.loss == Loss::kDisagree) return {false, 0, "this does not mend itself"};
+  if (last.verdict.loss == Loss::kError && last.verdict.step == 0)
+    return {false, 0, "an error before the first step would come again"};
+  if (ends.size() > 1 && same_error(last, ends[ends.size() - 2]))
+    return {false, 0, "the same error at the same step, twice"};
+  const int n = losses_in_a_row(ends);
+  return {true, std::min(options.longest_pause_s, options.pause_s * std::ldexp(1.0, n - 1)), ""};
+}
+
+std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale) {
+  for (int64_t data = ranks / scale.model_ranks; data > 0; --data) {
+    const bool batch_fits = scale.global % (scale.micro * data) == 0;
+    const bool groups_fit = scale.zero_group <= 0 || data % scale.zero_group == 0;
+    if (batch_fits && groups_fit) return data;
+  }
+  return {};
+}
+
+std::optional<World> smaller(const World& world, const Verdict& verdict,
+                             const std::vector<std::string>& rank_hosts, const Scale& scale) {
+  World next = world;
+  const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
+  const auto stays = [&](const std::string& host) { return !lost.contains(host); };
+  auto left = static_cast<int64_t>(std::count_if(rank_hosts.begin(), rank_hosts.end(), stays));
+  if (left == 0 || lost.empty()) {
+    left = world.ranks - std::max<int64_t>(1, static_cast<int64_t>(verdict.ranks.size()));
+  } else if (world.hosts.empty()) {
+    next.left_out.insert(next.left_out.end(), lost.begin(), lost.end());
+  } else {
+    std::set<size_t> gone;
+    for (const int r : verdict.ranks) gone.insert(host_of(world.hosts, r));
+    next.hosts.clear();
+    for (size_t i = 0; i < world.hosts.size(); ++i)
+      if (!gone.contains(i)) next.hosts.push_back(world.hosts[i]);
+    left = std::min<int64_t>(world.ranks, slots(next.hosts));
+  }
+  const std::optional<int64_t> data = largest_data(left, scale);
+  if (!data) return {};
+  next.data = *data;
+  next.ranks = static_cast<int>(*data * scale.model_ranks);
+  return next;
+}
+
+}  // namespace tessera

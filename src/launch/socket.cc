@@ -1,0 +1,164 @@
+#include "launch/socket.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kBacklog = 4096;  // all ranks of a large run come at once; the system caps it
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t size = 0;
+};
+
+Address read_address(const std::string& text, int port) {
+  Address out;
+  const auto number = htons(static_cast<uint16_t>(port));
+  sockaddr_in v4{};
+  sockaddr_in6 v6{};
+  if (inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = number;
+    out.size = sizeof v4;
+    std::memcpy(&out.bytes, &v4, sizeof v4);
+  } else if (inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = number;
+    out.size = sizeof v6;
+    std::memcpy(&out.bytes, &v6, sizeof v6);
+  }
+  return out;
+}
+
+void send_at_once(const Descriptor& socket) {
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Descriptor new_socket(int family) {
+  return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+// One socket for IPv4 and IPv6, or for IPv4 alone where the system knows no other.
+Descriptor bind_anywhere() {
+  if (Descriptor both = new_socket(AF_INET6); both.open()) {
+    const int off = 0;
+    setsockopt(both.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    if (::bind(both.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0) return both;
+  }
+  Descriptor v4 = new_socket(AF_INET);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  if (!v4.open() || ::bind(v4.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
+    throw Error("no port to hear the ranks at: {}", std::strerror(errno));
+  return v4;
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = other.fd_;
+    other.fd_ = -1;
+  }
+  return *this;
+}
+
+void Descriptor::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+Descriptor listen_anywhere(int& port) {
+  Descriptor listener = bind_anywhere();
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (::listen(listener.get(), kBacklog) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
+    throw Error("no port to hear the ranks at: {}", std::strerror(errno));
+  sockaddr_in v4{};  // the port stands at the same place in both families
+  std::memcpy(&v4, &bound, sizeof v4);
+  port = ntohs(v4.sin_port);
+  return listener;
+}
+
+Descriptor accept_one(const Descriptor& listener) {
+  Descriptor out(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (out.open()) send_at_once(out);
+  return out;
+}
+
+Descriptor connect_to(const std::string& address, int port, double seconds, std::string& why) {
+  const Address to = read_address(address, port);
+  if (to.size == 0) {
+    why = "no address";
+    return {};
+  }
+  Descriptor out = new_socket(to.bytes.ss_family);
+  int result = 0;
+  if (!out.open() ||
+      (::connect(out.get(), reinterpret_cast<const sockaddr*>(&to.bytes), to.size) != 0 &&
+       errno != EINPROGRESS)) {
+    why = std::strerror(errno);
+    return {};
+  }
+  pollfd wait{out.get(), POLLOUT, 0};
+  if (::poll(&wait, 1, static_cast<int>(seconds * 1000)) <= 0) {
+    why = "no answer";
+    return {};
+  }
+  socklen_t size = sizeof result;
+  ::getsockopt(out.get(), SOL_SOCKET, SO_ERROR, &result, &size);
+  if (result != 0) {
+    why = std::strerror(result);
+    return {};
+  }
+  send_at_once(out);
+  return out;
+}
+
+Received receive(const Descriptor& socket, std::string& bytes) {
+  std::array<char, 16384> piece;
+  bool any = false;
+  while (true) {
+    const ssize_t n = ::read(socket.get(), piece.data(), piece.size());
+    if (n > 0) {
+      bytes.append(piece.data(), static_cast<size_t>(n));
+      any = true;
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else if (any || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))) {
+      return any ? Received::kBytes : Received::kNothing;
+    } else {
+      return Received::kClosed;
+    }
+  }
+}
+
+bool send_some(const Descriptor& socket, std::string& bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    bytes.erase(0, static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,197 @@
+#include "launch/supervise.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <csignal>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "launch/child.h"
+#include "launch/home.h"
+#include "launch/receiver.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kLookMs = 100;
+constexpr double kPulse_s = 0.5;
+// After the ranks were told to end: until the starter is told as well, and until it has no choice.
+constexpr double kPolite_s = 1.5, kPatient_s = 4;
+constexpr size_t kMostWords = 12;  // lines of the starter that are kept
+
+// A connection a rank: the usual limit of 1,024 files would end at a thousand ranks.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+class Attempt {
+ public:
+  explicit Attempt(const AttemptOptions& options)
+      : o_(options),
+        receiver_(token_),
+        watch_(options.watch, options.now_s()),
+        child_(options.command, {std::string(kHomeVariable) + "=" +
+                                 to_text({token_, receiver_.port(), options.addresses})}) {}
+  AttemptResult go();
+
+ private:
+  struct Stream {
+    const Descriptor& from;
+    std::FILE* to;
+    LineBuffer lines;
+    bool open = true;
+  };
+
+  void wait();
+  void read_ranks();
+  void read_output(Stream& stream);
+  void show(const Stream& stream, const std::string& line);
+  void obey_user();
+  void end_all();
+  bool done();
+  std::string words() const;
+
+  const AttemptOptions& o_;
+  std::string token_ = new_token();
+  Receiver receiver_;
+  Watch watch_;
+  Child child_;
+  std::array<Stream, 2> streams_{Stream{child_.out(), o_.out, {}, true},
+                                 Stream{child_.err(), o_.err, {}, true}};
+  std::map<int, std::ofstream> files_;
+  std::vector<std::string> words_;  // the starter's own
+  double pulsed_s_ = 0, decided_s_ = 0;
+  int asked_ = 0;
+  bool told_starter_ = false;
+};
+
+void Attempt::wait() {
+  std::array<pollfd, 3> wait{};
+  nfds_t n = 0;
+  wait[n++] = {receiver_.descriptor(), POLLIN, 0};
+  for (const Stream& s : streams_)
+    if (s.open) wait[n++] = {s.from.get(), POLLIN, 0};
+  ::poll(wait.data(), n, kLookMs);
+}
+
+void Attempt::read_ranks() {
+  for (const RankEvent& e : receiver_.read()) {
+    if (e.closed) {
+      watch_.closed(o_.now_s(), e.rank);
+      continue;
+    }
+    watch_.heard(o_.now_s(), e.rank, e.message);
+    if (asked_ > 0 && e.message.kind == MessageKind::kHello)
+      receiver_.tell(e.rank, MessageKind::kStop);
+    const bool last = e.message.kind == MessageKind::kFail || e.message.kind == MessageKind::kBye;
+    if (last) receiver_.tell(e.rank, MessageKind::kHeard);
+  }
+  if (o_.now_s() - pulsed_s_ < kPulse_s) return;
+  pulsed_s_ = o_.now_s();
+  receiver_.tell_all(MessageKind::kPulse);
+}
+
+void Attempt::show(const Stream& stream, const std::string& line) {
+  const RankLine said = parse_line(o_.starter, line);
+  if (said.rank < 0) {
+    if (const RankLine ending = parse_ending(o_.starter, line); ending.rank >= 0)
+      watch_.ended_by(ending.rank, ending.text);
+    if (!is_noise(line) && words_.size() < kMostWords) words_.push_back(line);
+    return;
+  }
+  if (stream.to == o_.err && !watch_.verdict()) watch_.printed(said.rank, said.text);
+  if (!o_.rank_files.empty()) {
+    std::ofstream& file = files_[said.rank];
+    if (!file.is_open())
+      file.open(o_.rank_files / fmt::format("rank-{}.txt", said.rank), std::ios::app);
+    file << said.text << std::endl;
+  }
+  const std::string who = said.rank == 0 ? "" : fmt::format("rank {}: ", said.rank);
+  fmt::print(stream.to, "{}{}\n", who, said.text);
+  std::fflush(stream.to);
+}
+
+void Attempt::read_output(Stream& stream) {
+  if (!stream.open) return;
+  std::string bytes, line;
+  const Received received = receive(stream.from, bytes);
+  stream.lines.append(bytes);
+  while (stream.lines.take(line)) show(stream, line);
+  if (received != Received::kClosed) return;
+  stream.open = false;
+  if (const std::string rest = stream.lines.rest(); !rest.empty()) show(stream, rest);
+}
+
+void Attempt::obey_user() {
+  const int asked = o_.stop_requests();
+  if (asked > 0 && asked_ == 0) receiver_.tell_all(MessageKind::kStop);
+  if (asked > 1 && asked_ < 2) end_all();
+  asked_ = asked;
+}
+
+void Attempt::end_all() {
+  receiver_.tell_all(MessageKind::kEnd);
+  if (decided_s_ <= 0) decided_s_ = o_.now_s();
+}
+
+std::string Attempt::words() const {
+  std::string out;
+  for (const std::string& w : words_) out += (out.empty() ? "  " : "\n  ") + w;
+  return out;
+}
+
+// Whether nothing that was started here runs any more.
+bool Attempt::done() {
+  const double since = decided_s_ > 0 ? o_.now_s() - decided_s_ : 0;
+  if (since > kPolite_s && !told_starter_) {
+    told_starter_ = true;
+    child_.signal(SIGTERM);
+  }
+  if (since > kPatient_s) child_.signal_all(SIGKILL);
+  const std::optional<int> code = child_.ended();
+  if (!code) return false;
+  // Whoever inherited the pipes keeps them open: what is there has been read.
+  if (streams_[0].open || streams_[1].open) {
+    for (Stream& s : streams_) read_output(s);
+  }
+  read_ranks();
+  if (watch_.verdict() || asked_ > 1) return true;
+  const bool in_order = *code == 0 && (watch_.all_left() || watch_.none_came());
+  if (in_order) return true;
+  watch_.starter_ended(o_.now_s(), o_.command[0], *code, words());
+  return false;
+}
+
+AttemptResult Attempt::go() {
+  allow_many_files();
+  do {
+    wait();
+    read_ranks();
+    for (Stream& s : streams_) read_output(s);
+    const bool decided = watch_.verdict().has_value();
+    watch_.tick(o_.now_s());
+    if (!decided && watch_.verdict()) end_all();
+    for (const std::string& w : watch_.take_warnings()) fmt::print(o_.err, "warning: {}\n", w);
+    obey_user();
+  } while (!done());
+  AttemptResult r;
+  r.verdict = watch_.verdict();
+  if (r.verdict) r.report = watch_.report();
+  r.hosts = watch_.hosts();
+  r.step = watch_.step();
+  r.stopped = asked_ > 0;
+  if (decided_s_ > 0) r.ending_s = o_.now_s() - decided_s_;
+  return r;
+}
+
+}  // namespace
+
+AttemptResult attempt(const AttemptOptions& options) { return Attempt(options).go(); }
+
+}  // namespace tessera

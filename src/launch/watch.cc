@@ -1,0 +1,221 @@
+#include "launch/watch.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "launch/agreement.h"
+#include "launch/watch_report.h"
+
+namespace tessera {
+namespace {
+
+// Between two looks; more than this and the watcher was kept from running.
+constexpr double kUsualGap = 1;
+// Ranks that fell silent this shortly after the first one were lost with it.
+constexpr double kTogether = 1.5;
+
+using Life = RankState::Life;
+
+}  // namespace
+
+Watch::Watch(WatchOptions options, double now_s)
+    : options_(std::move(options)), last_s_(now_s), ranks_(static_cast<size_t>(options_.ranks)) {}
+
+void Watch::advance(double now_s) {
+  clock_s_ += std::clamp(now_s - last_s_, 0.0, kUsualGap);
+  last_s_ = now_s;
+}
+
+void Watch::sign(Loss loss, int rank) {
+  if (!first_) first_ = Sign{loss, rank, clock_s_};
+}
+
+void Watch::heard(double now_s, int rank, const Message& message) {
+  if (verdict_) return;
+  advance(now_s);
+  if (rank < 0 || rank >= options_.ranks) {
+    disagreement_ = fmt::format(
+        "a process on {} says that it is rank {}, and there are {} ranks: who starts the ranks and "
+        "who counts them do not fit together",
+        message.host, rank, options_.ranks);
+    return sign(Loss::kDisagree, 0);
+  }
+  RankState& r = ranks_[static_cast<size_t>(rank)];
+  r.heard_s = clock_s_;
+  switch (message.kind) {
+    case MessageKind::kHello:
+      if (r.life != Life::kAwaited || message.ranks != options_.ranks) {
+        disagreement_ = fmt::format(
+            "rank {} on {} counts {} ranks, and {} were started{}: who starts the ranks and who "
+            "counts them do not fit together (under SLURM: --mpi pmix or pmi2, as Open MPI was "
+            "built "
+            "for)",
+            rank, message.host, message.ranks, options_.ranks,
+            r.life == Life::kAwaited ? "" : ", and another process says the same");
+        sign(Loss::kDisagree, rank);
+      }
+      r.life = Life::kAlive;
+      r.hello = message;
+      r.hello.clock_s -= last_s_;  // against the watcher's steady clock: apart by latency only
+      break;
+    case MessageKind::kFacts:
+      r.config = message.text;
+      break;
+    case MessageKind::kBeat:
+      r.beat = message;
+      break;
+    case MessageKind::kFail:
+      r.life = Life::kFailed;
+      r.error = message.text;
+      sign(Loss::kError, rank);
+      break;
+    case MessageKind::kBye:
+      r.life = Life::kLeft;
+      break;
+    default:
+      break;
+  }
+}
+
+void Watch::closed(double now_s, int rank) {
+  if (verdict_) return;
+  advance(now_s);
+  if (rank < 0 || rank >= options_.ranks) return;
+  RankState& r = ranks_[static_cast<size_t>(rank)];
+  if (r.life != Life::kAlive) return;
+  r.life = Life::kDied;
+  r.died_s = clock_s_;
+  sign(Loss::kDied, rank);
+}
+
+void Watch::printed(int rank, const std::string& line) {
+  if (rank < 0 || rank >= options_.ranks || line.empty()) return;
+  ranks_[static_cast<size_t>(rank)].last_line = line;
+}
+
+void Watch::ended_by(int rank, const std::string& how) {
+  if (rank < 0 || rank >= options_.ranks) return;
+  ranks_[static_cast<size_t>(rank)].ending = how;
+}
+
+void Watch::starter_ended(double now_s, const std::string& starter, int code,
+                          const std::string& words) {
+  if (starter_ended_ || verdict_) return;
+  advance(now_s);
+  starter_ended_ = true;
+  if (code == 0 && all_left()) return;
+  starter_ =
+      fmt::format("{} ended with code {}{}{}", starter, code, words.empty() ? "" : ":\n", words);
+  // A rank that was last heard of alive and cannot be any more is told apart by its connection.
+  sign(Loss::kEnded, 0);
+}
+
+void Watch::tick(double now_s) {
+  if (verdict_) return;
+  advance(now_s);
+  if (!compared_) compare_all();
+  if (!first_) look_for_silence();
+  if (first_ && clock_s_ - first_->at_s >= options_.settle_s) decide();
+}
+
+void Watch::look_for_silence() {
+  int longest = -1;
+  for (int i = 0; i < options_.ranks; ++i) {
+    const RankState& r = ranks_[static_cast<size_t>(i)];
+    if (r.life == Life::kAwaited && clock_s_ > options_.start_s) return sign(Loss::kNeverCame, i);
+    if (r.life != Life::kAlive || clock_s_ - r.heard_s < options_.silence_s) continue;
+    if (longest < 0 || r.heard_s < ranks_[static_cast<size_t>(longest)].heard_s) longest = i;
+  }
+  if (longest >= 0) sign(Loss::kSilent, longest);
+}
+
+// Once, when all ranks have said what they run.
+void Watch::compare_all() {
+  std::vector<RankFacts> facts;
+  bool versions_agree = true;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const RankState& r = ranks_[i];
+    if (r.life == Life::kAwaited) return;
+    versions_agree = versions_agree && r.hello.version == ranks_[0].hello.version;
+    facts.push_back(
+        {static_cast<int>(i), r.hello.host, r.hello.version, r.config, r.hello.clock_s});
+  }
+  // Another version may read another configuration, and need not be asked for it.
+  const auto knows = [](const RankFacts& f) { return !f.config.empty(); };
+  if (versions_agree && !std::all_of(facts.begin(), facts.end(), knows)) return;
+  compared_ = true;
+  const Agreement agreement = compare(facts);
+  warnings_.insert(warnings_.end(), agreement.warnings.begin(), agreement.warnings.end());
+  if (agreement.error.empty()) return;
+  disagreement_ = agreement.error;
+  first_ = Sign{Loss::kDisagree, agreement.rank, clock_s_ - options_.settle_s};
+}
+
+bool Watch::all_left() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RankState& r) { return r.life == Life::kLeft; });
+}
+
+bool Watch::none_came() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const RankState& r) { return r.life == Life::kAwaited; });
+}
+
+int64_t Watch::step() const {
+  int64_t step = 0;
+  for (const RankState& r : ranks_) step = std::max(step, r.beat.step);
+  return step;
+}
+
+std::vector<std::string> Watch::take_warnings() { return std::exchange(warnings_, {}); }
+
+std::vector<std::string> Watch::hosts() const {
+  std::vector<std::string> out;
+  for (const RankState& r : ranks_) out.push_back(r.hello.host);
+  return out;
+}
+
+// The same thing happened to it as to the first.
+bool Watch::lost_with(const RankState& r, const RankState& first) const {
+  switch (first_->loss) {
+    case Loss::kSilent:
+      return r.life == Life::kAlive && r.heard_s - first.heard_s < kTogether &&
+             clock_s_ - r.heard_s > options_.silence_s / 2;
+    case Loss::kNeverCame:
+    case Loss::kEnded:
+      return r.life == Life::kAwaited;
+    case Loss::kError:
+      return r.life == Life::kFailed && r.error == first.error;
+    default:
+      return false;
+  }
+}
+
+void Watch::decide() {
+  Verdict v{first_->loss, {}, step()};
+  if (v.loss != Loss::kEnded) v.ranks.push_back(first_->rank);
+  const RankState& first = ranks_[static_cast<size_t>(first_->rank)];
+  for (int i = 0; i < options_.ranks; ++i) {
+    if (v.loss != Loss::kEnded && i == first_->rank) continue;
+    if (lost_with(ranks_[static_cast<size_t>(i)], first)) v.ranks.push_back(i);
+  }
+  verdict_ = std::move(v);
+}
+
+std::string Watch::report() const {
+  CHECK(verdict_.has_value(), "a report without a verdict");
+  if (verdict_->loss == Loss::kDisagree) return disagreement_;
+  if (verdict_->loss != Loss::kEnded)
+    return report_loss(verdict_->loss, verdict_->ranks, ranks_, clock_s_);
+  const bool none_came = verdict_->ranks.size() == ranks_.size();
+  std::string out = starter_;
+  if (none_came) out += "\n  before any rank had reported";
+  if (!none_came && !verdict_->ranks.empty())
+    out += fmt::format("\n  before {} had reported", name_ranks(verdict_->ranks));
+  for (const RankState& r : ranks_)
+    if (!r.last_line.empty())
+      return out + fmt::format(". The last line of a rank: {}", r.last_line);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,170 @@
+#include "launch/watch_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/count.h"
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+using Life = RankState::Life;
+
+constexpr double kGiB = 0x1p30;
+constexpr size_t kMostGroups = 3;   // of other ranks, by what they did
+constexpr double kWaitsAWhile = 1;  // seconds, from which a wait is worth its length
+
+// "step 12, forward of layer 3"; before the first step there is no number.
+std::string place_of(const Message& beat) {
+  const std::string what = beat.text.empty() ? "starting" : beat.text;
+  return beat.step > 0 ? fmt::format("step {}, {}", format_count(beat.step), what) : what;
+}
+
+std::string on(const Message& hello) {
+  return fmt::format("(host {}, process {})", hello.host, hello.pid);
+}
+
+std::string memory_of(const RankState& r) {
+  const auto used = static_cast<double>(r.beat.resident_bytes);
+  const auto may = static_cast<double>(r.hello.memory_bytes);
+  if (may <= 0 || used < 0.8 * may) return "";
+  return fmt::format(
+      " It held {:.1f} of the {:.1f} GiB it may use: the system ends such processes.", used / kGiB,
+      may / kGiB);
+}
+
+std::string capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+// All other ranks of the lost one's host were lost with it, and there are others elsewhere.
+bool whole_host(std::span<const int> lost, std::span<const RankState> ranks) {
+  const std::string& host = ranks[static_cast<size_t>(lost[0])].hello.host;
+  bool elsewhere = false;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const bool in = std::find(lost.begin(), lost.end(), static_cast<int>(i)) != lost.end();
+    if (in != (ranks[i].hello.host == host)) return false;
+    elsewhere = elsewhere || !in;
+  }
+  return elsewhere;
+}
+
+// Where those that were not lost stood: who was in the same call, then the largest groups.
+std::string others(std::span<const int> lost, std::span<const RankState> ranks, double clock_s) {
+  struct Group {
+    std::string place;
+    std::vector<int> members;
+    double waited_s = 0;
+  };
+  const RankState& first = ranks[static_cast<size_t>(lost[0])];
+  std::vector<Group> groups;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankState& r = ranks[i];
+    if (std::find(lost.begin(), lost.end(), static_cast<int>(i)) != lost.end()) continue;
+    if (r.life == Life::kAwaited || r.life == Life::kLeft) continue;
+    const std::string place = place_of(r.beat);
+    auto at = std::find_if(groups.begin(), groups.end(),
+                           [&](const Group& g) { return g.place == place; });
+    if (at == groups.end()) at = groups.insert(groups.end(), Group{place, {}, 0});
+    at->members.push_back(static_cast<int>(i));
+    if (r.beat.waits) at->waited_s = std::max(at->waited_s, r.beat.since_s + clock_s - r.heard_s);
+  }
+  const std::string its = place_of(first.beat);
+  std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
+    if ((a.place == its) != (b.place == its)) return a.place == its;
+    return a.members.size() > b.members.size();
+  });
+  std::string out;
+  size_t shown = 0, left = 0;
+  for (const Group& g : groups) {
+    if (shown++ >= kMostGroups) {
+      left += g.members.size();
+      continue;
+    }
+    const std::string waited =
+        g.waited_s > kWaitsAWhile ? fmt::format(", waiting for {:.1f} s", g.waited_s) : "";
+    out += fmt::format(" {} {} in {}{}.", capital(name_ranks(g.members)),
+                       g.members.size() > 1 ? "were" : "was",
+                       g.place == its ? "the same call" : g.place, waited);
+  }
+  if (left > 0) out += fmt::format(" The other {} were elsewhere.", left);
+  return out;
+}
+
+std::string last_words(const RankState& r) {
+  return r.last_line.empty() ? "" : fmt::format(" Its last line: \"{}\".", r.last_line);
+}
+
+std::string silent(std::span<const int> lost, std::span<const RankState> ranks, double clock_s) {
+  const RankState& r = ranks[static_cast<size_t>(lost[0])];
+  const double ago = clock_s - r.heard_s;
+  std::vector<int> sorted(lost.begin(), lost.end());
+  std::sort(sorted.begin(), sorted.end());
+  if (lost.size() == 1)
+    return fmt::format("rank {} {} stopped answering {:.1f} s ago, in {}", lost[0], on(r.hello),
+                       ago, place_of(r.beat));
+  const std::string which =
+      whole_host(lost, ranks) ? fmt::format(", all of host {},", r.hello.host) : "";
+  return fmt::format("{}{} stopped answering {:.1f} s ago; rank {} {} was in {}",
+                     name_ranks(sorted), which, ago, lost[0], on(r.hello), place_of(r.beat));
+}
+
+std::string error(std::span<const int> lost, std::span<const RankState> ranks) {
+  const RankState& r = ranks[static_cast<size_t>(lost[0])];
+  std::vector<int> sorted(lost.begin(), lost.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::string who =
+      lost.size() == 1 ? fmt::format("rank {} {}", lost[0], on(r.hello)) : name_ranks(sorted);
+  std::string out = fmt::format("{}: {}\n  It happened in {}", who, r.error, place_of(r.beat));
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].life == Life::kFailed && ranks[i].error != r.error)
+      return out + fmt::format(". Rank {} then said: {}", i, ranks[i].error);
+  return out;
+}
+
+}  // namespace
+
+std::string name_ranks(std::span<const int> ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - i > 2) {
+      parts.push_back(fmt::format("{}-{}", ranks[i], ranks[end - 1]));
+    } else {
+      for (size_t k = i; k < end; ++k) parts.push_back(std::to_string(ranks[k]));
+    }
+    i = end;
+  }
+  if (parts.size() == 1) return fmt::format("ranks {}", parts[0]);
+  const std::string last = parts.back();
+  parts.pop_back();
+  return fmt::format("ranks {} and {}", fmt::join(parts, ", "), last);
+}
+
+std::string report_loss(Loss loss, std::span<const int> lost, std::span<const RankState> ranks,
+                        double clock_s) {
+  CHECK(!lost.empty(), "a loss without a rank");
+  const RankState& r = ranks[static_cast<size_t>(lost[0])];
+  if (loss == Loss::kNeverCame)
+    return fmt::format(
+        "{} of {} did not report within {:.0f} s of the start. Look at the lines above, at whether "
+        "the program stands at the same path on every host, and at the ports between them",
+        name_ranks(lost), ranks.size(), clock_s);
+  std::string out;
+  if (loss == Loss::kSilent) out = silent(lost, ranks, clock_s);
+  if (loss == Loss::kError) out = error(lost, ranks);
+  if (loss == Loss::kDied)
+    out = fmt::format("rank {} {} died{}; {:.1f} s before it was in {}", lost[0], on(r.hello),
+                      r.ending.empty() ? "" : fmt::format(" ({})", r.ending), r.died_s - r.heard_s,
+                      place_of(r.beat));
+  out += fmt::format(".{}", others(lost, ranks, clock_s));
+  if (loss != Loss::kError) out += memory_of(r) + last_words(r);
+  return out;
+}
+
+}  // namespace tessera

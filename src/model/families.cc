@@ -1,0 +1,21 @@
+#include <array>
+
+#include "base/error.h"
+#include "model/family.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily};
+
+}  // namespace
+
+std::span<const FamilyRule* const> all_families() { return kFamilies; }
+
+const FamilyRule& rule_of(Family family) {
+  for (const FamilyRule* f : kFamilies)
+    if (f->family == family) return *f;
+  CHECK(false, "family {} has no rule", static_cast<int>(family));
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// A model family: its forward, its known sizes, and how Hugging Face writes it down. One a file
+// (gpt2.cc, llama.cc, neox.cc); families.cc lists them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/tree.h"
+#include "model/forward.h"
+#include "model/hf_names.h"
+#include "model/hf_reader.h"
+
+namespace tessera {
+
+// A published model: its sizes as ModelConfig has them, and what else it has of its own.
+struct Preset {
+  const char* name;
+  int64_t layers, hidden, heads, kv_heads, feed_forward;
+  int64_t vocabulary, vocabulary_multiple, context;
+  void (*more)(ModelConfig&) = nullptr;
+};
+
+struct FamilyRule {
+  Family family;
+  void (*forward)(Graph&, const BatchValues&, const ModelConfig&);
+  void (*defaults)(ModelConfig&);  // what differs from ModelConfig's own; nullptr: nothing
+  std::span<const Preset> presets;
+
+  std::string_view hf_type;    // model_type in config.json
+  std::string_view hf_prefix;  // of tensors; files of the bare model have names without it
+  std::string_view hf_head;    // the head's tensor, absent or a copy where embeddings are tied
+  void (*hf_read)(const HfReader&, ModelConfig&);
+  Tree (*hf_write)(const ModelConfig&);
+  void (*hf_tensors)(const ModelConfig&, HfTensorList&);
+  bool (*hf_is_buffer)(std::string_view name);  // of older files: masks and the like
+};
+
+std::span<const FamilyRule* const> all_families();
+const FamilyRule& rule_of(Family family);
+
+extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily;
+
+}  // namespace tessera

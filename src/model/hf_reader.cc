@@ -1,0 +1,112 @@
+#include "model/hf_reader.h"
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxSize = int64_t{1} << 31;  // above any model; keeps products in range
+constexpr double kMaxBase = 1e12;
+
+void read_scale(const HfReader& rope, RotaryScale& s) {
+  s.factor = rope.number("factor", 8, 1, 1e6);
+  s.low = rope.number("low_freq_factor", 1, 0, 1e6);
+  s.high = rope.number("high_freq_factor", 4, 0, 1e6);
+  s.context = rope.size("original_max_position_embeddings", 8192);
+  if (s.high <= s.low)
+    rope.refuse("high_freq_factor", fmt::format("{}", s.high),
+                fmt::format("wanted more than low_freq_factor = {}", s.low));
+}
+
+}  // namespace
+
+const Tree* HfReader::find(std::string_view key) const {
+  const Tree* t = config_.find(key);
+  return t && !t->is_null() ? t : nullptr;
+}
+
+int64_t HfReader::size(std::string_view key, int64_t otherwise) const {
+  const auto n = get<int64_t>(key, otherwise);
+  if (n <= 0 || n > kMaxSize)
+    refuse(key, std::to_string(n), fmt::format("wanted a size from 1 to {}", kMaxSize));
+  return n;
+}
+
+double HfReader::number(std::string_view key, double otherwise, double low, double high) const {
+  const auto x = get<double>(key, otherwise);
+  if (!(x >= low && x <= high))
+    refuse(key, fmt::format("{}", x), fmt::format("wanted a number from {} to {}", low, high));
+  return x;
+}
+
+void HfReader::must_be(std::string_view key, bool wanted, std::string_view what) const {
+  if (get<bool>(key, wanted) == wanted) return;
+  refuse(key, wanted ? "false" : "true", fmt::format("Tessera does not compute {}", what));
+}
+
+void HfReader::refuse(std::string_view key, std::string_view found, std::string_view why) const {
+  throw Error("{}: {} is {}: {}", place(key).at, key, found, why);
+}
+
+HfReader HfReader::object(std::string_view key) const {
+  const Tree* t = find(key);
+  if (!t || !t->as_members()) refuse(key, "no object", "wanted an object or null");
+  return {*t, source_};
+}
+
+Place HfReader::place(std::string_view key) const {
+  const Tree* t = config_.find(key);
+  const bool known = t && t->line > 0;
+  return {known ? fmt::format("{}:{}:{}", source_, t->line, t->column) : source_, std::string(key)};
+}
+
+Gelu gelu_of(const HfReader& in, std::string_view key, const char* otherwise) {
+  const auto name = in.get<std::string>(key, otherwise);
+  if (name == "gelu") return Gelu::kErf;
+  for (const char* tanh : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
+    if (name == tanh) return Gelu::kTanh;
+  in.refuse(key, name, "Tessera computes gelu, gelu_new, gelu_fast and gelu_pytorch_tanh");
+}
+
+void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m) {
+  if (m.hidden % m.heads != 0)
+    in.refuse(key, std::to_string(m.heads),
+              fmt::format("it does not divide the width {}", m.hidden));
+}
+
+void read_rotary(const HfReader& in, Ropes known, ModelConfig& m) {
+  m.rotary_share = in.number("rotary_pct", m.rotary_share, 0, 1);
+  m.rotary_base = in.number("rotary_emb_base", m.rotary_base, 1, kMaxBase);
+  m.rotary_base = in.number("rope_theta", m.rotary_base, 1, kMaxBase);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!in.find(key)) continue;
+    const HfReader rope = in.object(key);
+    const auto old = rope.get<std::string>("type", "default");
+    const auto kind = rope.get<std::string>("rope_type", old);
+    const bool scales = kind == "llama3" && known == Ropes::kUnscaledAndLlama3;
+    if (scales) read_scale(rope, m.rotary_scale);
+    if (!scales && kind != "default")
+      rope.refuse(
+          "rope_type", kind,
+          fmt::format("Tessera computes {} rotary embeddings only. A model that was trained "
+                      "without scaling works up to its context when this key is removed",
+                      known == Ropes::kUnscaled ? "unscaled" : "unscaled and llama3"));
+    m.rotary_base = rope.number("rope_theta", m.rotary_base, 1, kMaxBase);
+    m.rotary_share = rope.number("partial_rotary_factor", m.rotary_share, 0, 1);
+  }
+  const auto turned = static_cast<int64_t>(static_cast<double>(m.head_size()) * m.rotary_share);
+  if (turned % 2 != 0)
+    in.refuse("rotary_pct", fmt::format("{}", m.rotary_share),
+              fmt::format("{} of {} dimensions of a head are turned, wanted an even number", turned,
+                          m.head_size()));
+}
+
+Tree hf_config_start(const char* architecture, const char* model_type) {
+  Tree list = Tree::list(), out = Tree::object();
+  list.push(Tree(std::string(architecture)));
+  out.set("architectures", std::move(list));
+  out.set("model_type", Tree(std::string(model_type)));
+  return out;
+}
+
+}  // namespace tessera

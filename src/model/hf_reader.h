@@ -1,0 +1,59 @@
+// Reads keys of a config.json, with defaults, in the words of the file they stand in. For the
+// families, each of which knows its own keys.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+
+#include "base/config.h"
+#include "base/tree.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+class HfReader {
+ public:
+  HfReader(const Tree& config, std::string source) : config_(config), source_(std::move(source)) {}
+
+  // Absent and null both mean: the default.
+  const Tree* find(std::string_view key) const;
+  template <class T>
+  T get(std::string_view key, T otherwise) const {
+    if (const Tree* t = find(key)) read_value(*t, otherwise, place(key));
+    return otherwise;
+  }
+  int64_t size(std::string_view key, int64_t otherwise) const;
+  double number(std::string_view key, double otherwise, double low, double high) const;
+  // The model must have this switch as we compute it.
+  void must_be(std::string_view key, bool wanted, std::string_view what) const;
+  [[noreturn]] void refuse(std::string_view key, std::string_view found,
+                           std::string_view why) const;
+  // The object under a key that find() has found. Throws Error where it is something else.
+  HfReader object(std::string_view key) const;
+
+ private:
+  Place place(std::string_view key) const;
+
+  const Tree& config_;
+  std::string source_;
+};
+
+// gelu is erf; gelu_new, gelu_fast and gelu_pytorch_tanh are tanh. Refuses anything else.
+Gelu gelu_of(const HfReader& in, std::string_view key, const char* otherwise);
+
+// Refuses a number of heads that does not divide the width.
+void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m);
+
+// The kinds of rotary embedding that a family computes.
+enum class Ropes : uint8_t { kUnscaled, kUnscaledAndLlama3 };
+
+// transformers 4: rope_theta (rotary_emb_base), rotary_pct, rope_scaling; 5: all in
+// rope_parameters. What is absent stays as it is in `m`. Refuses other kinds by name.
+void read_rotary(const HfReader& in, Ropes known, ModelConfig& m);
+
+// {"architectures": [name], "model_type": type}: how a config.json begins.
+Tree hf_config_start(const char* architecture, const char* model_type);
+
+}  // namespace tessera

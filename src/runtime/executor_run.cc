@@ -1,0 +1,244 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/idle.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+namespace {
+
+// A wait is told of after this many sleeps (some milliseconds), and again after as many.
+constexpr int64_t kLongWait = 100;
+
+}  // namespace
+
+void Executor::run(const std::function<void(const OpEvent&)>& observe) {
+  observe_ = &observe;
+  time_ = {};
+  failed_ = nullptr;
+  count_bytes(-1);
+  over_.assign(program_.schedule.size(), false);
+  if (poison_) poison_->start();
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
+    if (program_.segment(program_.call(c)).queue == Queue::kCompute)
+      compute(c);
+    else
+      issue(c);
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) wait_for(c);
+  count_bytes(+1);
+  observe_ = nullptr;
+}
+
+void Executor::issue(CallId c) {
+  const std::lock_guard lock(moving_);
+  line_of(c).calls.push_back(c);
+  ++queued_;
+  progress();
+  const bool apart = std::any_of(used_.begin(), used_.end(),
+                                 [](const auto& use) { return use.second->size() > 1; });
+  if (!apart || *observe_ || queued_ == 0) return;
+  if (!mover_) mover_.emplace(moving_, [this] { return move_lines(); });
+  mover_->wake();
+}
+
+// What the mover does. Whether there is more to come.
+bool Executor::move_lines() {
+  if (failed_) return false;
+  try {
+    progress();
+  } catch (...) {
+    failed_ = std::current_exception();
+  }
+  return queued_ > 0 && !failed_;
+}
+
+std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
+  return prepared_[static_cast<size_t>(program_.call(c).segment)];
+}
+
+void Executor::compute(CallId c) {
+  for (const CallId y : program_.call(c).after) wait_for(y);
+  {
+    const std::lock_guard lock(moving_);
+    begin(c);
+  }
+  for (PreparedOp& op : ops_of(c)) {
+    announce(c, op, op.bound.channel != nullptr);
+    if (op.bound.channel)
+      exchange(c, op);
+    else if (op.run)
+      op.run(op.bound);
+    observe(c, op);
+    const std::unique_lock lock(moving_, std::try_to_lock);
+    if (lock && queued_ > 0) progress();
+  }
+  const std::lock_guard lock(moving_);
+  end(c);
+}
+
+void Executor::begin(CallId c) {
+  if (poison_) poison_->before(c);
+  const Call& call = program_.call(c);
+  for (PreparedOp& op : ops_of(c)) bind(op, call, program_.segment(call));
+}
+
+void Executor::end(CallId c) {
+  if (poison_) poison_->after(c);
+  over_[static_cast<size_t>(c)] = true;
+}
+
+void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
+  const Call& call = program_.call(c);
+  if (started_) started_({call, program_.segment(call), *op.op, waits});
+}
+
+void Executor::observe(CallId c, const PreparedOp& op) const {
+  const Call& call = program_.call(c);
+  if (*observe_) (*observe_)({call, program_.segment(call), op.bound});
+}
+
+bool Executor::may_start(const Call& call) const {
+  return std::all_of(call.after.begin(), call.after.end(),
+                     [&](CallId y) { return over_[static_cast<size_t>(y)]; });
+}
+
+// Whether anything moved on any line.
+bool Executor::progress() {
+  bool moved = false;
+  for (Line& line : lines_)
+    while (!line.calls.empty() && move(line)) moved = true;
+  return moved;
+}
+
+// The first call of a line, by one op. Whether it moved.
+bool Executor::move(Line& line) {
+  const CallId c = line.calls.front();
+  std::vector<PreparedOp>& ops = ops_of(c);
+  if (line.op == kNone) {
+    if (!may_start(program_.call(c))) return false;
+    begin(c);
+    line.op = 0;
+  }
+  if (line.op < static_cast<int64_t>(ops.size())) {
+    PreparedOp& op = ops[static_cast<size_t>(line.op)];
+    if (!move_op(line, op)) return false;
+    observe(c, op);
+    ++line.op;
+  }
+  if (line.op == static_cast<int64_t>(ops.size())) {
+    end(c);
+    line.calls.pop_front();
+    line.op = kNone;
+    --queued_;
+  }
+  return true;
+}
+
+// Whether the op is over.
+bool Executor::move_op(Line& line, PreparedOp& op) {
+  if (!op.bound.channel) {
+    if (op.run) op.run(op.bound);
+    return true;
+  }
+  if (!line.transfer) line.transfer = start(op);
+  op.bound.channel->progress();
+  if (!finish(op, *line.transfer)) return false;
+  line.transfer.reset();
+  return true;
+}
+
+Executor::Transfer Executor::start(const PreparedOp& op) const {
+  const double now = now_s();
+  return {start_communication(op.bound), now};
+}
+
+bool Executor::finish(const PreparedOp& op, const Transfer& t) {
+  if (!op.bound.channel->done(t.ticket)) return false;
+  finish_communication(op.bound);
+  time_.total_s += now_s() - t.since_s;
+  return true;
+}
+
+// Of an op of the compute queue: the lines move on meanwhile, since its partners may wait for them.
+void Executor::exchange(CallId c, PreparedOp& op) {
+  Transfer t;
+  {
+    const std::lock_guard lock(moving_);
+    t = start(op);
+  }
+  const auto over = [&] { return finish(op, t); };
+  const auto move = [&] {
+    const bool moved = op.bound.channel->progress();
+    return progress() || moved;
+  };
+  wait(over, move, c, &op);
+}
+
+void Executor::wait_for(CallId c) {
+  const auto over = [&] { return bool{over_[static_cast<size_t>(c)]}; };
+  wait(
+      over, [&] { return progress(); }, c, nullptr);
+}
+
+// For an op of a compute call, or (nullptr) for a call in a line.
+template <class Over, class Move>
+void Executor::wait(const Over& over, const Move& move, CallId c, const PreparedOp* op) {
+  std::unique_lock lock(moving_);
+  if (over()) return;
+  const double since = now_s();
+  const std::string group = group_of_call(c, op);
+  Idle idle;
+  while (!over()) {
+    if (failed_) std::rethrow_exception(failed_);
+    if (move()) {
+      idle.moved();
+      continue;
+    }
+    if (idle.sleeps() % kLongWait == 1) tell(c, op, since);
+    lock.unlock();
+    idle.pause();
+    lock.lock();
+  }
+  const double waited = now_s() - since;
+  time_.exposed_s += waited;
+  time_.exposed_by[group] += waited;
+  tell(kNone, nullptr, 0);
+}
+
+std::string Executor::group_of_call(CallId c, const PreparedOp* op) {
+  if (op) return group_named(*op->op);
+  for (const PreparedOp& o : ops_of(c))
+    if (o.bound.channel) return group_named(*o.op);
+  return "";
+}
+
+// What stands still is the first call of the line.
+void Executor::tell(CallId c, const PreparedOp* op, double since_s) {
+  Waiting w;
+  if (c != kNone) {
+    const Line& line = line_of(c);
+    w.call = op ? c : line.calls.front();
+    w.since_s = since_s;
+    if (!op && line.op != kNone) op = &ops_of(w.call)[static_cast<size_t>(line.op)];
+    if (op || !ops_of(w.call).empty()) announce(w.call, op ? *op : ops_of(w.call).front(), true);
+    if (op && op->bound.channel) {
+      w.op = op->op->origin;
+      w.group = op->bound.channel->ranks();
+      w.missing = op->bound.channel->missing();
+    }
+  }
+  const std::lock_guard lock(waiting_mutex_);
+  waiting_ = std::move(w);
+}
+
+Waiting Executor::waiting() const {
+  const std::lock_guard lock(waiting_mutex_);
+  return waiting_;
+}
+
+void Executor::count_bytes(int64_t sign) {
+  for (const auto& [group, channel] : used_)
+    time_.bytes_sent[group] += sign * channel->bytes_sent();
+}
+
+}  // namespace tessera

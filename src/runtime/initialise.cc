@@ -1,0 +1,68 @@
+#include "runtime/initialise.h"
+
+#include "base/error.h"
+#include "kernels/fill.h"
+#include "kernels/initialise.h"
+
+namespace tessera {
+namespace {
+
+int64_t extent(const Extents& box, int d) {
+  const auto i = static_cast<size_t>(d);
+  return box.end[i] - box.begin[i];
+}
+
+TensorView range(const TensorView& t, int64_t first, int64_t elements) {
+  return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {elements}};
+}
+
+}  // namespace
+
+void each_stretch(const Shape& global, const Shape& local, const Extents& box,
+                  const std::function<void(const Stretch&)>& visit) {
+  const int rank = global.rank();
+  CHECK(local.rank() == rank && box.begin.size() == static_cast<size_t>(rank) &&
+            box.end.size() == static_cast<size_t>(rank),
+        "a box of {} dimensions in {} and {}", box.begin.size(), to_string(global),
+        to_string(local));
+  // Dimensions behind `cut` are whole on this rank, so that rows of dimension `cut` are neighbours.
+  int cut = rank - 1;
+  while (cut >= 0 && extent(box, cut) == global[cut] && local[cut] == global[cut]) --cut;
+  const int64_t row = global.product(cut + 1, rank);
+  Stretch s = {0, 0, row};
+  if (cut < 0) return visit(s);
+  s.elements = extent(box, cut) * row;
+  int64_t count = s.elements > 0 ? 1 : 0;  // of stretches
+  for (int d = 0; d < cut; ++d) count *= extent(box, d);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t rest = i, global_step = row * global[cut], local_step = row * local[cut];
+    s.global = box.begin[static_cast<size_t>(cut)] * row;
+    s.local = 0;
+    for (int d = cut - 1; d >= 0; --d) {
+      const int64_t at = rest % extent(box, d);
+      rest /= extent(box, d);
+      s.global += (box.begin[static_cast<size_t>(d)] + at) * global_step;
+      s.local += at * local_step;
+      global_step *= global[d];
+      local_step *= local[d];
+    }
+    visit(s);
+  }
+}
+
+void initialise_part(const TensorView& part, const Shape& global, const Extents& box,
+                     const Initial& initial, uint64_t key) {
+  int64_t elements = 1;
+  for (int d = 0; d < global.rank(); ++d) elements *= extent(box, d);
+  if (elements < part.elements()) kernels::clear(part);
+  each_stretch(global, part.shape, box, [&](const Stretch& s) {
+    const TensorView y = range(part, s.local, s.elements);
+    if (initial.std > 0)
+      kernels::initialise_normal(
+          y, {.key = key, .first = s.global, .mean = 0, .deviation = initial.std});
+    else
+      kernels::fill(y, static_cast<float>(initial.constant));
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+#include "runtime/poison.h"
+
+#include <cstring>
+
+namespace tessera {
+namespace {
+
+constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every integer
+
+}  // namespace
+
+Poison::Poison(const Program& program, std::byte* arena)
+    : program_(program),
+      arena_(arena),
+      first_(program.frames.size(), kNone),
+      calls_(program.frames.size(), 0) {
+  for (CallId c = 0; c < static_cast<CallId>(program.schedule.size()); ++c)
+    for (const FrameId f : program.call(c).frames) {
+      CallId& first = first_[static_cast<size_t>(f)];
+      if (first == kNone) first = c;
+      ++calls_[static_cast<size_t>(f)];
+    }
+}
+
+void Poison::start() { left_ = calls_; }
+
+void Poison::before(CallId c) {
+  const Segment& s = program_.segment(program_.call(c));
+  std::memset(arena_ + scratch_offset(program_, s.queue), kPoison,
+              static_cast<size_t>(s.scratch_bytes));
+  for (const FrameId f : program_.call(c).frames)
+    if (first_[static_cast<size_t>(f)] == c) spoil(f);
+}
+
+// Calls of several queues do not end in the order of the schedule: a frame is dead when all have.
+void Poison::after(CallId c) {
+  for (const FrameId f : program_.call(c).frames)
+    if (--left_[static_cast<size_t>(f)] == 0) spoil(f);
+}
+
+void Poison::spoil(FrameId f) const {
+  if (program_.frame(f).state) return;
+  std::memset(arena_ + program_.frame(f).offset, kPoison,
+              static_cast<size_t>(program_.bytes_of(f)));
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// The head's loss, whole and divided.
+#include "ir/rule.h"
+#include "ir/state.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/divided_cross_entropy.h"
+#include "runtime/bound_op.h"
+
+namespace tessera {
+namespace {
+
+kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
+  const ValueId v = b.op->inputs[0];
+  const Extents e = extents(b, v);
+  kernels::DividedLogits l;
+  l.z = z;
+  l.first = e.begin.back();
+  l.columns = e.end.back() - e.begin.back();
+  l.total = at(b.values, v).shape[-1];
+  return l;
+}
+
+}  // namespace
+
+double* loss_sum(const BoundOp& b, ValueId labels) {
+  double* const sum = b.out[0].as<double>() + kLossSum;
+  for (size_t a = static_cast<size_t>(AxisKind::kPipeline) + 1; a < kMaxAxes; ++a)
+    if (at(b.values, labels).sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
+  return sum;
+}
+
+void run_cross_entropy(const BoundOp& b) {
+  const bool gradient = b.op->attributes.integer("gradient") != 0;
+  if (gradient) copy_unless_shared(b.in[0], b.out[1]);
+  kernels::CrossEntropy a;
+  a.logits = as_rows(gradient ? b.out[1] : b.in[0], b.in[0].shape[-1]);
+  a.labels = flat(b.in[1]);
+  double elsewhere[2] = {};
+  a.report = loss_sum(b, b.op->inputs[1]);
+  if (a.report == nullptr) a.report = elsewhere;
+  // Without the gradient the logits stay as they are.
+  a.gradient = gradient;
+  kernels::cross_entropy(a, b.workspace, b.threads);
+}
+
+void run_linear_cross_entropy(const BoundOp& b) {
+  kernels::LinearCrossEntropyOperands a;
+  a.x = b.in[0].data;
+  a.weight = b.in[1].data;
+  a.labels = b.in[2].as<int32_t>();
+  double elsewhere[2] = {};
+  a.report = loss_sum(b, b.op->inputs[2]);
+  if (a.report == nullptr) a.report = elsewhere;
+  if (b.op->attributes.integer("gradient")) {
+    a.dx = b.out[1].data;
+    a.dweight = b.out[2].f32();
+    a.fresh = b.fresh[2];
+  }
+  b.head->run(a, b.workspace);
+}
+
+void run_logits_max(const BoundOp& b) {
+  kernels::logits_max(divided_logits(b, b.in[0]), flat(b.out[0]));
+}
+
+void run_logits_sums(const BoundOp& b) {
+  kernels::logits_sums(divided_logits(b, b.in[0]), flat(b.in[1]), flat(b.in[2]), flat(b.out[0]));
+}
+
+void run_divided_cross_entropy(const BoundOp& b) {
+  kernels::DividedCrossEntropy a;
+  a.gradient = b.op->attributes.integer("gradient") != 0;
+  if (a.gradient) copy_unless_shared(b.in[0], b.out[1]);
+  a.logits = divided_logits(b, a.gradient ? b.out[1] : b.in[0]);
+  a.max = flat(b.in[1]);
+  a.sums = flat(b.in[2]);
+  a.labels = flat(b.in[3]);
+  a.report = loss_sum(b, b.op->inputs[3]);
+  kernels::divided_cross_entropy(a);
+}
+
+}  // namespace tessera

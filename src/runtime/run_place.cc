@@ -1,0 +1,57 @@
+// What a rank's place decides: the boxes of operands, and ops that take or fill the own part.
+#include <cstring>
+
+#include "kernels/fill.h"
+#include "runtime/bound_op.h"
+
+namespace tessera {
+namespace {
+
+// A part [outer, n, inner] within a whole [outer, of, inner], n from `first` on.
+struct Window {
+  int64_t outer, first, n, of, row_bytes;
+};
+
+Window window(const BoundOp& b, ValueId whole, ValueId part, const TensorView& all) {
+  const auto d = static_cast<int>(b.op->attributes.integer("dim"));
+  const Extents p = extents(b, part), w = extents(b, whole);
+  const auto i = static_cast<size_t>(d);
+  return {all.shape.product(0, d), p.begin[i] - w.begin[i], p.end[i] - p.begin[i], all.shape[d],
+          all.shape.product(d + 1, all.shape.rank()) * size_of(all.dtype)};
+}
+
+std::byte* row(const TensorView& t, int64_t index, int64_t row_bytes) {
+  return t.as<std::byte>() + index * row_bytes;
+}
+
+}  // namespace
+
+Extents extents(const BoundOp& b, ValueId v) {
+  return extents_of(b.values[static_cast<size_t>(v)], b.position->mesh, b.position->at);
+}
+
+void copy_unless_shared(const TensorView& from, const TensorView& to) {
+  if (from.data != to.data) std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes()));
+}
+
+void run_slice(const BoundOp& b) {
+  const TensorView &whole = b.in[0], &part = b.out[0];
+  const Window w = window(b, b.op->inputs[0], b.op->outputs[0], whole);
+  const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
+  kernels::clear(part);
+  for (int64_t o = 0; o < w.outer; ++o)
+    std::memcpy(row(part, o * held, w.row_bytes), row(whole, o * w.of + w.first, w.row_bytes),
+                static_cast<size_t>(w.n * w.row_bytes));
+}
+
+void run_pad(const BoundOp& b) {
+  const TensorView &part = b.in[0], &whole = b.out[0];
+  const Window w = window(b, b.op->outputs[0], b.op->inputs[0], whole);
+  const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
+  kernels::clear(whole);
+  for (int64_t o = 0; o < w.outer; ++o)
+    std::memcpy(row(whole, o * w.of + w.first, w.row_bytes), row(part, o * held, w.row_bytes),
+                static_cast<size_t>(w.n * w.row_bytes));
+}
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+#include "train/doing.h"
+
+#include <iterator>
+
+#include "base/error.h"
+#include "ir/rule.h"
+
+namespace tessera {
+
+std::string describe(const OpStart& at) {
+  std::string out;
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "{}", at.segment.name);
+  if (at.call.layer != kNone) fmt::format_to(to, " of layer {}", at.call.layer);
+  if (at.call.microbatch != kNone) fmt::format_to(to, ", micro-batch {}", at.call.microbatch);
+  fmt::format_to(to, ": {}", rule_of(at.op.kind).name);
+  if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
+  const std::string over =
+      at.op.attributes.has("over") ? at.op.attributes.text("over") : at.call.wire.over;
+  if (at.waits && !over.empty()) fmt::format_to(to, " over {}", over);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+#include "compile/layout_check.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+ModelConfig model() {
+  ModelConfig m;
+  m.layers = 6;
+  m.hidden = 64;
+  m.heads = m.kv_heads = 16;
+  m.feed_forward = 256;
+  return m;
+}
+
+constexpr BatchSizes kBatch = {.global = 24, .micro = 2, .tokens = 128};
+
+std::string said(const Layout& l, const ModelConfig& m = model(), const BatchSizes& b = kBatch) {
+  try {
+    check_layout(m, l, b);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(LayoutCheck, PossibleLayoutsPass) {
+  for (const int64_t tensor : {1, 2, 4, 8, 16})
+    for (const int64_t data : {1, 2, 3, 4, 6, 12}) {
+      Layout l;
+      l.tensor = tensor;
+      l.data = data;
+      l.pipeline = 7;
+      EXPECT_EQ(said(l), "");
+    }
+  Layout l;
+  l.pipeline = 2;
+  l.interleave = 2;
+  l.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+  l.stages = {1, 2, 3, 0};
+  l.data = 4;
+  l.zero_group = 2;
+  EXPECT_EQ(said(l), "");
+}
+
+TEST(LayoutCheck, TensorDividesHeadsAndWidths) {
+  Layout l;
+  l.tensor = 3;
+  EXPECT_EQ(said(l),
+            "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16.");
+  l.tensor = 4;
+  ModelConfig m = model();
+  m.kv_heads = 2;
+  EXPECT_EQ(said(l, m), "layout.tensor = 4 does not divide kv_heads = 2. Possible here: 1, 2.");
+  m = model();
+  m.feed_forward = 250;
+  EXPECT_EQ(said(l, m),
+            "layout.tensor = 4 does not divide feed_forward = 250. Possible here: 1, 2.");
+}
+
+TEST(LayoutCheck, SequenceParallelismDividesTokens) {
+  Layout l;
+  l.tensor = 4;
+  BatchSizes b = kBatch;
+  b.tokens = 126;
+  EXPECT_EQ(
+      said(l, model(), b),
+      "layout.tensor = 4 does not divide the tokens of a sequence = 126. Possible here: 1, 2. "
+      "Or set layout.sequence_parallel: false.");
+  l.sequence_parallel = false;
+  EXPECT_EQ(said(l, model(), b), "");
+}
+
+TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
+  Layout l;
+  l.data = 5;
+  EXPECT_EQ(said(l),
+            "batch.global = 24 is no multiple of layout.data x batch.micro = 5 x 2 = 10. Nearest "
+            "possible: 20 or 30.");
+  l.data = 20;
+  EXPECT_NE(said(l).find("Nearest possible: 40."), std::string::npos);
+  l.data = 4;
+  l.zero_group = 3;
+  EXPECT_EQ(said(l),
+            "layout.zero_group = 3 does not divide data = 4. Possible here: 0 (all), 1, 2, 4.");
+  l.zero_group = 0;
+  l.zero = 4;
+  EXPECT_EQ(said(l), "layout.zero = 4. Possible: 0, 1, 2, 3.");
+}
+
+TEST(LayoutCheck, StagesHoldAllLayers) {
+  Layout l;
+  l.pipeline = 8;
+  EXPECT_EQ(said(l), "layout.pipeline = 8: 6 layers make at most 7 stages.");
+  l.pipeline = 2;
+  l.interleave = 2;
+  EXPECT_NE(said(l).find("is for pipeline_schedule: interleaved_1f1b"), std::string::npos);
+  l.interleave = 1;
+  l.pipeline = 2;
+  l.stages = {3};
+  EXPECT_EQ(said(l), "layout.stages has 1 numbers, wanted pipeline x interleave = 2 x 1 = 2.");
+  l.stages = {3, 4};
+  EXPECT_EQ(said(l), "layout.stages adds up to 7 layers, the model has 6.");
+  l.stages = {-1, 7};
+  EXPECT_EQ(said(l), "layout.stages has -1: the least is 0.");
+}
+
+TEST(LayoutCheck, WhatIsNotThereYetIsRefused) {
+  Layout l;
+  l.context = 2;
+  EXPECT_NE(said(l).find("layout.context = 2"), std::string::npos);
+  l.context = 1;
+  l.expert = 2;
+  EXPECT_NE(said(l).find("layout.expert = 2"), std::string::npos);
+  l.expert = 1;
+  l.data = 0;
+  EXPECT_EQ(said(l), "layout.data = 0: the least is 1.");
+}
+
+}  // namespace
+}  // namespace tessera

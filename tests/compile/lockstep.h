@@ -1,0 +1,225 @@
+// Executes a sharded, differentiated graph on all ranks of its mesh in one process, op by op, with
+// the real kernels: one micro-batch, every block once a layer, forward and backward. Collectives
+// work directly on the ranks' buffers. Nothing is planned or laid out: each rank has a buffer for
+// each (value, layer).
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "ir/rule.h"
+#include "ir/state.h"
+#include "runtime/bound_op.h"
+
+namespace tessera::testing {
+
+// A global array, in f64 whatever the value's type.
+using Array = std::vector<double>;
+
+class Lockstep {
+ public:
+  Lockstep(const Graph& graph, Library& library) : g_(graph), library_(library) {
+    for (const Value& v : g_.values) {
+      local_.push_back(v);
+      local_.back().shape = v.local();
+    }
+    ranks_.resize(static_cast<size_t>(g_.mesh.ranks()));
+  }
+
+  // Gives every rank its part; padding is zero.
+  void write(ValueId v, int64_t layer, const Array& all) {
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      TensorView t = view(r, v, layer);
+      each_element(v, r,
+                   [&](int64_t from, int64_t to) { put(t, to, all[static_cast<size_t>(from)]); });
+    }
+  }
+
+  // The global value: the sum over the axes on which it is partial.
+  Array read(ValueId v, int64_t layer) {
+    Array all(static_cast<size_t>(g_[v].shape.elements()), 0.0);
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      const Coordinates at = coordinates_of(g_.mesh, r);
+      bool counts = true;  // once where the bytes are the same
+      for (size_t a = 0; a < kMaxAxes; ++a) {
+        const int8_t p = g_[v].sharding.place[a];
+        if ((p == kReplicated || p == kShared) && at.at[a] > 0) counts = false;
+      }
+      if (!counts) continue;
+      const TensorView t = view(r, v, layer);
+      each_element(v, r,
+                   [&](int64_t to, int64_t from) { all[static_cast<size_t>(to)] += get(t, from); });
+    }
+    return all;
+  }
+
+  // What a rank holds of v, zero where nothing wrote it.
+  TensorView view(int64_t rank, ValueId v, int64_t layer) {
+    const Value& value = local_[static_cast<size_t>(v)];
+    auto& bytes = ranks_[static_cast<size_t>(rank)][{v, layer_of(v, layer)}];
+    if (bytes.empty()) bytes.resize(static_cast<size_t>(value.bytes()) / sizeof(double) + 2, 0.0);
+    return {bytes.data(), value.dtype, value.shape};
+  }
+
+  // Forward and backward of one micro-batch. Gradients and report are added to.
+  void run() {
+    ValueId stream = kNone;
+    int64_t at = kNone;
+    for (const Block& b : g_.blocks) {
+      if (b.loss) continue;
+      for (int64_t l = 0; l < b.layers; ++l) {
+        if (b.input != kNone) move(stream, at, b.input, l);
+        run_ops(b.forward, l);
+        stream = b.output;
+        at = l;
+      }
+    }
+    ValueId gradient = kNone;
+    for (size_t i = g_.blocks.size(); i-- > 0;) {
+      const Block& b = g_.blocks[i];
+      for (int64_t l = b.layers; l-- > 0;) {
+        if (b.loss)
+          move(stream, at, b.input, l);
+        else
+          move(gradient, at, b.output_gradient, l);
+        run_ops(b.backward, l);
+        gradient = b.input_gradient;
+        at = l;
+      }
+    }
+  }
+
+  void run_ops(const std::vector<Op>& ops, int64_t layer) {
+    for (const Op& op : ops) {
+      if (is_collective(op.kind))
+        run_collective(op, layer);
+      else
+        for (int64_t r = 0; r < g_.mesh.ranks(); ++r) run_on(op, layer, r);
+    }
+  }
+
+  // visit(global element, local element) for all that a rank holds.
+  void each_element(ValueId v, int64_t rank,
+                    const std::function<void(int64_t, int64_t)>& visit) const {
+    const Extents e = extents_of(g_[v], g_.mesh, coordinates_of(g_.mesh, rank));
+    const Shape &whole = g_[v].shape, &part = local_[static_cast<size_t>(v)].shape;
+    std::vector<int64_t> i(whole.dims().size(), 0);
+    const std::function<void(size_t, int64_t, int64_t)> walk = [&](size_t d, int64_t from,
+                                                                   int64_t to) {
+      if (d == i.size()) return visit(from, to);
+      for (int64_t k = e.begin[d]; k < e.end[d]; ++k)
+        walk(d + 1, from * whole[static_cast<int>(d)] + k,
+             to * part[static_cast<int>(d)] + k - e.begin[d]);
+    };
+    walk(0, 0, 0);
+  }
+
+  static double get(const TensorView& t, int64_t i) {
+    switch (t.dtype) {
+      case DType::kF64:
+        return t.as<double>()[i];
+      case DType::kI32:
+        return t.as<int32_t>()[i];
+      case DType::kI64:
+        return static_cast<double>(t.as<int64_t>()[i]);
+      case DType::kBF16:
+        return static_cast<double>(static_cast<float>(t.as<BF16>()[i]));
+      default:
+        return static_cast<double>(t.f32()[i]);
+    }
+  }
+  static void put(const TensorView& t, int64_t i, double x) {
+    switch (t.dtype) {
+      case DType::kF64:
+        t.as<double>()[i] = x;
+        return;
+      case DType::kI32:
+        t.as<int32_t>()[i] = static_cast<int32_t>(x);
+        return;
+      case DType::kI64:
+        t.as<int64_t>()[i] = static_cast<int64_t>(x);
+        return;
+      case DType::kBF16:
+        t.as<BF16>()[i] = BF16(static_cast<float>(x));
+        return;
+      default:
+        t.f32()[i] = static_cast<float>(x);
+    }
+  }
+
+ private:
+  using Bytes = std::vector<double>;  // aligned
+
+  static bool is_collective(OpKind k) {
+    return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather;
+  }
+  int64_t layer_of(ValueId v, int64_t layer) const {
+    const Role r = g_[v].role;
+    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport;
+    return once ? 0 : layer;
+  }
+
+  void move(ValueId from, int64_t from_layer, ValueId to, int64_t to_layer) {
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      const TensorView x = view(r, from, from_layer), y = view(r, to, to_layer);
+      CHECK(x.shape == y.shape && g_[from].sharding == g_[to].sharding, "{} is not as {}",
+            g_[from].name, g_[to].name);
+      std::memcpy(y.data, x.data, static_cast<size_t>(y.bytes()));
+    }
+  }
+
+  void run_on(const Op& op, int64_t layer, int64_t rank) {
+    const Position position = {g_.mesh, coordinates_of(g_.mesh, rank)};
+    BoundOp b;
+    b.op = &op;
+    b.position = &position;
+    b.values = g_.values;
+    b.layer = layer;
+    for (size_t i = 0; i < op.inputs.size(); ++i) b.in[i] = view(rank, op.inputs[i], layer);
+    for (size_t i = 0; i < op.outputs.size(); ++i) b.out[i] = view(rank, op.outputs[i], layer);
+    const auto workspace = library_.target().workspace_bytes(op, local_);
+    std::vector<std::max_align_t> scratch(
+        static_cast<size_t>(workspace) / sizeof(std::max_align_t) + 8);
+    // Workspaces start at multiples of 64 bytes.
+    const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+    b.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
+    if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
+        op.kind == OpKind::kMatmulGradWeight)
+      b.product = &library_.product(product_shape(op, local_));
+    if (op.kind == OpKind::kLinearCrossEntropy) b.head = &library_.head(head_shape(op, local_));
+    run_op(op.kind)(b);
+  }
+
+  // Every rank's result from what the ranks of its group hold.
+  void run_collective(const Op& op, int64_t layer) {
+    const ValueId x = op.inputs[0], y = op.outputs[0];
+    const std::string over = op.attributes.text("over");
+    for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
+      const TensorView out = view(r, y, layer);
+      Array whole(static_cast<size_t>(g_[x].shape.elements()), 0.0);
+      bool first = true;
+      for (const int64_t member : group_of(g_.mesh, over, r)) {
+        const TensorView in = view(member, x, layer);
+        each_element(x, member, [&](int64_t to, int64_t from) {
+          double& w = whole[static_cast<size_t>(to)];
+          if (op.attributes.integer("max"))
+            w = first ? get(in, from) : std::max(w, get(in, from));
+          else
+            w += get(in, from);
+        });
+        first = false;
+      }
+      each_element(
+          y, r, [&](int64_t from, int64_t to) { put(out, to, whole[static_cast<size_t>(from)]); });
+    }
+  }
+
+  Graph g_;
+  std::vector<Value> local_;  // whose shapes are one rank's
+  Library& library_;
+  std::vector<std::map<std::pair<ValueId, int64_t>, Bytes>> ranks_;
+};
+
+}  // namespace tessera::testing

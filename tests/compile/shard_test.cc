@@ -1,0 +1,300 @@
+// Whole models, divided over a mesh and executed by all its ranks in lockstep, against the same
+// model on one rank: the loss and every gradient.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/config.h"
+#include "base/philox.h"
+#include "compile/passes.h"
+#include "ir/print.h"
+#include "ir/signature.h"
+#include "ir/verify.h"
+#include "model/forward.h"
+#include "model/presets.h"
+#include "tests/compile/lockstep.h"
+
+namespace tessera::testing {
+namespace {
+
+struct Trial {
+  ModelConfig model;
+  int64_t replica = 1, shard = 1, tensor = 1;
+  bool sequence_parallel = true, selective = false;
+  CompilerOptions options;
+  DType type = DType::kF32;
+  std::string name;
+};
+
+constexpr int64_t kSequences = 4, kTokens = 8;
+constexpr Family kFamilies[] = {Family::kGpt2, Family::kNeox, Family::kLlama};
+
+ModelConfig tiny(Family family) {
+  ModelConfig m;
+  apply_family(family, m);
+  const bool grouped = family == Family::kLlama;
+  m.layers = 2;
+  m.hidden = grouped ? 64 : 32;
+  m.heads = grouped ? 8 : 4;
+  m.kv_heads = 4;
+  m.vocabulary = 53;  // divides by nothing
+  m.vocabulary_multiple = 1;
+  m.context = kTokens;
+  m.tied_embeddings = family == Family::kGpt2;
+  m.init = m.output_init = Initialiser::kNormal;
+  m.init_std = 0.1;
+  derive_sizes(m);
+  return m;
+}
+
+Mesh mesh_of(const Trial& s) {
+  Mesh m;
+  m[AxisKind::kReplica] = s.replica;
+  m[AxisKind::kShard] = s.shard;
+  m[AxisKind::kTensor] = s.tensor;
+  return m;
+}
+
+// As compile() does before it lays anything out.
+Graph built(const Trial& s) {
+  Graph g = forward(s.model, kSequences, kTokens);
+  g.mesh = mesh_of(s);
+  if (s.options.cross_entropy == CrossEntropyKind::kUnfused) unfuse_cross_entropy(g);
+  if (s.options.attention == AttentionKind::kMaterialised) materialise_attention(g);
+  if (s.type == DType::kBF16) apply_precision(g, Precision::kBf16);
+  Layout layout;
+  layout.sequence_parallel = s.sequence_parallel;
+  shard(g, layout);
+  for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
+  if (s.options.fuse_bias_gelu) fuse_bias_gelu(g);
+  differentiate(g);
+  for (const std::string& finding : verify(g)) ADD_FAILURE() << s.name << ": " << finding;
+  remove_shares(g);
+  if (s.selective) recompute_selective(g);
+  if (s.options.fuse_residual_norm) fuse_residual_norm(g);
+  remove_dead_ops(g);
+  return g;
+}
+
+// A number for (name, element), the same on every mesh.
+double drawn(const std::string& name, int64_t element) {
+  const uint64_t w = Philox{hash_name(name)}.word(static_cast<uint64_t>(element));
+  return static_cast<double>(w >> 11) / static_cast<double>(uint64_t{1} << 53) * 2 - 1;
+}
+
+Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
+  Array a(static_cast<size_t>(v.shape.elements()));
+  const std::string name = full_name(v, layer);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double x = drawn(name, static_cast<int64_t>(i));
+    const auto id =
+        static_cast<double>(static_cast<int64_t>((x + 1) / 2 * static_cast<double>(m.vocabulary)));
+    if (v.name == "batch.tokens")
+      a[i] = id;
+    else if (v.name == "batch.labels")
+      a[i] = i % 5 == 0 ? -100 : id;
+    else if (v.name == "batch.positions")
+      a[i] = static_cast<double>(static_cast<int64_t>(i) % kTokens);
+    else if (v.name == "batch.samples")
+      a[i] = static_cast<double>(100 + 7 * i);
+    else if (v.name == "step")
+      a[i] = i == kSeed ? 11 : i == kStepNumber ? 3 : 0;
+    else
+      a[i] = v.initial.constant + 0.15 * x;
+  }
+  return a;
+}
+
+// report, then each weight's gradient by full name.
+using Results = std::map<std::string, Array>;
+
+Results run(const Trial& s, const Graph& g) {
+  Library library(CpuFeatures(), 1);
+  Lockstep machine(g, library);
+  std::map<ValueId, int64_t> layers;  // that a value has
+  for (size_t i = 0; i < g.values.size(); ++i) {
+    const Value& v = g.values[i];
+    const bool given = v.role == Role::kWeight || v.role == Role::kBatch || v.role == Role::kStep;
+    layers[static_cast<ValueId>(i)] = (v.per & kPerLayer) ? s.model.layers : 1;
+    if (!given) continue;
+    for (int64_t l = 0; l < layers[static_cast<ValueId>(i)]; ++l)
+      machine.write(static_cast<ValueId>(i), l, contents(v, l, s.model));
+  }
+  machine.run();
+  Results out;
+  for (const auto& [v, count] : layers) {
+    if (g[v].role != Role::kGradient && g[v].role != Role::kReport) continue;
+    for (int64_t l = 0; l < count; ++l) out[full_name(g[v], l)] = machine.read(v, l);
+  }
+  return out;
+}
+
+double distance(const Array& a, const Array& b) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / std::max(norm, 1e-30));
+}
+
+void expect_equal(const Trial& s) {
+  Trial alone = s;
+  alone.replica = alone.shard = alone.tensor = 1;
+  const Results one = run(alone, built(alone)), all = run(s, built(s));
+  ASSERT_EQ(one.size(), all.size()) << s.name;
+  const double bound = s.type == DType::kBF16 ? 2e-2 : 1e-5;
+  ASSERT_GT(one.at("report")[kLossSum], 0);
+  for (const auto& [name, expected] : one) {
+    ASSERT_TRUE(all.contains(name)) << s.name << " " << name;
+    EXPECT_LE(distance(all.at(name), expected), bound) << s.name << " " << name;
+  }
+  EXPECT_EQ(one.at("report")[kLossTokens], all.at("report")[kLossTokens]) << s.name;
+}
+
+struct MeshSize {
+  int64_t replica, shard, tensor;
+};
+constexpr MeshSize kMeshes[] = {{1, 1, 2}, {1, 1, 4}, {1, 2, 1}, {2, 2, 1},
+                                {2, 1, 2}, {1, 2, 4}, {2, 2, 2}};
+
+std::string text(const Trial& s) {
+  return fmt::format("{} data {}x{} tensor {}{}", name_of_entry(s.model.family), s.replica, s.shard,
+                     s.tensor, s.sequence_parallel ? " sp" : "");
+}
+
+void on_all_meshes(Trial s) {
+  for (const MeshSize& m : kMeshes)
+    for (const bool sp : {false, true}) {
+      s.replica = m.replica;
+      s.shard = m.shard;
+      s.tensor = m.tensor;
+      s.sequence_parallel = sp;
+      s.name = text(s);
+      expect_equal(s);
+    }
+}
+
+Trial of(Family family) {
+  Trial s;
+  s.model = tiny(family);
+  return s;
+}
+
+TEST(Shard, Gpt2) { on_all_meshes(of(Family::kGpt2)); }
+TEST(Shard, Neox) { on_all_meshes(of(Family::kNeox)); }
+TEST(Shard, Llama) { on_all_meshes(of(Family::kLlama)); }
+
+TEST(Shard, UntiedAndSequentialResidual) {
+  Trial s = of(Family::kGpt2);
+  s.model.tied_embeddings = false;
+  on_all_meshes(s);
+  s = of(Family::kNeox);
+  s.model.tied_embeddings = true;
+  s.model.parallel_residual = false;
+  on_all_meshes(s);
+  s = of(Family::kLlama);
+  s.model.tied_embeddings = true;
+  s.model.rotary_scale = {8, 1, 4, kTokens};
+  on_all_meshes(s);
+}
+
+TEST(Shard, Dropout) {
+  for (const Family f : kFamilies)
+    for (const AttentionKind a : {AttentionKind::kFused, AttentionKind::kMaterialised}) {
+      Trial s = of(f);
+      s.model.dropout = s.model.attention_dropout = 0.2;
+      s.options.attention = a;
+      on_all_meshes(s);
+    }
+}
+
+TEST(Shard, UnfusedParts) {
+  for (const Family f : kFamilies) {
+    Trial s = of(f);
+    s.options.attention = AttentionKind::kMaterialised;
+    s.options.cross_entropy = CrossEntropyKind::kUnfused;
+    s.options.fuse_bias_gelu = s.options.fuse_residual_norm = false;
+    on_all_meshes(s);
+  }
+}
+
+TEST(Shard, RecomputeSelective) {
+  for (const Family f : kFamilies) {
+    Trial s = of(f);
+    s.model.dropout = 0.1;
+    s.selective = true;
+    on_all_meshes(s);
+  }
+}
+
+TEST(Shard, Bf16) {
+  for (const Family f : kFamilies) {
+    Trial s = of(f);
+    s.type = DType::kBF16;
+    on_all_meshes(s);
+  }
+}
+
+TEST(Shard, ThreeAndSixRanks) {
+  for (const Family f : kFamilies) {
+    Trial s = of(f);
+    s.model.hidden = f == Family::kLlama ? 96 : 48;
+    s.model.heads = s.model.hidden / 8;
+    s.model.kv_heads = 6;
+    s.model.feed_forward = 96;
+    for (const int64_t tensor : {3, 6}) {
+      s.tensor = tensor;
+      s.sequence_parallel = false;
+      s.name = text(s);
+      expect_equal(s);
+    }
+    s.tensor = 3;
+    s.shard = 2;
+    expect_equal(s);
+  }
+}
+
+// With any one collective left out, the loss or a gradient is wrong: none is there for nothing, and
+// the comparison above would see it.
+TEST(Shard, EveryCollectiveMatters) {
+  for (const Family f : {Family::kGpt2, Family::kNeox})
+    for (const bool sp : {false, true}) {
+      Trial s = of(f);
+      s.tensor = 2;
+      s.sequence_parallel = sp;
+      Graph g = built(s);
+      const Results right = run(s, g);
+      for (Block& b : g.blocks)
+        for (std::vector<Op>* ops : {&b.forward, &b.backward})
+          for (Op& op : *ops) {
+            // The head's forward runs inside its backward.
+            if (!op.attributes.has("over") || (b.loss && ops == &b.forward)) continue;
+            if (op.kind == OpKind::kSlice || op.kind == OpKind::kPad) continue;
+            const Op kept = op;
+            op.attributes.set("over", std::string());
+            double most = 0;
+            for (const auto& [name, wrong] : run(s, g))
+              most = std::max(most, distance(wrong, right.at(name)));
+            EXPECT_GT(most, 1e-3) << text(s) << " " << b.name << " " << op.origin;
+            op = kept;
+          }
+    }
+}
+
+TEST(Shard, OneRankChangesNothing) {
+  for (const Family f : kFamilies) {
+    Graph g = forward(tiny(f), kSequences, kTokens);
+    const Graph before = g;
+    shard(g, Layout());
+    ASSERT_EQ(g.values.size(), before.values.size());
+    for (size_t b = 0; b < g.blocks.size(); ++b) EXPECT_EQ(g.blocks[b], before.blocks[b]);
+    for (const Value& v : g.values) {
+      EXPECT_EQ(v.sharding, Sharding()) << v.name;
+      EXPECT_FALSE(v.part.has_value()) << v.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing

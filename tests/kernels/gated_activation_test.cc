@@ -1,0 +1,91 @@
+#include "kernels/gated_activation.h"
+
+#include <numbers>
+
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr GateKind kKinds[] = {GateKind::kSilu, GateKind::kErf, GateKind::kTanh};
+
+double logistic(double u) { return 1 / (1 + std::exp(-u)); }
+
+double act(GateKind kind, double g) {
+  if (kind == GateKind::kSilu) return g * logistic(g);
+  if (kind == GateKind::kErf) return 0.5 * g * std::erfc(-g / std::numbers::sqrt2);
+  return g * logistic(2 * std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g));
+}
+
+// The slope by differences of a fine step: enough for every bound below.
+double slope(GateKind kind, double g) {
+  constexpr double kStep = 1e-5;
+  return (act(kind, g + kStep) - act(kind, g - kStep)) / (2 * kStep);
+}
+
+TEST(GatedActivation, SiluIsExactInBothTails) {
+  for_every_target([] {
+    const int64_t n = 20001;
+    Array x({1, n, 2}), y({1, n}), dx({1, n, 2});
+    const Array dy = Array::full({1, n}, 1);
+    for (int64_t i = 0; i < n; ++i) {
+      x.set(2 * i, (static_cast<double>(i) - 10000) * 4e-3);
+      x.set(2 * i + 1, 1);
+    }
+    gated_activation(GateKind::kSilu, x, y);
+    gated_activation_grad({GateKind::kSilu, x, dy, dx});
+    for (int64_t i = 0; i < n; ++i) {
+      const double g = x.at(2 * i), wanted = act(GateKind::kSilu, g);
+      EXPECT_LE(std::abs(y.at(i) - wanted), 4e-7 * std::abs(wanted) + 1e-38) << g;
+      const double s = logistic(g), derivative = s + g * s * (1 - s);
+      EXPECT_LE(std::abs(dx.at(2 * i) - derivative), 4e-7) << g;
+      EXPECT_LE(std::abs(dx.at(2 * i + 1) - wanted), 4e-7 * std::abs(wanted) + 1e-38) << g;
+    }
+  });
+}
+
+TEST(GatedActivation, MatchesTheFormulaInAllSizesAndTypes) {
+  for_every_target([] {
+    for (const GateKind kind : kKinds)
+      for (const DType t : {DType::kF32, DType::kBF16})
+        for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {5, 17}, {67, 80}}) {
+          const Array x = Array::random({n, m, 2}, 1, t, 3), dy = Array::random({n, m}, 2, t);
+          Array y({n, m}, t), dx({n, m, 2}, t);
+          std::vector<double> ys, dxs;
+          for (int64_t i = 0; i < n * m; ++i) {
+            const double g = x.at(2 * i), u = x.at(2 * i + 1);
+            ys.push_back(act(kind, g) * u);
+            dxs.push_back(dy.at(i) * u * slope(kind, g));
+            dxs.push_back(dy.at(i) * act(kind, g));
+          }
+          gated_activation(kind, x, y);
+          gated_activation_grad({kind, x, dy, dx});
+          EXPECT_LT(distance(y, ys), tolerance(t));
+          EXPECT_LT(distance(dx, dxs), tolerance(t));
+        }
+  });
+}
+
+TEST(GatedActivation, TheGradientMayLieOverTheInput) {
+  for (const DType t : {DType::kF32, DType::kBF16}) {
+    Array x = Array::random({9, 21, 2}, 1, t, 3);
+    const Array dy = Array::random({9, 21}, 2, t);
+    Array apart({9, 21, 2}, t);
+    gated_activation_grad({GateKind::kSilu, x, dy, apart});
+    gated_activation_grad({GateKind::kSilu, x, dy, x});
+    EXPECT_TRUE(x.same_bits(apart));
+  }
+}
+
+TEST(GatedActivation, NotANumberStaysVisible) {
+  for (const GateKind kind : kKinds)
+    for (const int64_t at : {6, 7, 78, 79}) {
+      Array x = Array::full({1, 40, 2}, 1), y({1, 40});
+      x.set(at, std::nan(""));
+      gated_activation(kind, x, y);
+      for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(y.at(i)), i == at / 2) << at;
+    }
+}
+
+}  // namespace
+}  // namespace tessera::kernels

@@ -1,0 +1,78 @@
+#include "launch/restart.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+AttemptEnd end_at(int64_t step, Loss loss = Loss::kDied, int rank = 1) {
+  return {{loss, {rank}, step}, "report"};
+}
+
+TEST(AfterLoss, ThePauseGrowsWithoutProgress) {
+  const RestartOptions o{10, 5, 60};
+  EXPECT_EQ(after_loss(o, {end_at(10)}).pause_s, 5);
+  EXPECT_EQ(after_loss(o, {end_at(10), end_at(10)}).pause_s, 10);
+  EXPECT_EQ(after_loss(o, {end_at(10), end_at(10), end_at(9)}).pause_s, 20);
+  EXPECT_EQ(after_loss(o, {end_at(10), end_at(10), end_at(40)}).pause_s, 5);
+  EXPECT_EQ(after_loss(o, std::vector<AttemptEnd>(8, end_at(10))).pause_s, 60);
+}
+
+TEST(AfterLoss, Ends) {
+  const RestartOptions o{2, 5, 60};
+  EXPECT_FALSE(after_loss({}, {end_at(10)}).again);
+  EXPECT_TRUE(after_loss(o, {end_at(1), end_at(2)}).again);
+  EXPECT_FALSE(after_loss(o, {end_at(1), end_at(2), end_at(3)}).again);
+}
+
+TEST(AfterLoss, WhatWouldComeAgainIsNotTriedAgain) {
+  const RestartOptions o{5, 5, 60};
+  EXPECT_FALSE(after_loss(o, {end_at(0, Loss::kDisagree)}).again);
+  EXPECT_FALSE(after_loss(o, {end_at(0, Loss::kError)}).again);
+  EXPECT_TRUE(after_loss(o, {end_at(4, Loss::kError)}).again);
+  EXPECT_FALSE(after_loss(o, {end_at(4, Loss::kError), end_at(4, Loss::kError)}).again);
+  EXPECT_TRUE(after_loss(o, {end_at(4, Loss::kError), end_at(6, Loss::kError)}).again);
+  EXPECT_TRUE(after_loss(o, {end_at(0, Loss::kDied)}).again);
+}
+
+TEST(LargestData, DividesTheBatch) {
+  EXPECT_EQ(largest_data(8, {64, 4, 1, 0}), 8);
+  EXPECT_EQ(largest_data(7, {64, 4, 1, 0}), 4);
+  EXPECT_EQ(largest_data(7, {48, 4, 1, 0}), 6);
+  EXPECT_EQ(largest_data(7, {64, 4, 2, 0}), 2);
+  EXPECT_EQ(largest_data(7, {48, 4, 1, 4}), 4);
+  EXPECT_EQ(largest_data(3, {48, 4, 1, 4}), std::nullopt);
+  EXPECT_EQ(largest_data(3, {48, 4, 4, 0}), std::nullopt);
+}
+
+TEST(Smaller, WithoutTheLostHost) {
+  World w;
+  w.ranks = 8;
+  w.hosts = {{"n01", 2}, {"n02", 2}, {"n03", 4}};
+  const std::vector<std::string> names = {"n01", "n01", "n02", "n02", "n03", "n03", "n03", "n03"};
+  const auto next = smaller(w, {Loss::kSilent, {3}, 9}, names, {24, 1, 1, 0});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(host_list(next->hosts), "n01:2,n03:4");
+  EXPECT_EQ(next->ranks, 6);
+  EXPECT_EQ(next->data, 6);
+  w.hosts.clear();  // SLURM's
+  const auto slurm = smaller(w, {Loss::kDied, {5}, 9}, names, {24, 1, 2, 0});
+  ASSERT_TRUE(slurm);
+  EXPECT_EQ(slurm->left_out, std::vector<std::string>{"n03"});
+  EXPECT_EQ(slurm->data, 2);
+  EXPECT_EQ(slurm->ranks, 4);
+}
+
+TEST(Smaller, OnOneHost) {
+  World w;
+  w.ranks = 4;
+  const std::vector<std::string> names(4, "n01");
+  const auto next = smaller(w, {Loss::kDied, {2}, 9}, names, {24, 1, 1, 0});
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->ranks, 3);
+  EXPECT_TRUE(next->left_out.empty());
+  EXPECT_FALSE(smaller(w, {Loss::kDied, {2}, 9}, names, {24, 1, 4, 0}));
+}
+
+}  // namespace
+}  // namespace tessera

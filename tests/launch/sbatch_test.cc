@@ -1,0 +1,79 @@
+#include "launch/sbatch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace tessera {
+namespace {
+
+BatchJob sample() {
+  BatchJob job;
+  job.name = "pythia-70m";
+  job.nodes = 2;
+  job.tasks_per_node = 4;
+  job.cpus_per_task = 8;
+  job.time = "4:00:00";
+  job.more = {"--mem=0"};
+  job.folder = "/runs/a b";
+  job.launch = {"/bin/tessera", "launch", "run.yaml", "data.train=[a b]"};
+  return job;
+}
+
+TEST(Sbatch, Lines) {
+  const std::string s = sbatch_script(sample());
+  for (const char* line :
+       {"#!/bin/bash\n#SBATCH --job-name=pythia-70m\n#SBATCH --nodes=2\n#SBATCH "
+        "--ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n#SBATCH --time=4:00:00\n#SBATCH --mem=0\n",
+        "#SBATCH --requeue ", "#SBATCH --open-mode=append ", "#SBATCH --signal=B:TERM@180 ",
+        "#SBATCH --output=/runs/a b/slurm-%j.txt\n",
+        "/bin/tessera launch run.yaml 'data.train=[a b]' -n \"$SLURM_NTASKS\" --rank-files "
+        "'/runs/a "
+        "b'/ranks &\n"})
+    EXPECT_NE(s.find(line), std::string::npos) << line << "\nin\n" << s;
+}
+
+// Runs the script with a launch and an scontrol of our own: what it does for each ending.
+class SbatchRun : public testing::Test {
+ protected:
+  SbatchRun() {
+    std::string name = std::filesystem::temp_directory_path() / "tessera_sbatch.XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    write_file(folder_ / "scontrol",
+               "#!/bin/sh\necho \"$@\" >>" + (folder_ / "said").string() + "\n");
+    std::filesystem::permissions(folder_ / "scontrol", std::filesystem::perms::owner_all);
+  }
+  ~SbatchRun() override { std::filesystem::remove_all(folder_); }
+
+  // What scontrol was told, and the script's exit code after it.
+  std::string run(const std::string& launch, int restarts, const std::string& after = "") {
+    BatchJob job = sample();
+    job.folder = folder_.string();
+    job.launch = {"bash", "-c", launch};
+    write_file(folder_ / "job", sbatch_script(job));
+    std::filesystem::remove(folder_ / "said");
+    const std::string line = fmt::format(
+        "cd {0}; PATH={0}:$PATH SLURM_JOB_ID=7 SLURM_NTASKS=2 SLURM_RESTART_COUNT={1} bash job "
+        ">/dev/null & job=$!; {2}; wait $job; echo $? >{0}/code",
+        folder_.string(), restarts, after.empty() ? ":" : after);
+    EXPECT_EQ(std::system(("bash -c '" + line + "'").c_str()), 0);
+    const bool said = std::filesystem::exists(folder_ / "said");
+    return (said ? read_file(folder_ / "said") : "") + read_file(folder_ / "code");
+  }
+  Path folder_;
+};
+
+TEST_F(SbatchRun, ARunThatEndsIsOver) { EXPECT_EQ(run("exit 0", 0), "0\n"); }
+TEST_F(SbatchRun, ALostRunGoesBack) { EXPECT_EQ(run("exit 1", 2), "requeue 7\n0\n"); }
+TEST_F(SbatchRun, ButNotForEver) { EXPECT_EQ(run("exit 1", 3), "1\n"); }
+TEST_F(SbatchRun, AMistakeInTheCommandDoesNot) { EXPECT_EQ(run("exit 2", 0), "2\n"); }
+TEST_F(SbatchRun, AtTheTimeLimitItSavesAndGoesBack) {
+  const std::string launch = "trap \"sleep 0.3; exit 0\" TERM; while :; do sleep 0.1; done";
+  EXPECT_EQ(run(launch, 9, "sleep 0.7; kill -TERM $job"), "requeue 7\n0\n");
+}
+
+}  // namespace
+}  // namespace tessera

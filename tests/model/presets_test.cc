@@ -1,0 +1,50 @@
+// Published models have the numbers of parameters that their authors give.
+#include "model/presets.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+int64_t parameters(const char* preset) {
+  ModelConfig m;
+  EXPECT_TRUE(apply_preset(preset, m)) << preset;
+  return parameter_count(m);
+}
+
+TEST(Presets, HaveThePublishedNumbersOfParameters) {
+  const std::pair<const char*, int64_t> published[] = {
+      {"pythia-14m", 14'067'712},       {"pythia-31m", 30'494'720},
+      {"pythia-70m", 70'426'624},       {"pythia-160m", 162'322'944},
+      {"pythia-410m", 405'334'016},     {"pythia-1b", 1'011'781'632},
+      {"pythia-1.4b", 1'414'647'808},   {"pythia-2.8b", 2'775'208'960},
+      {"pythia-6.9b", 6'857'302'016},   {"pythia-12b", 11'846'072'320},
+      {"gpt-neox-20b", 20'554'567'680}, {"llama2-7b", 6'738'415'616},
+      {"llama2-13b", 13'015'864'320},   {"llama2-70b", 68'976'648'192},
+      {"llama3-8b", 8'030'261'248},     {"llama3-70b", 70'553'706'496},
+      {"llama3.2-1b", 1'235'814'400},   {"llama3.2-3b", 3'212'749'824},
+      {"hlat-7b", 6'738'415'616},       {"hlat-70b", 68'976'648'192}};
+  for (const auto& [name, number] : published) EXPECT_EQ(parameters(name), number) << name;
+}
+
+TEST(Presets, OfFrontierAreOfTheSizesInTheirNames) {
+  EXPECT_NEAR(static_cast<double>(parameters("frontier-22b")), 22.07e9, 0.02e9);
+  EXPECT_NEAR(static_cast<double>(parameters("frontier-175b")), 174.6e9, 0.2e9);
+  EXPECT_NEAR(static_cast<double>(parameters("frontier-1t")), 1008.0e9, 1e9);
+}
+
+TEST(Presets, AreAllWholeModels) {
+  for (const std::string& name : preset_names()) {
+    ModelConfig m;
+    ASSERT_TRUE(apply_preset(name, m));
+    EXPECT_EQ(m.preset, name);
+    EXPECT_EQ(m.hidden % m.heads, 0) << name;
+    EXPECT_EQ(m.heads % m.kv_heads, 0) << name;
+    EXPECT_GT(parameter_count(m), 0) << name;
+  }
+  ModelConfig m;
+  EXPECT_FALSE(apply_preset("llama9-7b", m));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Programs made by hand, op by op, for the executor.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "compile/place.h"
+#include "compile/scratch.h"
+#include "compile/target.h"
+#include "ir/program.h"
+
+namespace tessera::testing {
+
+class SmallProgram {
+ public:
+  SmallProgram(std::string name, const Mesh& mesh, const Coordinates& at) {
+    p_.name = std::move(name);
+    p_.mesh = mesh;
+    p_.stage = at[AxisKind::kPipeline];
+  }
+
+  // A value in a frame of its own, of that name; `split` puts dimension 0 on that axis.
+  ValueId value(const std::string& name, Shape shape, Role role, bool state = false,
+                AxisKind split = AxisKind::kPipeline, DType type = DType::kF32) {
+    Value v = make(name, type, std::move(shape), role);
+    if (split != AxisKind::kPipeline) {
+      v.sharding.place[static_cast<size_t>(split)] = 0;
+      localise(v, p_.mesh);
+    }
+    v.frame = static_cast<FrameKindId>(p_.kinds.size());
+    v.offset = 0;
+    FrameKind k;
+    k.name = name;
+    k.bytes = (v.bytes() + 63) / 64 * 64;
+    k.state = state;
+    k.values = {static_cast<ValueId>(p_.values.size())};
+    p_.kinds.push_back(k);
+    p_.values.push_back(std::move(v));
+    return k.values[0];
+  }
+  // Inside one segment.
+  ValueId scratch(const std::string& name, Shape shape, DType type = DType::kF32) {
+    p_.values.push_back(make(name, type, std::move(shape), Role::kScratch));
+    return static_cast<ValueId>(p_.values.size() - 1);
+  }
+  Value& operator[](ValueId v) { return p_.values[static_cast<size_t>(v)]; }
+
+  static Op op(OpKind kind, std::vector<ValueId> in, std::vector<ValueId> out, Attributes a = {}) {
+    Op o;
+    o.kind = kind;
+    o.inputs = std::move(in);
+    o.outputs = std::move(out);
+    o.attributes = std::move(a);
+    return o;
+  }
+
+  struct Use {
+    ValueId value;
+    Access access;
+    int64_t life = kNone;  // frames of one value and life are one; state has one
+  };
+  void call(const std::string& name, Queue queue, std::vector<Op> ops, const std::vector<Use>& uses,
+            Wire wire = {}) {
+    if (!segments_.contains(name)) {
+      Segment s;
+      s.name = name;
+      s.queue = queue;
+      s.ops = std::move(ops);
+      for (Op& o : s.ops) o.origin = name + "." + std::to_string(&o - s.ops.data());
+      for (const Use& u : uses) s.frames.push_back({p_[u.value].frame, u.access});
+      segments_[name] = static_cast<SegmentId>(p_.segments.size());
+      p_.segments.push_back(std::move(s));
+    }
+    Call c;
+    c.segment = segments_.at(name);
+    c.wire = std::move(wire);
+    for (const Use& u : uses) c.frames.push_back(frame(u));
+    p_.schedule.push_back(std::move(c));
+  }
+
+  // Lays out workspaces, scratch, frames.
+  Program finish(const Target& target) {
+    std::vector<Value> local = p_.values;
+    for (Value& v : local) v.shape = v.local();
+    for (Segment& s : p_.segments) {
+      for (Op& o : s.ops) {
+        const int64_t bytes = target.workspace_bytes(o, local);
+        if (bytes > 0) o.workspace = scratch(o.origin + ".workspace", Shape{bytes}, DType::kU8);
+      }
+      layout_scratch(p_, s, target.alignment);
+    }
+    place(p_, {.alignment = target.alignment, .pad = 1});
+    return std::move(p_);
+  }
+
+ private:
+  static Value make(const std::string& name, DType type, Shape shape, Role role) {
+    Value v;
+    v.name = name;
+    v.dtype = type;
+    v.shape = std::move(shape);
+    v.role = role;
+    return v;
+  }
+  FrameId frame(const Use& u) {
+    const FrameKindId kind = p_[u.value].frame;
+    const auto key = std::tuple(kind, u.life);
+    if (frames_.contains(key)) return frames_.at(key);
+    Frame f;
+    f.kind = kind;
+    f.layer = u.life;
+    f.state = p_.kind(kind).state;
+    if (f.state) {
+      f.offset = p_.state_bytes;
+      p_.state_bytes += p_.kind(kind).bytes;
+    }
+    p_.frames.push_back(f);
+    return frames_[key] = static_cast<FrameId>(p_.frames.size() - 1);
+  }
+
+  Program p_;
+  std::map<std::string, SegmentId> segments_;
+  std::map<std::tuple<FrameKindId, int64_t>, FrameId> frames_;
+};
+
+}  // namespace tessera::testing
