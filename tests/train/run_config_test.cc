@@ -139,6 +139,9 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
             "command line: batch.micro = 3 does not divide batch.global = 16. Possible here: 1, 2, "
             "4, 8, 16.");
   EXPECT_EQ(
+      error_of(kRun, {"model.family=llama", "model.kv_heads=3"}),
+      "command line: model.kv_heads = 3 does not divide heads = 8. Possible here: 1, 2, 4, 8.");
+  EXPECT_EQ(
       error_of(kRun, {"model.context=64"}),
       "run.yaml:3:76: data.sequence_length = 128 is longer than model.context = 64. Raise the "
       "context or shorten the sequences.");
@@ -148,6 +151,15 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
                   .starts_with("command line: layout.tensor = 3 does not divide heads = "));
   EXPECT_EQ(error_of("run: { name: x }"),
             "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
+}
+
+TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
+  const RunConfig c = read(kRun, {"model.family=llama"});
+  EXPECT_DOUBLE_EQ(c.model.rotary_share, 1);
+  EXPECT_EQ(c.model.output_init, Initialiser::kScaledNormal);
+  EXPECT_DOUBLE_EQ(read(kRun, {"model.family=llama", "model.rotary_share=0.5"}).model.rotary_share,
+                   0.5);
+  EXPECT_EQ(error_of(kRun, {"model.family=llama", "model.kv_heads=2"}), "no error");
 }
 
 TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
@@ -166,6 +178,8 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "model.kv_heads=2",
                           "model.rotary_share=0.1",
                           "model.rotary_share=2",
+                          "model.rotary_scale.factor=0.5",
+                          "model.rotary_scale.high=1",
                           "model.dropout=1",
                           "model.norm_epsilon=0",
                           "model.vocabulary_multiple=0",
