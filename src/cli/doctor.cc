@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -11,6 +12,8 @@
 
 #include "base/file.h"
 #include "base/tree.h"
+#include "cli/rank.h"
+#include "cli/rank_rates.h"
 #include "cli/verbs.h"
 #include "tensor/cpu_features.h"
 
@@ -55,8 +58,7 @@ Finding instructions(const CpuFeatures& f) {
 }
 
 Finding threads(const CpuFeatures& f) {
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  std::string text = fmt::format("{} of {} cores for this process", f.cores, online);
+  std::string text = fmt::format("{} of {} cores for this process", f.cores, f.online_cores);
   const char* omp = std::getenv("OMP_NUM_THREADS");
   if (omp != nullptr) text += fmt::format(", OMP_NUM_THREADS={}", omp);
   if (omp != nullptr && std::strtol(omp, nullptr, 10) < f.cores)
@@ -190,14 +192,43 @@ Tree as_tree(const CpuFeatures& f, const std::vector<Finding>& findings) {
   return root;
 }
 
+// Under mpirun: every rank measures, the first one tells.
+int examine_ranks(bool json, const RankPlace& place) {
+  const CpuFeatures features = read_cpu_features();
+  const std::unique_ptr<World> world = mpi_world();
+  int64_t here = 0;  // ranks of this host share its cores
+  for (int64_t i = 0; i < world->size(); ++i) here += world->host(i) == world->host(place.rank);
+  const int threads = std::max(1, features.cores / static_cast<int>(here));
+  const RankRates rates = measure_ranks(*world, features, threads);
+  if (world->rank() != 0) return 0;
+  const std::vector<std::string> slow = outliers(rates);
+  if (json) {
+    Tree t, found = Tree::list(), flops = Tree::list();
+    for (const double f : rates.flops) flops.push(Tree(f));
+    for (const std::string& s : slow) found.push(Tree(s));
+    t.set("ranks", Tree(world->size()));
+    t.set("matrix_flops_per_s", flops);
+    t.set("outliers", found);
+    fmt::print("{}\n", to_json(t));
+    return 0;
+  }
+  for (const std::string& line : summary_of(rates)) fmt::print("  {}\n", line);
+  for (const std::string& line : slow) fmt::print("! {}\n", line);
+  fmt::print("\n{}\n", slow.empty()
+                           ? "No rank is slower than its like."
+                           : "The slowest decides the speed of a step: mend or leave it out.");
+  return 0;
+}
+
 }  // namespace
 
 int verb_doctor(Args args) {
   bool json = false;
   Arguments arguments("doctor", "Says what this machine has, what is slow or missing, what to do.",
-                      "tessera doctor");
+                      "tessera doctor   (or mpirun -n 8 tessera doctor, to compare ranks)");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
+  if (const RankPlace place = read_rank_place(); place.ranks > 1) return examine_ranks(json, place);
   const CpuFeatures features = read_cpu_features();
   const std::vector<Finding> findings = examine(features);
   if (json) {

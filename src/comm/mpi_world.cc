@@ -208,8 +208,11 @@ class MpiWorld : public World {
  public:
   MpiWorld() {
     int given = 0;
-    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread");
-    if (given < MPI_THREAD_FUNNELED) throw Error("this MPI forbids threads beside its own");
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given), "MPI_Init_thread");
+    if (given < MPI_THREAD_SERIALIZED)
+      throw Error(
+          "this MPI lets only one thread call it, but transfers move on in a thread of their own. "
+          "Use one that was built with threads, as Debian's Open MPI is.");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");

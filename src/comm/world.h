@@ -41,9 +41,9 @@ std::unique_ptr<Communicator> self_communicator(int64_t rank);
 
 // One rank, without MPI.
 std::unique_ptr<World> self_world();
-// What mpirun or srun started. Calls of one thread only: the one that made it. Starts MPI and ends
-// it with its destructor, but not where an exception is passing: then the process ends without, at
-// which mpirun ends the other ranks.
+// What mpirun or srun started. Threads may call it and its communicators one at a time. Starts MPI
+// and ends it with its destructor, but not where an exception is passing: then the process ends
+// without, at which mpirun ends the other ranks.
 std::unique_ptr<World> mpi_world();
 
 // Memory that MPI's transfers take outside of the arena: this much for each group that reduces.

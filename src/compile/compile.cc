@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "compile/expand.h"
+#include "compile/layout_check.h"
 #include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
@@ -105,6 +106,7 @@ void drop_uncalled(Program& p) {
 
 Program compile(const CompileRequest& asked, const Target& target) {
   const CompileRequest request = without_dropout(asked);
+  check_layout(request.model, request.layout, {0, request.sequences, request.tokens});
   if (request.precision != Precision::kFp32 && request.precision != Precision::kBf16)
     throw Error("precision: this version trains in fp32 and bf16 only.");
   const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);

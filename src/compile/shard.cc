@@ -1,19 +1,16 @@
-// See SHARDING in docs/passes.md: each op's signature on each axis by itself, from the places of
-// its operands; conversions where a place is not what the signature wants.
+// Forwards over all blocks: a signature for every op. Backwards: what is free. Then conversions are
+// inserted where an input's place is not what the signature wants.
 #include <algorithm>
 #include <map>
 
 #include "base/error.h"
+#include "compile/choose_signature.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"
 #include "ir/builder.h"
-#include "ir/signature.h"
 
 namespace tessera {
 namespace {
-
-constexpr auto kTensor = static_cast<size_t>(AxisKind::kTensor);
-constexpr int8_t kFree = -8;  // a weight, or what is made of weights alone: its uses will say
 
 // An op with the places it wants of its inputs.
 struct Planned {
@@ -24,7 +21,9 @@ struct Planned {
 class Sharder {
  public:
   Sharder(Graph& graph, const Layout& layout)
-      : g_(graph), layout_(layout), axes_(divided_axes(graph.mesh)) {}
+      : g_(graph),
+        home_{graph.sequences, graph.tokens, layout.sequence_parallel},
+        axes_(divided_axes(graph.mesh)) {}
 
   void run() {
     place_inputs();
@@ -43,43 +42,25 @@ class Sharder {
  private:
   int8_t& place(ValueId v, size_t axis) { return g_[v].sharding.place[axis]; }
   uint8_t index_of(const Block& b) const;
-  int8_t home(ValueId v, size_t axis) const;
   void place_inputs();
   void plan(Op op, std::vector<Planned>& plans);
   void join_partial_terms(Op& op, std::vector<Planned>& plans);
-  Signature choose(const Op& op, const ShardingRule& rule, size_t axis) const;
-  std::optional<Signature> carried_split(const Op& op, const ShardingRule& rule, size_t axis,
-                                         const std::vector<int8_t>& places) const;
-  Signature uniform(const Op& op, const std::vector<int8_t>& places) const;
   void settle(Planned& p);
   void settle_weights();
   void rewrite(Block& block, std::vector<Planned>& plans);
 
   Graph& g_;
-  const Layout& layout_;
+  Home home_;
   std::vector<size_t> axes_;
   uint8_t per_ = kOne;                       // of what the block at hand computes
   std::vector<std::vector<Planned>> plans_;  // of each block
-  std::map<std::pair<ValueId, size_t>, bool>
-      differ_;  // free values of which a use is not replicated
+  // Free values of which a use is not replicated.
+  std::map<std::pair<ValueId, size_t>, bool> differ_;
 };
-
-bool is_data(size_t axis) {
-  return axis == static_cast<size_t>(AxisKind::kReplica) ||
-         axis == static_cast<size_t>(AxisKind::kShard);
-}
 
 uint8_t Sharder::index_of(const Block& b) const {
   const ValueId stream = b.input != kNone ? b.input : b.output;
   return b.name == "layer" ? g_[stream].per : uint8_t{kPerMicrobatch};
-}
-
-// Where values stay between ops that do not say otherwise. Statistics of rows have no width.
-int8_t Sharder::home(ValueId v, size_t axis) const {
-  const Shape& s = g_[v].shape;
-  const bool hidden = s.rank() == 3 && s[0] == g_.sequences && s[1] == g_.tokens;
-  if (is_data(axis)) return 0;
-  return axis == kTensor && layout_.sequence_parallel && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
 // Weights as the model says where it divides them, else free; sequences over data; what enters a
@@ -97,16 +78,15 @@ void Sharder::place_inputs() {
   }
   for (const Block& b : g_.blocks)
     for (const size_t a : axes_)
-      if (b.input != kNone) place(b.input, a) = home(b.input, a);
+      if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
 }
 
 void Sharder::plan(Op op, std::vector<Planned>& plans) {
   if (op.kind == OpKind::kSum) join_partial_terms(op, plans);
-  const ShardingRule rule = rule_of(op.kind).sharding(op, g_.values);
   Planned p{std::move(op), {}};
   for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
   for (const size_t a : axes_) {
-    const Signature s = choose(p.op, rule, a);
+    const Signature s = choose_signature(p.op, g_.values, home_, a);
     for (size_t i = 0; i < s.inputs.size(); ++i)
       if (!fits(g_[p.op.inputs[i]], p.wanted[i].place[a], s.inputs[i]))
         p.wanted[i].place[a] = s.inputs[i];
@@ -142,84 +122,6 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   op.attributes.set("terms", left + 1);
   op.inputs = rest;
   plan(std::move(first), plans);
-}
-
-Signature Sharder::choose(const Op& op, const ShardingRule& rule, size_t axis) const {
-  std::vector<int8_t> places;
-  for (const ValueId v : op.inputs) places.push_back(g_[v].sharding.place[axis]);
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (g_[op.inputs[i]].role != Role::kWeight || places[i] < 0) continue;
-    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
-    CHECK(rule.splits.find(label) != std::string::npos, "{} cannot be divided along {} of {}",
-          op.origin, places[i], g_[op.inputs[i]].name);
-    return split_signature(rule, label);
-  }
-  const auto send_home = [&](auto condition) {
-    for (size_t i = 0; i < places.size(); ++i) {
-      if (!condition(places[i])) continue;
-      const int8_t h = home(op.inputs[i], axis);
-      places[i] = h == places[i] ? int8_t{kReplicated} : h;
-    }
-  };
-  if (auto s = carried_split(op, rule, axis, places)) return *s;
-  send_home([](int8_t p) { return p >= 0; });
-  for (const std::vector<int>& set : rule.linear) {
-    // Carried only by what is linear and keeps sizes: products reduce first.
-    const bool keeps =
-        std::all_of(set.begin(), set.end(),
-                    [&](int i) { return places[static_cast<size_t>(i)] == kPartial; }) &&
-        rule.inputs[static_cast<size_t>(set[0])] == rule.outputs[0];
-    if (!keeps) continue;
-    Signature s{std::vector<int8_t>(places.size(), kShared),
-                std::vector<int8_t>(op.outputs.size(), kPartial)};
-    for (const int i : set) s.inputs[static_cast<size_t>(i)] = kPartial;
-    return s;
-  }
-  send_home([](int8_t p) { return p == kPartial || p == kPartialMax; });
-  if (auto s = carried_split(op, rule, axis, places)) return *s;
-  return uniform(op, places);
-}
-
-// The split of an operand that the op can carry with the fewest conversions, the first of equals.
-std::optional<Signature> Sharder::carried_split(const Op& op, const ShardingRule& rule, size_t axis,
-                                                const std::vector<int8_t>& places) const {
-  std::optional<Signature> best;
-  long fewest = 0;
-  for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i] < 0) continue;
-    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
-    if (rule.splits.find(label) == std::string::npos) continue;
-    Signature s = split_signature(rule, label);
-    long conversions = 0;
-    for (size_t k = 0; k < places.size(); ++k) {
-      const Value& v = g_[op.inputs[k]];
-      const int8_t now = v.sharding.place[axis];
-      conversions += now != kFree && !fits(v, now, s.inputs[k]) ? 1 : 0;
-    }
-    if (best && conversions >= fewest) continue;
-    fewest = conversions;
-    best = std::move(s);
-  }
-  return best;
-}
-
-// Nothing is divided: shared if an operand is, else replicated, else free if a weight is.
-Signature Sharder::uniform(const Op& op, const std::vector<int8_t>& places) const {
-  bool shared = false, replicated = false, free = false;
-  for (size_t i = 0; i < places.size(); ++i) {
-    shared |= places[i] == kShared;
-    replicated |= places[i] == kReplicated && has_gradient(g_[op.inputs[i]]);
-    free |= places[i] == kFree;
-  }
-  int8_t all = kReplicated;
-  if (shared)
-    all = kShared;
-  else if (free && !replicated)
-    all = kFree;
-  Signature s{std::vector<int8_t>(places.size(), all), std::vector<int8_t>(op.outputs.size(), all)};
-  for (size_t i = 0; i < places.size(); ++i)
-    if (all == kFree && places[i] != kFree) s.inputs[i] = kReplicated;
-  return s;
 }
 
 // Walks backwards, so every use of an op's outputs is known: they are replicated if all uses are,
@@ -267,7 +169,7 @@ void Sharder::rewrite(Block& block, std::vector<Planned>& plans) {
   }
   if (block.output != kNone) {
     Sharding wanted = g_[block.output].sharding;
-    for (const size_t a : axes_) wanted.place[a] = home(block.output, a);
+    for (const size_t a : axes_) wanted.place[a] = home_.of(g_[block.output], a);
     const ValueId leaving = at_places(block.output, wanted);
     if (leaving != block.output) {
       std::swap(g_[leaving].role, g_[block.output].role);

@@ -46,7 +46,7 @@ std::vector<Signature> signatures(const ShardingRule& rule) {
     all.push_back(uniform(kShared, kPartial));
     for (const int i : set) all.back().inputs.at(static_cast<size_t>(i)) = kPartial;
   }
-  all.push_back(uniform(kShared, kShared));
+  if (!rule.loss) all.push_back(uniform(kShared, kShared));
   all.push_back(uniform(kReplicated, kReplicated));
   return all;
 }

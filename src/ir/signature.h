@@ -28,7 +28,7 @@ bool has_gradient(const Value& v);
 //   split(l)    for each label of `splits`: operands with l split there, other inputs shared, other
 //               outputs partial (partial_max by a rule of `maximum`)
 //   partial     for each linear set: its inputs and all outputs partial, other inputs shared
-//   shared      all of them
+//   shared      all of them, but for a loss
 //   replicated  all of them
 struct Signature {
   std::vector<int8_t> inputs, outputs;

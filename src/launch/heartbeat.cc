@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <functional>
+#include <utility>
 
 #include "base/error.h"
 
@@ -69,6 +71,10 @@ void Heartbeat::connect() {
 
 void Heartbeat::say(int64_t step, std::string_view text, bool waits) noexcept {
   if (!thread_.joinable()) return;
+  // Said again, as a long wait is, it began when it was said first.
+  const size_t what =
+      std::hash<std::string_view>()(text) + static_cast<size_t>(step) * 2 + (waits ? 1 : 0);
+  if (what == std::exchange(said_, what)) return;
   doing_.write(step, text, waits, options_.now_s());
 }
 

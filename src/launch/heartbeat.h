@@ -47,8 +47,8 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // What this rank does from now on, until the next say(); `waits`: it is a communication. No lock,
-  // no allocation, no message; from the training thread only.
+  // What this rank does from now on, until something else is said; `waits`: it communicates. No
+  // lock, no allocation, no message; from the training thread only.
   void say(int64_t step, std::string_view text, bool waits = false) noexcept;
   // The configuration (JSON) with which this rank runs: the watcher compares those of all.
   void facts(const std::string& config);
@@ -70,6 +70,7 @@ class Heartbeat {
   HeartbeatOptions options_;
   Descriptor socket_;
   DoingSlot doing_;
+  size_t said_ = 0;  // what say() said last, as a number
   std::atomic<bool> asked_to_stop_{false}, over_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -1,7 +1,8 @@
 // Runs a program on one arena. Calls of the compute queue run here and now, in issue order, each
 // when the calls it comes after are over; the others stand in the line of their queue, first in,
-// first out, and move on between ops and while this thread waits. A run ends when all lines are
-// empty, so `before_step` always holds.
+// first out, and are moved on by another thread (mover.h), and by this one when it waits. A run
+// ends when all lines are empty, so `before_step` always holds, and between runs no thread but the
+// caller's uses the world.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include "runtime/bound_op.h"
 #include "runtime/channels.h"
 #include "runtime/library.h"
+#include "runtime/mover.h"
 #include "runtime/poison.h"
 
 namespace tessera {
@@ -66,11 +68,12 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // The observer hears of an op when it is over. Throws Error if a peer is lost.
-  void run(const std::function<void(const OpEvent&)>& observe =
-               {});  // From now on `started` hears where a run stands: what to say if it never
-                     // comes back. It must cost
-  // nothing beside an op.
+  // The observer hears of an op when it is over; to let it see each op's outputs, transfers then
+  // move between ops only. Throws Error if a peer is lost.
+  void run(const std::function<void(const OpEvent&)>& observe = {});
+
+  // From now on `started` hears where a run stands: what to say if it never comes back. It must
+  // cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
   const CommunicationTime& communication() const { return time_; }  // of the last run
@@ -116,7 +119,9 @@ class Executor {
 
   // The run (executor_run.cc).
   std::vector<PreparedOp>& ops_of(CallId c);
+  void issue(CallId c);
   void compute(CallId c);
+  bool move_lines();
   void begin(CallId c);
   void end(CallId c);
   void announce(CallId c, const PreparedOp& op, bool waits) const;
@@ -150,12 +155,16 @@ class Executor {
   std::optional<Poison> poison_;
   std::function<void(const OpStart&)> started_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
+  // What the mover shares: from here to `failed_`, and all that communicates.
+  std::mutex moving_;
   std::vector<bool> over_;  // of each call
   std::array<Line, kQueues> lines_;
   int64_t queued_ = 0;  // calls in all lines
   CommunicationTime time_;
+  std::exception_ptr failed_;  // what the mover met
   mutable std::mutex waiting_mutex_;
   Waiting waiting_;
+  std::optional<Mover> mover_;  // last: it stops before the rest goes
 };
 
 }  // namespace tessera

@@ -15,22 +15,41 @@ constexpr int64_t kLongWait = 100;
 void Executor::run(const std::function<void(const OpEvent&)>& observe) {
   observe_ = &observe;
   time_ = {};
+  failed_ = nullptr;
   count_bytes(-1);
   over_.assign(program_.schedule.size(), false);
   if (poison_) poison_->start();
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
-    if (program_.segment(program_.call(c)).queue == Queue::kCompute) {
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
+    if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);
-    } else {
-      line_of(c).calls.push_back(c);
-      ++queued_;
-    }
-    if (queued_ > 0) progress();
-  }
-  for (Line& line : lines_)
-    while (!line.calls.empty()) wait_for(line.calls.front());
+    else
+      issue(c);
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) wait_for(c);
   count_bytes(+1);
   observe_ = nullptr;
+}
+
+void Executor::issue(CallId c) {
+  const std::lock_guard lock(moving_);
+  line_of(c).calls.push_back(c);
+  ++queued_;
+  progress();
+  const bool apart = std::any_of(used_.begin(), used_.end(),
+                                 [](const auto& use) { return use.second->size() > 1; });
+  if (!apart || *observe_ || queued_ == 0) return;
+  if (!mover_) mover_.emplace(moving_, [this] { return move_lines(); });
+  mover_->wake();
+}
+
+// What the mover does. Whether there is more to come.
+bool Executor::move_lines() {
+  if (failed_) return false;
+  try {
+    progress();
+  } catch (...) {
+    failed_ = std::current_exception();
+  }
+  return queued_ > 0 && !failed_;
 }
 
 std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
@@ -39,7 +58,10 @@ std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
 
 void Executor::compute(CallId c) {
   for (const CallId y : program_.call(c).after) wait_for(y);
-  begin(c);
+  {
+    const std::lock_guard lock(moving_);
+    begin(c);
+  }
   for (PreparedOp& op : ops_of(c)) {
     announce(c, op, op.bound.channel != nullptr);
     if (op.bound.channel)
@@ -47,8 +69,10 @@ void Executor::compute(CallId c) {
     else if (op.run)
       op.run(op.bound);
     observe(c, op);
-    if (queued_ > 0) progress();
+    const std::unique_lock lock(moving_, std::try_to_lock);
+    if (lock && queued_ > 0) progress();
   }
+  const std::lock_guard lock(moving_);
   end(c);
 }
 
@@ -137,7 +161,11 @@ bool Executor::finish(const PreparedOp& op, const Transfer& t) {
 
 // Of an op of the compute queue: the lines move on meanwhile, since its partners may wait for them.
 void Executor::exchange(CallId c, PreparedOp& op) {
-  const Transfer t = start(op);
+  Transfer t;
+  {
+    const std::lock_guard lock(moving_);
+    t = start(op);
+  }
   const auto over = [&] { return finish(op, t); };
   const auto move = [&] {
     const bool moved = op.bound.channel->progress();
@@ -155,17 +183,21 @@ void Executor::wait_for(CallId c) {
 // For an op of a compute call, or (nullptr) for a call in a line.
 template <class Over, class Move>
 void Executor::wait(const Over& over, const Move& move, CallId c, const PreparedOp* op) {
+  std::unique_lock lock(moving_);
   if (over()) return;
   const double since = now_s();
   const std::string group = group_of_call(c, op);
   Idle idle;
   while (!over()) {
+    if (failed_) std::rethrow_exception(failed_);
     if (move()) {
       idle.moved();
       continue;
     }
-    idle.pause();
     if (idle.sleeps() % kLongWait == 1) tell(c, op, since);
+    lock.unlock();
+    idle.pause();
+    lock.lock();
   }
   const double waited = now_s() - since;
   time_.exposed_s += waited;

@@ -21,7 +21,9 @@ class Machine {
   // arena is as large as the largest program. Every rank of the world makes its own at the same
   // time. Throws Error if the system refuses the memory.
   Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
-          MachineOptions options = {});  // Of all programs: see Executor::on_start.
+          MachineOptions options = {});
+
+  // Of all programs: see Executor::on_start.
   void on_start(const std::function<void(const OpStart&)>& started) {
     for (const auto& e : executors_) e->on_start(started);
   }

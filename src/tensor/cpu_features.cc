@@ -174,6 +174,7 @@ CpuFeatures read_cpu_features() {
   CpuFeatures f;
   f.model = read_model();
   f.cores = read_cores();
+  f.online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   f.memory_bytes = read_memory();
   read_instructions(f);
   read_caches(f);

@@ -9,7 +9,8 @@ namespace tessera {
 struct CpuFeatures {
   std::string model;  // "AMD EPYC …", as the system names it
   bool avx2 = false, avx512 = false, avx512_bf16 = false, amx_bf16 = false;
-  int cores = 1;  // that this process may use
+  int cores = 1;         // that this process may use
+  int online_cores = 1;  // of the machine
   int64_t l2_bytes = 0, l3_bytes = 0, memory_bytes = 0;
   bool bf16_products() const { return avx512_bf16 || amx_bf16; }
 };

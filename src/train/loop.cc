@@ -43,6 +43,14 @@ std::string layout_line(const RunConfig& c) {
   return line + fmt::format(" · recompute {}", l.recompute);
 }
 
+// Ranks of one host share its cores, unless who started them gave each its own.
+int64_t threads_for(const CpuFeatures& cpu, const World& world) {
+  if (cpu.cores < cpu.online_cores) return cpu.cores;
+  int64_t here = 0;
+  for (int64_t r = 0; r < world.size(); ++r) here += world.host(r) == world.host(world.rank());
+  return std::max<int64_t>(1, cpu.cores / here);
+}
+
 class Run {
  public:
   Run(RunConfig config, const TrainOptions& options)
@@ -125,7 +133,7 @@ void Run::prepare() {
   const CpuFeatures cpu = read_cpu_features();
   config_.precision = resolve_precision(config_.precision, cpu);
   config_.run.device = Device::kCpu;
-  if (config_.run.threads == 0) config_.run.threads = cpu.cores;
+  if (config_.run.threads == 0) config_.run.threads = threads_for(cpu, world_);
   resolve_sizes(config_);
   if (first_) std::filesystem::create_directories(directory());
   world_.barrier();

@@ -203,6 +203,13 @@ class Validation {
     const BatchSection& b = c_.batch;
     at_least("batch.global", b.global, 1);
     at_least("batch.micro", b.micro, 1);
+    const int64_t ranks = std::max<int64_t>(c_.layout.data, 1);
+    if (b.global % ranks != 0)
+      fail("batch.global", "= {} is no multiple of layout.data = {}", b.global, ranks);
+    if (b.global / ranks % b.micro != 0)
+      fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
+           b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
+           fmt::join(divisors(b.global / ranks), ", "));
   }
 
   void optimizer() const {
@@ -233,7 +240,13 @@ class Validation {
 
   void layout() const {
     const Layout& l = c_.layout;
-    check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, c_.data.sequence_length});
+    try {
+      check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, c_.data.sequence_length});
+    } catch (const Error& e) {  // begins with the key, whose place is known here
+      const std::string said = e.what();
+      const size_t key = said.find(' ');
+      fail(said.substr(0, key), "{}", said.substr(key + 1));
+    }
     recompute(l.recompute);
     if (c_.precision == Precision::kFp16)
       fail("precision",

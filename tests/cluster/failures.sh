@@ -39,6 +39,11 @@ pid_of() {
   local pid
   for pid in $(ranks); do [ "$(rank_of "$pid")" = "$1" ] && echo "$pid" && return; done
 }
+alive() {  # whether one of these processes, or launch, still runs
+  local pid
+  for pid in "$launch" "$@"; do [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && return 0; done
+  return 1
+}
 now() { date +%s.%N; }
 step() { tail -1 "$base/run/metrics.jsonl" 2>/dev/null | sed -n 's/.*"step":\([0-9]*\).*/\1/p'; }
 wait_for_step() {
@@ -67,11 +72,13 @@ disturb() {  # CASE, once the run is under way
     collective)  # rank 3 stands still, so that rank 2 waits for it when it dies
       kill -STOP "$(pid_of 3)"
       sleep 2
+      began=$(now)
       kill -9 "$(pid_of 2)" ;;
     save)
       local victim
       victim=$(pid_of 2)
       while ! compgen -G "$base/run/checkpoints/*" >/dev/null; do sleep 0.002; done
+      began=$(now)
       kill -9 "$victim" ;;
     stopped) kill -STOP "$(pid_of 2)" ;;
     cut-link) hosts_cut n02 ;;
@@ -103,7 +110,7 @@ report() {  # CASE SECONDS VERDICT
 }
 
 run_case() {
-  local case=$1 began ended took ok=ok keys=()
+  local case=$1 began ended took there ok=ok keys=()
   case $case in
     save) keys=(checkpoint.every_steps=8) ;;
     full-disk) keys=(checkpoint.every_steps=3) ;;
@@ -114,13 +121,16 @@ run_case() {
   case $case in
     forward|collective|stopped|cut-link|nan|save)
       wait_for_step 5 || { echo "$case: the run does not run"; cat "$base/err"; failed=1; return; }
+      there=$(ranks)
       began=$(now)
       disturb "$case" ;;
-    full-disk) wait_for_step 3; began=$(now) ;;
+    full-disk) wait_for_step 3; there=$(ranks); began=$(now) ;;
+    *) there=$(ranks) ;;
   esac
-  for _ in {1..600}; do
-    [ -z "$(ranks)" ] && ! kill -0 "$launch" 2>/dev/null && break
-    sleep 0.1
+  # shellcheck disable=SC2086
+  for _ in {1..1200}; do
+    alive $there || break
+    sleep 0.05
   done
   ended=$(now)
   wait "$launch"

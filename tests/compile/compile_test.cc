@@ -184,7 +184,7 @@ TEST(Compile, FullRecomputationKeepsOnlyInputs) {
 
 TEST(Compile, RefusesWhatItCannotRun) {
   CompileRequest r = request(Family::kNeox, Purpose::kTrain);
-  r.layout.tensor = 2;
+  r.layout.tensor = 3;
   EXPECT_THROW(compile(r, Target()), Error);
   r.layout.tensor = 1;
   r.layout.recompute = "full:9";

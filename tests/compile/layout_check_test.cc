@@ -39,6 +39,7 @@ TEST(LayoutCheck, PossibleLayoutsPass) {
   Layout l;
   l.pipeline = 2;
   l.interleave = 2;
+  l.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
   l.stages = {1, 2, 3, 0};
   l.data = 4;
   l.zero_group = 2;
@@ -93,7 +94,11 @@ TEST(LayoutCheck, DataAndMicroDivideTheBatch) {
 TEST(LayoutCheck, StagesHoldAllLayers) {
   Layout l;
   l.pipeline = 8;
-  EXPECT_NE(said(l).find("makes 8 chunks of 6 layers"), std::string::npos) << said(l);
+  EXPECT_EQ(said(l), "layout.pipeline = 8: 6 layers make at most 7 stages.");
+  l.pipeline = 2;
+  l.interleave = 2;
+  EXPECT_NE(said(l).find("is for pipeline_schedule: interleaved_1f1b"), std::string::npos);
+  l.interleave = 1;
   l.pipeline = 2;
   l.stages = {3};
   EXPECT_EQ(said(l), "layout.stages has 1 numbers, wanted pipeline x interleave = 2 x 1 = 2.");

@@ -347,6 +347,8 @@ class Soundness {
     for (size_t i = 0; i < a.size(); ++i) {
       const auto e = static_cast<int64_t>(i);
       a[i] = drawn(static_cast<uint64_t>(v), e);
+      // Sums of exponentials are positive.
+      if (value.role == Role::kBatch) a[i] = 2 + a[i];
       if (value.dtype == DType::kI32) a[i] = static_cast<double>((e * 5 + 1) % kRows);
       if (value.dtype == DType::kI64) a[i] = static_cast<double>(e + 40);
       if (value.role == Role::kStep) a[i] = static_cast<double>(e + 1);

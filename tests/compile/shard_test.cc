@@ -108,8 +108,7 @@ Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
 // report, then each weight's gradient by full name.
 using Results = std::map<std::string, Array>;
 
-Results run(const Trial& s) {
-  const Graph g = built(s);
+Results run(const Trial& s, const Graph& g) {
   Library library(CpuFeatures(), 1);
   Lockstep machine(g, library);
   std::map<ValueId, int64_t> layers;  // that a value has
@@ -142,7 +141,7 @@ double distance(const Array& a, const Array& b) {
 void expect_equal(const Trial& s) {
   Trial alone = s;
   alone.replica = alone.shard = alone.tensor = 1;
-  const Results one = run(alone), all = run(s);
+  const Results one = run(alone, built(alone)), all = run(s, built(s));
   ASSERT_EQ(one.size(), all.size()) << s.name;
   const double bound = s.type == DType::kBF16 ? 2e-2 : 1e-5;
   ASSERT_GT(one.at("report")[kLossSum], 0);
@@ -254,6 +253,33 @@ TEST(Shard, ThreeAndSixRanks) {
     s.shard = 2;
     expect_equal(s);
   }
+}
+
+// With any one collective left out, the loss or a gradient is wrong: none is there for nothing, and
+// the comparison above would see it.
+TEST(Shard, EveryCollectiveMatters) {
+  for (const Family f : {Family::kGpt2, Family::kNeox})
+    for (const bool sp : {false, true}) {
+      Trial s = of(f);
+      s.tensor = 2;
+      s.sequence_parallel = sp;
+      Graph g = built(s);
+      const Results right = run(s, g);
+      for (Block& b : g.blocks)
+        for (std::vector<Op>* ops : {&b.forward, &b.backward})
+          for (Op& op : *ops) {
+            // The head's forward runs inside its backward.
+            if (!op.attributes.has("over") || (b.loss && ops == &b.forward)) continue;
+            if (op.kind == OpKind::kSlice || op.kind == OpKind::kPad) continue;
+            const Op kept = op;
+            op.attributes.set("over", std::string());
+            double most = 0;
+            for (const auto& [name, wrong] : run(s, g))
+              most = std::max(most, distance(wrong, right.at(name)));
+            EXPECT_GT(most, 1e-3) << text(s) << " " << b.name << " " << op.origin;
+            op = kept;
+          }
+    }
 }
 
 TEST(Shard, OneRankChangesNothing) {

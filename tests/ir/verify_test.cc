@@ -155,6 +155,61 @@ TEST(VerifySharding, OtherPlacesAreNamed) {
             std::string::npos);
 }
 
+// A conversion from one place of [2, 8, 32] to another, on two tensor ranks.
+std::string converted(OpKind kind, const Attributes& attributes, int8_t from, int8_t to) {
+  Mesh mesh;
+  mesh[AxisKind::kTensor] = 2;
+  std::vector<Value> values(2);
+  for (Value& v : values) v.shape = {2, 8, 32};
+  values[0].name = "x";
+  values[1].name = "y";
+  values[0].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
+  values[1].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
+  Op op;
+  op.kind = kind;
+  op.attributes = attributes;
+  op.inputs = {0};
+  op.outputs = {1};
+  return texts(verify_op(op, values, "", mesh));
+}
+
+TEST(VerifySharding, ConversionsLeadWhereTheySay) {
+  const auto along = [](int64_t dim) { return Attributes{{"over", "tensor"}, {"dim", dim}}; };
+  const Attributes over = {{"over", "tensor"}}, max = {{"over", "tensor"}, {"max", int64_t{1}}};
+  struct Row {
+    OpKind kind;
+    Attributes attributes;
+    int8_t from, to;
+  };
+  const Row right[] = {{OpKind::kAllReduce, over, kPartial, kReplicated},
+                       {OpKind::kAllReduce, over, kPartial, kShared},
+                       {OpKind::kAllReduce, max, kPartialMax, kShared},
+                       {OpKind::kReduceScatter, along(1), kPartial, 1},
+                       {OpKind::kAllGather, along(2), 2, kShared},
+                       {OpKind::kAllGather, along(1), 1, kReplicated},
+                       {OpKind::kSlice, along(0), kReplicated, 0},
+                       {OpKind::kSlice, along(1), kShared, 1},
+                       {OpKind::kPad, along(1), 1, kPartial},
+                       {OpKind::kShare, over, kReplicated, kShared}};
+  for (const Row& r : right) {
+    const std::string name(rule_of(r.kind).name);
+    EXPECT_EQ(converted(r.kind, r.attributes, r.from, r.to), "") << name;
+    // Nowhere else, along no other dimension, and not without a word on an axis it does not name.
+    for (const int8_t from : {kReplicated, kShared, kPartial, kPartialMax}) {
+      if (from == r.from || (r.kind == OpKind::kSlice && from <= kReplicated && from >= kShared))
+        continue;
+      EXPECT_NE(converted(r.kind, r.attributes, from, r.to), "") << name << " from " << int{from};
+    }
+    if (r.attributes.has("dim")) {
+      const Attributes elsewhere = along((r.attributes.integer("dim") + 1) % 3);
+      EXPECT_NE(converted(r.kind, elsewhere, r.from, r.to), "") << name;
+    }
+    Attributes other = r.attributes;
+    other.set("over", "shard");
+    EXPECT_NE(converted(r.kind, other, r.from, r.to), "") << name;
+  }
+}
+
 TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Sample s = sample_graph();
   s.graph.mesh[AxisKind::kTensor] = 2;

@@ -87,6 +87,19 @@ TEST_F(HeartbeatTest, SaysWhoAndWhat) {
   EXPECT_TRUE(facts);
 }
 
+TEST_F(HeartbeatTest, WhatIsSaidAgainBeganWhenItWasSaidFirst) {
+  Heartbeat h(options());
+  h.say(12, "all_reduce", true);
+  EXPECT_TRUE(read_until([&](const RankEvent& e) {
+    h.say(12, "all_reduce", true);
+    return e.message.kind == MessageKind::kBeat && e.message.since_s > 0.2;
+  }));
+  h.say(13, "all_reduce", true);
+  EXPECT_TRUE(read_until([&](const RankEvent& e) {
+    return e.message.kind == MessageKind::kBeat && e.message.step == 13 && e.message.since_s < 0.2;
+  }));
+}
+
 TEST_F(HeartbeatTest, AnErrorArrivesBeforeFailReturns) {
   auto h = std::make_unique<Heartbeat>(options());
   bool heard = false;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/data/dataset_fixture.h"
+
 namespace tessera {
 namespace {
 
@@ -25,6 +27,53 @@ TEST(RunDataTest, TrainingReadsAllSetsOfTheirFirstPart) {
   EXPECT_EQ(spec.sequence_length, 128);
   EXPECT_EQ(spec.seed, 7u);
   EXPECT_EQ(spec.vocabulary, 500);
+}
+
+TEST(RunDataTest, SpanCorruptionTakesItsIdsFromTheTokenizer) {
+  class WithSentinels : public ByteTokenizer {
+    int32_t sentinels() const override { return 9; }
+  };
+  RunConfig c = config();
+  c.data.stages = {{1000, {{"c", 2}}}};
+  c.data.size_exponent = 0.3;
+  EXPECT_FALSE(training_spec(c, 500, WithSentinels()).spans);
+  c.data.objective = Objective::kSpanCorruption;
+  c.data.mean_span = 4;
+  const DatasetSpec spec = training_spec(c, 500, WithSentinels());
+  ASSERT_TRUE(spec.spans);
+  EXPECT_EQ(spec.spans->how.mean_span, 4);
+  EXPECT_EQ(spec.spans->ids.first_sentinel, 256);
+  EXPECT_EQ(spec.spans->ids.end_of_text, 256);
+  EXPECT_EQ(spec.spans->sentinels, 9);
+  EXPECT_EQ(spec.stages.at(0).datasets.at(0).prefix, "c");
+  EXPECT_EQ(spec.size_exponent, 0.3);
+  EXPECT_THROW(training_spec(c, 500, ByteTokenizer()), Error);
+}
+
+class TrainingRowsTest : public DatasetFixture {};
+
+TEST_F(TrainingRowsTest, ComeFromDataSetsOrInstructions) {
+  RunConfig c = config();
+  c.data.sequence_length = 16;
+  c.data.train = {{dataset("d", std::vector<std::vector<int32_t>>(9, {1, 2, 3, 4, 5, 6, 7})), 1}};
+  TrainingRows texts(c, 257, ByteTokenizer());
+  EXPECT_EQ(texts.row_tokens(), 16);
+  EXPECT_EQ(texts.row_source(), 0);
+  EXPECT_EQ(texts.tokens(), 63);
+  std::vector<int32_t> tokens(16), labels(16), positions(16), documents(16);
+  texts.read_row(3, {tokens, labels, positions, documents, {}});
+  EXPECT_EQ(tokens[1], labels[0]);
+
+  c.data.train.clear();
+  c.data.instructions = {put("i.jsonl", "{\"prompt\":\"a\",\"response\":\"b\"}\n")};
+  c.data.form = "{prompt}:{response}";
+  TrainingRows instructions(c, 257, ByteTokenizer());
+  EXPECT_EQ(instructions.epochs(3), 3);
+  instructions.read_row(5, {tokens, labels, positions, documents, {}});
+  EXPECT_EQ(labels[0], kIgnoredLabel);
+  EXPECT_EQ(labels[1], 'b');
+  EXPECT_EQ(labels[2], 256);
+  EXPECT_EQ(documents[3], kNoDocument);
 }
 
 TEST(RunDataTest, ValidationSetsAreReadAsAWhole) {

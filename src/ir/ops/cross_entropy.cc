@@ -33,12 +33,12 @@ std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
 }
 
 ShardingRule sharding(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btv", "bt"}, {"r"}, "bt", {}};
+  ShardingRule r{{"btv", "bt"}, {"r"}, "bt", {}, false, true};
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }
 ShardingRule sharding_linear(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}};
+  ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}, false, true};
   if (op.outputs.size() > 1) r.outputs.insert(r.outputs.end(), {"btf", "vf"});
   return r;
 }

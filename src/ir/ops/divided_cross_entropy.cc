@@ -44,7 +44,7 @@ ShardingRule sharding_sums(const Op&, std::span<const Value>) {
   return {{"btv", "bt", "bt"}, {"bts"}, "btv", {}};
 }
 ShardingRule sharding_loss(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}};
+  ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}, false, true};
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }

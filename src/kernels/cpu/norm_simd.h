@@ -11,7 +11,8 @@ struct Moments {
   float mean, rstd;
 };
 
-// Two passes over a row that is in the cache: exact where mean^2 is much larger than the variance.
+// Two passes over a row that is in the cache, the second of which corrects the first mean by what
+// it left (Chan et al. 1983): exact where mean^2 is much larger than the variance.
 HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, float epsilon) {
   const F f;
   const float inverse = 1.0f / static_cast<float>(d);
@@ -21,19 +22,23 @@ HWY_INLINE Moments RowMoments(Source x, int64_t at, int64_t d, bool centred, flo
     for (int64_t c = 0; c < d; c += kLanes) sum = hn::Add(sum, LoadSome(x, at + c, d - c));
     mean = SumLanes(sum) * inverse;
   }
-  V squares = hn::Zero(f);
+  V squares = hn::Zero(f), rests = hn::Zero(f);
   const V shift = hn::Set(f, mean);
   int64_t c = 0;
   for (; c + kLanes <= d; c += kLanes) {
     const V v = hn::Sub(Load(f, x, at + c), shift);
     squares = hn::MulAdd(v, v, squares);
+    rests = hn::Add(rests, v);
   }
   if (c < d) {  // lanes beyond the row must not count as -mean
     const auto live = hn::FirstN(f, static_cast<size_t>(d - c));
     const V v = hn::IfThenElseZero(live, hn::Sub(LoadSome(x, at + c, d - c), shift));
     squares = hn::MulAdd(v, v, squares);
+    rests = hn::Add(rests, v);
   }
-  return {mean, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
+  const float rest = centred ? SumLanes(rests) * inverse : 0;
+  // What the rest adds to the variance is below its last bit.
+  return {mean + rest, 1.0f / std::sqrt(SumLanes(squares) * inverse + epsilon)};
 }
 
 HWY_NOINLINE inline void NormaliseRows(const NormRows& a, int64_t begin, int64_t end) {

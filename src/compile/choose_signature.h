@@ -1,0 +1,32 @@
+// Which of its signatures an op gets on one axis, from the places of its inputs. In this order:
+//   1. a weight that is divided decides
+//   2. the first input that is divided is carried, where a signature can (of several, that with the
+//      fewest conversions); one that none can carry goes home
+//   3. inputs that are partial are carried by what is linear in all of them and keeps their size;
+//      else they go home, and 2 again
+//   4. shared if an input is, else replicated if one is, else free
+#pragma once
+
+#include "ir/signature.h"
+
+namespace tessera {
+
+// A weight, or what is made of weights and ids alone: its uses will decide.
+constexpr int8_t kFree = -8;
+
+bool is_data(size_t axis);
+
+// Where values stand between ops that do not say otherwise, and between blocks: divided over the
+// data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
+// replicated.
+struct Home {
+  int64_t sequences, tokens;
+  bool sequence_parallel;
+
+  int8_t of(const Value& v, size_t axis) const;
+};
+
+Signature choose_signature(const Op& op, std::span<const Value> values, const Home& home,
+                           size_t axis);
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+#include "runtime/mover.h"
+
+#include <chrono>
+
+namespace tessera {
+namespace {
+
+constexpr std::chrono::microseconds kSleep(500);
+
+}  // namespace
+
+Mover::Mover(std::mutex& mutex, std::function<bool()> move)
+    : mutex_(mutex), move_(std::move(move)), thread_([this] { loop(); }) {}
+
+Mover::~Mover() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Mover::wake() {
+  if (awake_) return;
+  awake_ = true;
+  changed_.notify_one();
+}
+
+void Mover::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    changed_.wait(lock, [this] { return awake_ || stop_; });
+    while (!stop_ && move_()) {
+      lock.unlock();
+      std::this_thread::sleep_for(kSleep);
+      lock.lock();
+    }
+    awake_ = false;
+  }
+}
+
+}  // namespace tessera

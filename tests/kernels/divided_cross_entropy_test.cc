@@ -1,0 +1,117 @@
+// Parts of a vocabulary, put together again, against the whole.
+#include "kernels/divided_cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kernels/cross_entropy.h"
+#include "tests/kernels/array.h"
+
+namespace tessera::kernels {
+namespace {
+
+struct Answer {
+  std::vector<double> report = {0, 0}, gradient;
+};
+
+Array labels_of(int64_t rows, int64_t vocabulary) {
+  Array labels(Shape{rows}, DType::kI32);
+  for (int64_t n = 0; n < rows; ++n)
+    labels.set(n, static_cast<double>(n % 4 == 1 ? kIgnoredLabel : (n * 7919) % vocabulary));
+  return labels;
+}
+
+Answer whole(const Array& logits, const Array& labels) {
+  Array z = logits;
+  const int64_t rows = z.shape()[0];
+  std::vector<double> workspace(static_cast<size_t>(rows) + 8);
+  Answer a;
+  CrossEntropy c;
+  c.logits = z;
+  c.labels = labels;
+  c.report = a.report.data();
+  c.gradient = true;
+  cross_entropy(c, workspace.data(), 1);
+  for (int64_t i = 0; i < z.size(); ++i) a.gradient.push_back(z.at(i));
+  return a;
+}
+
+// As `parts` ranks do it, each with ceil(V / parts) columns of which the last may be padding.
+Answer divided(const Array& logits, const Array& labels, int64_t parts) {
+  const int64_t rows = logits.shape()[0], total = logits.shape()[1];
+  const int64_t held = (total + parts - 1) / parts;
+  std::vector<Array> z;
+  std::vector<DividedLogits> own;
+  Array max = Array::full({rows}, -std::numeric_limits<double>::infinity()), one(Shape{rows});
+  for (int64_t p = 0; p < parts; ++p) {
+    const int64_t first = std::min(total, p * held),
+                  columns = std::min(total, first + held) - first;
+    z.push_back(Array::full({rows, held}, 1e30));  // padding that would spoil everything
+    for (int64_t n = 0; n < rows; ++n)
+      for (int64_t v = 0; v < columns; ++v)
+        z.back().set(n * held + v, logits.at(n * total + first + v));
+  }
+  for (int64_t p = 0; p < parts; ++p) {
+    const int64_t first = std::min(total, p * held);
+    own.push_back({z[static_cast<size_t>(p)], std::min(total, first + held) - first, first, total});
+    logits_max(own.back(), one);
+    for (int64_t n = 0; n < rows; ++n) max.set(n, std::max(max.at(n), one.at(n)));
+  }
+  Array sums(Shape{rows, 2}), part(Shape{rows, 2});
+  for (const DividedLogits& l : own) {
+    logits_sums(l, max, labels, part);
+    for (int64_t i = 0; i < sums.size(); ++i) sums.set(i, sums.at(i) + part.at(i));
+  }
+  Answer a;
+  a.gradient.resize(static_cast<size_t>(rows * total));
+  for (size_t p = 0; p < own.size(); ++p) {
+    divided_cross_entropy({.logits = own[p],
+                           .max = max,
+                           .sums = sums,
+                           .labels = labels,
+                           .report = p == 0 ? a.report.data() : nullptr,
+                           .gradient = true});
+    for (int64_t n = 0; n < rows; ++n)
+      for (int64_t v = 0; v < held; ++v) {
+        const double d = z[p].at(n * held + v);
+        if (v < own[p].columns)
+          a.gradient[static_cast<size_t>(n * total + own[p].first + v)] = d;
+        else
+          EXPECT_EQ(d, 0) << "padding of part " << p;
+      }
+  }
+  return a;
+}
+
+TEST(DividedCrossEntropy, PartsMakeUpTheWhole) {
+  for (const int64_t vocabulary : {5, 53, 257, 5000})
+    for (const int64_t parts : {1, 2, 3, 4}) {
+      const Array logits = Array::random({9, vocabulary}, 3, DType::kF32, 6);
+      const Array labels = labels_of(9, vocabulary);
+      const Answer a = whole(logits, labels), b = divided(logits, labels, parts);
+      EXPECT_NEAR(b.report[0], a.report[0], 1e-5 * a.report[0]) << vocabulary << " / " << parts;
+      EXPECT_EQ(b.report[1], a.report[1]);
+      for (size_t i = 0; i < a.gradient.size(); ++i)
+        ASSERT_NEAR(b.gradient[i], a.gradient[i], 2e-6) << vocabulary << " / " << parts;
+    }
+}
+
+TEST(DividedCrossEntropy, WhatIsNotFiniteShows) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    Array logits = Array::random({4, 10}, 3);
+    logits.set(2, bad);
+    EXPECT_TRUE(std::isnan(divided(logits, labels_of(4, 10), 2).report[0])) << bad;
+  }
+}
+
+TEST(DividedCrossEntropyDeathTest, LabelsAreInTheVocabulary) {
+  const Array logits = Array::random({4, 10}, 3);
+  Array labels = labels_of(4, 10);
+  labels.set(0, 10);
+  EXPECT_DEATH(divided(logits, labels, 2), "label 10 of row 0 with a vocabulary of 10");
+}
+
+}  // namespace
+}  // namespace tessera::kernels
