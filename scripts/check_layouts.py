@@ -1,0 +1,464 @@
+#!/usr/bin/env python3
+"""Every layout trains like one rank: layouts drawn from a seed, each run beside one rank.
+
+    scripts/check_layouts.py --count 200 --seed 1     layouts against one rank
+    scripts/check_layouts.py --bits 4                 what must agree to the last bit
+    scripts/check_layouts.py --any-to-any 40          saved in one layout, gone on with in another
+    scripts/check_layouts.py --seed 1 --only 17       case 17 again, with its files kept
+
+A case is a tiny model, its data, 5 steps, and a layout of 2 to 8 ranks under mpirun. Case I of seed
+S is the same on every machine. More than a third are uneven: a vocabulary or layers that do not
+divide, fewer micro-batches than stages, dropout, clipping.
+
+Count: relative differences to one rank of the same precision, the worst over the run:
+    loss        |a - b| / |a| of each step                          fp32 1e-5   bf16 2e-3
+    norm        the same of the gradient norm                       fp32 1e-4   bf16 2e-2
+    gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
+    parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
+The bounds of bf16 are a few of its roundings (2^-8 each), fewer where a sum averages them. AdamW's
+epsilon is 1e-5 here: gradients that are zero but for rounding, as of GPT-2's key biases, would else
+become steps of any size.
+
+Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
+    of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
+    of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3.
+
+Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
+first layout, stopped and gone on with as it was, is bit for bit what it is unbroken.
+
+Ends with 1 if anything differs, with 77 (skipped) where there is no mpirun.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+RUN = """\
+run: {{ name: layouts, directory: {folder}, seed: 7, threads: 1 }}
+data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train] }}
+optimizer: {{ learning_rate: 1.0e-3, epsilon: 1.0e-5, weight_decay: 0.1 }}
+schedule: {{ kind: constant, steps: {steps} }}
+checkpoint: {{ every_steps: 0, resume: auto }}
+metrics: {{ validate_every_steps: 0, tensorboard: false }}
+"""
+BOUNDS = {"fp32": dict(loss=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
+          "bf16": dict(loss=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
+CONTINUED_LOSS = 3e-5
+RUN_SECONDS = 120  # longer is a hang: a run takes two seconds where the cores are free
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+          "--timeout", str(RUN_SECONDS)]
+SKIPPED = 77
+
+
+# What is run. A case is a dict of keys of the run file; those of `layout` are the layout.
+
+def draw_mesh(rng):
+    """data, tensor, pipeline of 2, 3, 4, 6 or 8 ranks."""
+    ranks = rng.choice([2, 3, 4, 4, 6, 6, 8])
+    meshes = [(d, t, ranks // d // t) for d in range(1, ranks + 1) for t in range(1, ranks + 1)
+              if ranks % (d * t) == 0]
+    return rng.choice(meshes)
+
+
+def draw_model(rng, tensor, chunks):
+    family = rng.choice(["gpt2", "neox", "llama"])
+    heads = 12 if tensor % 3 == 0 else 8
+    kv_heads = rng.choice([n for n in (heads, heads // 2, tensor) if n % tensor == 0])
+    model = {"family": family, "heads": heads, "hidden": heads * rng.choice([4, 8]),
+             "layers": rng.randint(max(2, chunks - 1), 6 if chunks < 6 else 8),
+             "feed_forward": 24 * rng.randint(3, 6), "context": rng.choice([16, 24, 32]),
+             "vocabulary": 257, "vocabulary_multiple": rng.choice([1, 1, 16]),
+             "tied_embeddings": rng.random() < 0.5,
+             "dropout": rng.choice([0.0, 0.0, 0.1]),
+             "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
+    if family == "llama":
+        model["kv_heads"] = kv_heads
+    if family == "neox":
+        model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
+    return {f"model.{key}": value for key, value in model.items()}
+
+
+def draw_schedule(rng, stages):
+    """With several chunks a stage where that makes eight at most, since the models are small."""
+    schedule = rng.choice(["gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"])
+    interleaves = [n for n in (2, 3) if n * stages <= 8] or [1]
+    return schedule, rng.choice(interleaves) if schedule == "interleaved_1f1b" else 1
+
+
+def cut(rng, layers, chunks):
+    """Layers of each chunk by hand, at random; some may have none."""
+    marks = sorted(rng.randint(0, layers) for _ in range(chunks - 1))
+    return [b - a for a, b in zip([0, *marks], [*marks, layers])]
+
+
+def draw_layout(rng, mesh, schedule, interleave, model):
+    data, tensor, stages = mesh
+    groups = [n for n in range(1, data + 1) if data % n == 0]
+    layout = {"data": data, "tensor": tensor, "pipeline": stages,
+              "sequence_parallel": model["model.context"] % tensor == 0 and rng.random() < 0.5,
+              "pipeline_schedule": schedule, "interleave": interleave, "zero": rng.randint(0, 3),
+              "zero_group": rng.choice([0, rng.choice(groups)]),
+              "zero_reduce": rng.choice(["last", "each"]), "overlap": rng.choice([0, 1, 1, 3]),
+              "recompute": rng.choice(["none", "none", "selective", "full", "full:1"])}
+    if stages > 1 and rng.random() < 0.3:
+        layout["stages"] = cut(rng, model["model.layers"], stages * interleave)
+    return {f"layout.{key}": value for key, value in layout.items()}
+
+
+def draw(rng, precision=None):
+    mesh = data, tensor, stages = draw_mesh(rng)
+    schedule, interleave = draw_schedule(rng, stages)
+    model = draw_model(rng, tensor, stages * interleave)
+    micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
+    return {**model,
+            "precision": precision or rng.choice(["fp32"] * 6 + ["bf16"]),
+            "batch.global": data * micro * accumulation, "batch.micro": micro,
+            "optimizer.clip_norm": rng.choice([0.0, 1.0]),
+            "compiler.attention": rng.choice(["fused", "materialised"]),
+            "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
+            "compiler.fuse_residual_norm": rng.random() < 0.8,
+            **draw_layout(rng, mesh, schedule, interleave, model)}
+
+
+def ranks_of(case):
+    return case["layout.data"] * case["layout.tensor"] * case["layout.pipeline"]
+
+
+def micro_batches(case):
+    return case["batch.global"] // case["layout.data"] // case["batch.micro"]
+
+
+def uneven(case):
+    """What does not divide in this case, or differs between ranks: a list of words."""
+    padded = -(-case["model.vocabulary"] // case["model.vocabulary_multiple"])
+    padded *= case["model.vocabulary_multiple"]
+    stages = case["layout.pipeline"]
+    found = {"vocabulary": padded % case["layout.tensor"],
+             "layers": case["model.layers"] % (stages * case["layout.interleave"]),
+             "few micro-batches": micro_batches(case) < stages,
+             "dropout": case["model.dropout"] + case["model.attention_dropout"] > 0,
+             "clipping": case["optimizer.clip_norm"] > 0}
+    return [word for word, is_so in found.items() if is_so]
+
+
+def one_rank(case):
+    """The same training without a layout; a sequence at a time, which is the plainest program."""
+    plain = {key: value for key, value in case.items()
+             if not key.startswith(("layout.", "compiler."))}
+    return {**plain, "batch.micro": 1, "layout.data": 1, "layout.tensor": 1, "layout.pipeline": 1}
+
+
+def keys(case):
+    text = {True: "true", False: "false"}
+    return [f"{key}={text.get(value, value) if isinstance(value, bool) else value}"
+            for key, value in case.items()]
+
+
+def layout_words(case):
+    return " ".join(key.removeprefix("layout.") for key in keys(case) if key.startswith("layout."))
+
+
+def fits(case, mesh, chunks):
+    data, tensor, _ = mesh
+    shared = math.gcd(case["model.heads"], case.get("model.kv_heads", case["model.heads"]))
+    return (shared % tensor == 0 and case["batch.global"] % (data * case["batch.micro"]) == 0
+            and chunks <= case["model.layers"] + 1)
+
+
+def follow(rng, case):
+    """The case in another layout."""
+    while True:
+        mesh = draw_mesh(rng)
+        schedule, interleave = draw_schedule(rng, mesh[2])
+        if fits(case, mesh, mesh[2] * interleave):
+            break
+    plain = {key: value for key, value in case.items() if not key.startswith("layout.")}
+    return {**plain, **draw_layout(rng, mesh, schedule, interleave, case)}
+
+
+def draw_where(rng, wanted):
+    """A case of fp32 with that property, for the equality of bits."""
+    while not wanted(case := draw(rng, "fp32")):
+        pass
+    return case
+
+
+def variants(case, key, values):
+    return [{**case, key: value} for value in values]
+
+
+def zero_cases(rng):
+    case = draw_where(rng, lambda c: c["layout.data"] > 1)
+    single = {**case, "batch.global": case["layout.data"] * case["batch.micro"]}
+    return [variants(case, "layout.zero", [0, 1]), variants(case, "layout.zero", [2, 3]),
+            variants(single, "layout.zero", [0, 1, 2, 3])]
+
+
+def schedule_cases(rng):
+    case = draw_where(rng, lambda c: c["layout.pipeline"] > 1 and c["layout.interleave"] == 1)
+    case["layout.stages"] = cut(rng, case["model.layers"], case["layout.pipeline"])
+    return [variants(case, "layout.pipeline_schedule", ["gpipe", "1f1b", "zero_bubble"])]
+
+
+def overlap_cases(rng):
+    return [variants(draw(rng, "fp32"), "layout.overlap", [0, 1, 3])]
+
+
+# How it is run.
+
+class Broken(Exception):
+    """A run that did not end well: what it said last."""
+
+
+class Place:
+    """A folder with tokenizer and data, and the program."""
+
+    def __init__(self, tessera, work):
+        self.tessera, self.work = tessera, work
+        rng, text = random.Random(5), work / "text.txt"
+        words = ["".join(rng.choices("aeiounrstlm", k=rng.randint(1, 9))) for _ in range(300)]
+        text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
+        tokenizer = work / "tokenizer.json"
+        self.say("tokenizer", "train", "--vocabulary", 257, "--out", tokenizer, text)
+        self.say("data", "build", "--tokenizer", tokenizer, "--out", work / "train", text)
+
+    def say(self, *words):
+        done = subprocess.run([self.tessera, *map(str, words)], capture_output=True, text=True)
+        if done.returncode:
+            raise Broken(done.stderr[-1000:])
+
+    def train(self, folder, case, *more, steps=5):
+        """Trains in `folder`; what it wrote there, and the gradients of its first step."""
+        folder.mkdir(exist_ok=True)
+        (folder / "run.yaml").write_text(RUN.format(folder=folder, work=self.work, steps=steps))
+        ranks = ranks_of(case)
+        start = [] if ranks == 1 else [*MPIRUN, "-n", str(ranks)]
+        command = [*start, str(self.tessera), "train", str(folder / "run.yaml"), *keys(case),
+                   f"run.dump_gradients={folder / 'gradients'}", *more]
+        with (folder / "said.txt").open("a") as said:
+            said.write(" ".join(command) + "\n")
+            said.flush()
+            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                  env=dict(os.environ, OMP_NUM_THREADS="1")).returncode
+        if code:
+            raise Broken(f"ended with {code}: {(folder / 'said.txt').read_text()[-1500:]}")
+        return Trained(self, folder, steps)
+
+
+class Trained:
+    """What a run left: losses and norms of its steps, its first gradients, its last checkpoint."""
+
+    def __init__(self, place, folder, steps):
+        self.place = place
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
+                      if "loss" in line]
+        self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)
+
+    def worst(self, other):
+        """{measure: difference} to another run of the same length."""
+        if [s[0] for s in self.steps] != [s[0] for s in other.steps]:
+            raise Broken(f"{len(other.steps)} steps recorded, wanted {len(self.steps)}")
+        return {"loss": relative((a[1], b[1]) for a, b in zip(self.steps, other.steps)),
+                "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps))}
+
+    def tensors(self, other, what):
+        """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits."""
+        done = subprocess.run([self.place.tessera, "checkpoint", "diff", "--json",
+                               getattr(self, what), getattr(other, what)],
+                              capture_output=True, text=True)
+        if not done.stdout:
+            raise Broken(done.stderr[-1000:])
+        said = json.loads(done.stdout)
+        if not said["compared"]:
+            raise Broken(f"{getattr(self, what)} is empty")
+        return max(((tensor_gap(t), t["name"]) for t in said["tensors"]), default=(0.0, ""))
+
+
+def relative(pairs):
+    gaps = [abs(a - b) / abs(a) for a, b in pairs]
+    return math.inf if any(math.isnan(gap) for gap in gaps) else max(gaps, default=math.inf)
+
+
+def tensor_gap(found):
+    """Infinite for a tensor that is missing, of another shape, no number, or not zero as it was."""
+    gap = found["relative"]
+    if found["what"] or gap is None or not math.isfinite(gap) or (gap == 0 and found["largest"]):
+        return math.inf
+    return max(gap, sys.float_info.min)
+
+
+def bits_differ(a, b, folders=("gradients", "checkpoint")):
+    """What is not the same in two runs, in words; empty if all is."""
+    for first, second in zip(a.steps, b.steps):
+        if first != second:
+            return f"    (step, loss, norm) is {first} and {second}"
+    for folder in folders:
+        gap, name = a.tensors(b, folder)
+        if gap:
+            return f"    {folder} differ by {gap:.2e} in {name}"
+    return "" if len(a.steps) == len(b.steps) else "    another number of steps"
+
+
+# What is compared.
+
+class Check:
+    def __init__(self, place, options):
+        self.place, self.options = place, options
+        self.failures = self.cases = 0
+        self.worst = {}
+
+    def folder(self, name):
+        path = self.place.work / name
+        shutil.rmtree(path, ignore_errors=True)
+        return path
+
+    def indices(self, count):
+        return range(count) if self.options.only is None else [self.options.only]
+
+    def rng(self, mode, index):
+        return random.Random(f"{mode} {self.options.seed} {index}")
+
+    def report(self, index, case, problem, figures=""):
+        self.cases += 1
+        self.failures += bool(problem)
+        if problem or self.options.verbose:
+            print(f"{'BAD ' if problem else 'ok  '}{index} n={ranks_of(case)} {layout_words(case)}"
+                  f" {figures}\n{problem}".rstrip(), flush=True)
+        if problem:
+            rest = [key for key in keys(case) if not key.startswith("layout.")]
+            print("    " + " ".join(rest), flush=True)
+
+    def layout(self, index):
+        """One layout against one rank."""
+        case = draw(self.rng("layouts", index), self.options.precision)
+        try:
+            a = self.place.train(self.folder("one"), one_rank(case))
+            b = self.place.train(self.folder("many"), case)
+            worst = {k: (v, "") for k, v in a.worst(b).items()}
+            worst["gradients"] = a.tensors(b, "gradients")
+            worst["parameters"] = a.tensors(b, "checkpoint")
+        except Broken as broken:
+            return self.report(index, case, f"    {broken}")
+        figures = " ".join(f"{k} {v:.1e}" for k, (v, _) in worst.items())
+        bounds = BOUNDS[case["precision"]]
+        far = [f"    {k} differs by {v:.2e}, bound {bounds[k]:g} {name}"
+               for k, (v, name) in worst.items() if not v <= bounds[k]]
+        for k, (v, _) in worst.items():
+            key = (case["precision"], k)
+            self.worst[key] = max(self.worst.get(key, 0.0), v)
+        return self.report(index, case, "\n".join(far), figures)
+
+    def layouts(self, count):
+        drawn = [draw(self.rng("layouts", i), self.options.precision) for i in self.indices(count)]
+        odd = sum(bool(set(uneven(c)) - {"clipping"}) for c in drawn)
+        for index in self.indices(count):
+            self.layout(index)
+        for (precision, measure), value in sorted(self.worst.items()):
+            bound = BOUNDS[precision][measure]
+            print(f"{precision} {measure:10} worst {value:.2e} of {bound:g}")
+        print(f"layouts: {self.failures} of {self.cases} differ; {odd} uneven")
+
+    def same_bits(self, index, first, others):
+        """All `others` leave the bytes that `first` leaves."""
+        try:
+            a = self.place.train(self.folder("first"), first)
+        except Broken as broken:
+            return self.report(index, first, f"    {broken}")
+        for case in others:
+            try:
+                b = self.place.train(self.folder("other"), case)
+                problem = bits_differ(a, b)
+            except Broken as broken:
+                problem = f"    {broken}"
+            self.report(index, case, problem and f"{problem}\n    to {layout_words(first)}")
+
+    def bits(self, count):
+        for index in self.indices(count):
+            for name, draw_cases in (("zero", zero_cases), ("schedules", schedule_cases),
+                                     ("overlap", overlap_cases)):
+                for first, *others in draw_cases(self.rng(name, index)):
+                    self.same_bits(f"{name} {index}", first, others)
+        print(f"bits: {self.failures} of {self.cases} differ")
+
+    def continued(self, index):
+        """Saved in one layout, gone on with in another, beside ten steps on one rank."""
+        rng = self.rng("any", index)
+        case = draw(rng, "fp32")
+        other = follow(rng, case)
+        try:
+            unbroken = self.place.train(self.folder("one"), one_rank(case), steps=10)
+            folder = self.folder("any")
+            self.place.train(folder, case, "run.stop_after_steps=5", steps=10)
+            gap = unbroken.worst(self.place.train(folder, other, steps=10))["loss"]
+            problem = "" if gap <= CONTINUED_LOSS else f"    loss differs by {gap:.2e}"
+            self.worst["loss"] = max(self.worst.get("loss", 0.0), gap)
+            problem = problem or self.broken_and_whole(case)
+        except Broken as broken:
+            problem = f"    {broken}"
+        self.report(index, case, problem, f"\n    then n={ranks_of(other)} {layout_words(other)}")
+
+    def broken_and_whole(self, case):
+        """Stopped and gone on with in the same layout: what differs from the unbroken run."""
+        whole = self.place.train(self.folder("whole"), case, steps=10)
+        folder = self.folder("broken")
+        self.place.train(folder, case, "run.stop_after_steps=5", steps=10)
+        return bits_differ(whole, self.place.train(folder, case, steps=10), ["checkpoint"])
+
+    def any_to_any(self, count):
+        for index in self.indices(count):
+            self.continued(index)
+        print(f"any to any: {self.failures} of {self.cases} pairs differ, "
+              f"loss by {self.worst.get('loss', math.inf):.2e} at most, bound {CONTINUED_LOSS:g}")
+
+
+def options_given():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--tessera", type=pathlib.Path, default=root / "build/tessera")
+    parser.add_argument("--count", type=int, default=0, help="layouts against one rank")
+    parser.add_argument("--bits", type=int, default=0, help="rounds of what must be the same bytes")
+    parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
+    parser.add_argument("--only", type=int, help="this case alone; its files stay")
+    parser.add_argument("--precision", choices=list(BOUNDS), help="default: drawn")
+    parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
+    options = parser.parse_args()
+    if not options.tessera.exists():
+        raise SystemExit(f"{options.tessera} is missing; build first, or give --tessera")
+    if not (options.count or options.bits or options.any_to_any):
+        parser.error("wanted --count, --bits or --any-to-any")
+    return options
+
+
+def main():
+    options = options_given()
+    if not shutil.which("mpirun"):
+        print("skipped: there is no mpirun here")
+        return SKIPPED
+    work = pathlib.Path(tempfile.mkdtemp(prefix="layouts-"))
+    print(f"seed {options.seed}", flush=True)
+    failures = 0
+    for mode, count in (("layouts", options.count), ("bits", options.bits),
+                        ("any_to_any", options.any_to_any)):
+        if count:
+            check = Check(Place(options.tessera, work), options)
+            getattr(check, mode)(count)
+            failures += check.failures
+    if options.only is not None:
+        print(f"the files are in {work}")
+    else:
+        shutil.rmtree(work)
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
