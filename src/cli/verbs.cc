@@ -22,6 +22,8 @@ const std::array kVerbs{
          "tessera train run.yaml batch.micro=8", verb_train},
     Verb{"launch", kTraining, "start the ranks of a run, watch them, go on after a loss",
          "tessera launch run.yaml -n 8 --restart 3", verb_launch},
+    Verb{"verify", kTraining, "compare some steps of a run's layout with one rank",
+         "tessera verify run.yaml layout.data=2 layout.tensor=2", verb_verify},
     Verb{"submit", kTraining, "write the script of a SLURM job for a run, and submit it",
          "tessera submit run.yaml --nodes 2 --time 4:00:00", verb_submit},
     Verb{"compile", kTraining, "show the program of a training step: blocks, calls, memory, cost",

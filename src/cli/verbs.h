@@ -25,6 +25,7 @@ int verb_tokenizer(Args args);
 int verb_data(Args args);
 int verb_train(Args args);
 int verb_compile(Args args);
+int verb_verify(Args args);
 int verb_launch(Args args);
 int verb_submit(Args args);
 int verb_eval(Args args);
