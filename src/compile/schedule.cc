@@ -85,6 +85,7 @@ FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, in
     const std::string base = is_output(k.name) ? k.name.substr(0, k.name.size() - 1) : k.name;
     layer = is_output(k.name) ? stream + 1 : stream;
     if (named_.contains(base)) kind = named_.at(base);
+    if (stages() == 1) chunk = 0;  // handed over in place: there is no message between chunks
   } else {
     chunk = 0;
     if (!(k.per & kPerLayer)) layer = kNone;

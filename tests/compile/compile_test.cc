@@ -78,6 +78,11 @@ const Option kOptions[] = {
        r.options.attention = AttentionKind::kMaterialised;
        r.layout.recompute = "selective";
      }},
+    {"chunks of one stage",
+     [](CompileRequest& r) {
+       r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+       r.layout.interleave = 2;
+     }},
     {"serial residual", [](CompileRequest& r) { r.model.parallel_residual = false; }},
 };
 
