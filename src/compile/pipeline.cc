@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "base/error.h"
 
@@ -24,8 +23,8 @@ class Simulation {
     for (int64_t s = 0; s < shape.stages; ++s) limit_.push_back(most_in_flight(shape, s));
   }
 
-  // The lists in their own order; false where they cannot run.
-  bool run(const std::vector<std::vector<Action>>& lists) {
+  // The lists in their own order.
+  void run(const std::vector<std::vector<Action>>& lists) {
     std::vector<size_t> at(lists.size(), 0);
     for (bool moved = true; moved;) {
       moved = false;
@@ -36,21 +35,17 @@ class Simulation {
         }
     }
     for (size_t s = 0; s < lists.size(); ++s)
-      if (at[s] < lists[s].size()) return false;
-    return true;
+      CHECK(at[s] == lists[s].size(), "stage {} waits for ever", s);
   }
 
-  // Whatever can run: backward, else forward within the limit, else weights.
+  // One chunk a stage, whatever can run: backward, else forward within the limit, else weights.
   void run_greedily() {
     int64_t now = 0;
     while (!complete()) {
       for (size_t s = 0; s < actions_.size(); ++s)
         if (free(s) <= now) start_one(s, now);
-      const int64_t later = next_event(now);
-      if (later < kNever)
-        now = later;
-      else if (!complete())
-        for (int64_t& limit : limit_) ++limit;  // all wait for a forward that nobody may begin
+      now = next_event(now);
+      CHECK(now < kNever || complete(), "every stage waits");
     }
   }
 
@@ -88,38 +83,28 @@ class Simulation {
     actions_[stage].push_back(a);
   }
 
-  // The first micro-batch not begun of each of the stage's chunks; the best that is ready.
+  // The first micro-batch of that kind not begun, if it is ready.
   bool start(size_t stage, ActionKind kind, int64_t now) {
-    const int64_t chunks = shape_.chunks(), group = shape_.stages;
-    Action best;
-    auto best_key = std::tuple(kNever, kNever, kNever);
-    for (auto c = static_cast<int64_t>(stage); c < chunks; c += shape_.stages) {
-      const int64_t m = next(kind, c);
-      const Action a = {kind, c, m, 0, 0};
-      if (m == shape_.microbatches || ready_at(a) > now) continue;
-      const int64_t order = kind == ActionKind::kForward ? c : chunks - 1 - c;
-      const auto key = std::tuple(m / group, order, m % group);
-      if (key < best_key) best = a, best_key = key;
-    }
-    if (std::get<0>(best_key) == kNever) return false;
-    take(stage, best, now);
+    const auto chunk = static_cast<int64_t>(stage);
+    const Action a = {kind, chunk, next(kind, chunk), 0, 0};
+    if (a.microbatch == shape_.microbatches || ready_at(a) > now) return false;
+    take(stage, a, now);
     return true;
   }
 
   int64_t in_flight(size_t stage) {
-    const ActionKind last = splits() ? ActionKind::kWeights : ActionKind::kBackward;
-    int64_t n = 0;
-    for (auto c = static_cast<int64_t>(stage); c < shape_.chunks(); c += shape_.stages)
-      n += next(ActionKind::kForward, c) - next(last, c);
-    return n;
+    const auto chunk = static_cast<int64_t>(stage);
+    return next(ActionKind::kForward, chunk) - next(ActionKind::kWeights, chunk);
   }
 
   void start_one(size_t stage, int64_t now) {
-    if (shape_.backward && start(stage, ActionKind::kBackward, now)) return;
-    if ((!shape_.backward || in_flight(stage) < limit_[stage]) &&
-        start(stage, ActionKind::kForward, now))
+    if (!shape_.backward) {
+      start(stage, ActionKind::kForward, now);
       return;
-    if (shape_.backward && splits()) start(stage, ActionKind::kWeights, now);
+    }
+    if (start(stage, ActionKind::kBackward, now)) return;
+    if (in_flight(stage) < limit_[stage] && start(stage, ActionKind::kForward, now)) return;
+    start(stage, ActionKind::kWeights, now);
   }
 
   int64_t next_event(int64_t now) const {
@@ -168,25 +153,21 @@ std::vector<Action> in_order(const PipelineShape& p, int64_t stage, ActionKind k
   return list;
 }
 
-std::vector<std::vector<Action>> lists(const PipelineShape& p) {
+// Of micro-batches that fill the last group too; then those that are not there are left out, which
+// delays nothing and keeps every order.
+std::vector<std::vector<Action>> lists(const PipelineShape& shape) {
+  PipelineShape p = shape;
+  if (p.interleave > 1) p.microbatches = (p.microbatches + p.stages - 1) / p.stages * p.stages;
   std::vector<std::vector<Action>> all;
   for (int64_t s = 0; s < p.stages; ++s) {
-    PipelineShape order = p;
-    if (p.interleave == 1) order.stages = 1;  // then k is the micro-batch
-    std::vector<Action> forward = in_order(order, 0, ActionKind::kForward),
-                        backward = in_order(order, 0, ActionKind::kBackward);
-    if (p.interleave == 1) {
-      for (Action& a : forward) a.chunk = s;
-      for (Action& a : backward) a.chunk = s;
-    } else {
-      forward = in_order(p, s, ActionKind::kForward);
-      backward = in_order(p, s, ActionKind::kBackward);
+    std::vector<Action> list = in_order(p, s, ActionKind::kForward);
+    if (p.backward) {
+      const int64_t ahead = p.schedule == PipelineSchedule::kGpipe ? p.microbatches * p.interleave
+                                                                   : most_in_flight(p, s) - 1;
+      list = alternate(list, in_order(p, s, ActionKind::kBackward), static_cast<size_t>(ahead));
     }
-    if (!p.backward) backward.clear();
-    const int64_t ahead = p.schedule == PipelineSchedule::kGpipe || !p.backward
-                              ? p.microbatches * p.interleave
-                              : most_in_flight(p, s) - 1;
-    all.push_back(p.backward ? alternate(forward, backward, static_cast<size_t>(ahead)) : forward);
+    std::erase_if(list, [&](const Action& a) { return a.microbatch >= shape.microbatches; });
+    all.push_back(std::move(list));
   }
   return all;
 }
@@ -203,13 +184,13 @@ int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
   CHECK(shape.cost.empty() || static_cast<int64_t>(shape.cost.size()) == shape.chunks(),
         "{} costs of {} chunks", shape.cost.size(), shape.chunks());
-  const bool divides = shape.interleave == 1 || shape.microbatches % shape.stages == 0;
-  if (shape.schedule != PipelineSchedule::kZeroBubble && divides) {
-    Simulation simulation(shape);
-    if (simulation.run(lists(shape))) return simulation.take_actions();
-  }
+  CHECK(shape.schedule != PipelineSchedule::kZeroBubble || shape.interleave == 1,
+        "zero_bubble with {} chunks a stage", shape.interleave);
   Simulation simulation(shape);
-  simulation.run_greedily();
+  if (shape.schedule == PipelineSchedule::kZeroBubble)
+    simulation.run_greedily();
+  else
+    simulation.run(lists(shape));
   return simulation.take_actions();
 }
 

@@ -6,11 +6,13 @@
 //   gpipe              all forwards, then all backwards
 //   1f1b               S − s − 1 forwards ahead, then one forward, one backward (PipeDream-flush,
 //                      Narayanan et al. 2021): at most S − s micro-batches in flight
-//   interleaved_1f1b   the same over V chunks a stage (Megatron-LM's order where S divides m)
+//   interleaved_1f1b   the same over V chunks a stage, in groups of S micro-batches (Megatron-LM's
+//                      order; of a last group that is not full, what is there)
 //   zero_bubble        backward in two parts; the weights' part fills what would be idle (ZB-H1,
 //                      Qi et al. 2023), within 1f1b's number in flight
 //
-// With sends free and equal chunks, gpipe and 1f1b take (m + S − 1)(F + B).
+// With sends free and equal chunks, gpipe and 1f1b take (m + S − 1)(F + B), interleaved_1f1b where
+// S divides m (m V + S − 1)(F + B) of its chunks, zero_bubble idles 0.33 to 0.67 of 1f1b's time.
 #pragma once
 
 #include <cstdint>
