@@ -13,18 +13,22 @@ constexpr int64_t kLongWait = 100;
 }  // namespace
 
 void Executor::run(const std::function<void(const OpEvent&)>& observe) {
-  observe_ = &observe;
-  time_ = {};
-  failed_ = nullptr;
-  count_bytes(-1);
-  over_.assign(program_.schedule.size(), false);
-  if (poison_) poison_->start();
+  {
+    const std::lock_guard lock(moving_);  // the mover may be about to ask
+    observe_ = &observe;
+    time_ = {};
+    failed_ = nullptr;
+    count_bytes(-1);
+    over_.assign(program_.schedule.size(), false);
+    if (poison_) poison_->start();
+  }
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
     if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);
     else
       issue(c);
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) wait_for(c);
+  const std::lock_guard lock(moving_);
   count_bytes(+1);
   observe_ = nullptr;
 }
@@ -43,7 +47,7 @@ void Executor::issue(CallId c) {
 
 // What the mover does. Whether there is more to come.
 bool Executor::move_lines() {
-  if (failed_) return false;
+  if (failed_ || !observe_ || *observe_) return false;
   try {
     progress();
   } catch (...) {

@@ -200,6 +200,23 @@ TEST(Executor, NothingReadsWhatIsDead) {
   EXPECT_EQ(run_sharded({}, {.poison = true}), expected_sharded());
 }
 
+// An observer is called by the thread of the run alone, also right behind a run without one.
+TEST(Executor, ObserversHearEveryOpOnce) {
+  Execution run(sharded({}), ranks());
+  start_sharded(run);
+  const std::thread::id own_thread = std::this_thread::get_id();
+  for (int k = 0; k < 5; ++k) {
+    run.executor.run();
+    std::map<std::pair<const Call*, const Op*>, int> heard;
+    run.executor.run([&](const OpEvent& e) {
+      EXPECT_EQ(std::this_thread::get_id(), own_thread);
+      ++heard[{&e.call, e.op.op}];
+    });
+    EXPECT_EQ(heard.size(), run.program.schedule.size());
+    for (const auto& [op, times] : heard) EXPECT_EQ(times, 1);
+  }
+}
+
 TEST(Executor, TellsWhatCommunicationTook) {
   Execution run(sharded({}), ranks());
   start_sharded(run);
