@@ -31,7 +31,7 @@ struct LaunchArguments {
                           rank_files, program;
   std::vector<std::string> overrides;
   int64_t ranks = 0, restarts = 0;
-  double pause_s = 5, silence_s = 5;
+  double pause_s = 5, silence_s = 4;
   bool json = false;
 };
 

@@ -34,7 +34,7 @@ struct HeartbeatOptions {
   // asked for it and so knows.
   std::function<void(const std::string& why)> end_process;
   double period_s = 0.5;  // between beats; a fifth of it while what it does changes
-  double patience_s = 6;  // without a word from the watcher
+  double patience_s = 5;  // without a word from the watcher
   double connecting_s = 15;
 };
 

@@ -21,7 +21,7 @@ namespace tessera {
 
 struct WatchOptions {
   int ranks = 1;
-  double silence_s = 5;   // without a beat
+  double silence_s = 4;   // without a beat
   double start_s = 120;   // until every rank has said hello
   double settle_s = 0.5;  // from the first sign to the verdict
 };

@@ -40,8 +40,10 @@ pid_of() {
   for pid in $(ranks); do [ "$(rank_of "$pid")" = "$1" ] && echo "$pid" && return; done
 }
 alive() {  # whether one of these processes, or launch, still runs
-  local pid
-  for pid in "$launch" "$@"; do [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null && return 0; done
+  local pid state
+  for pid in "$launch" "$@"; do
+    read -r state 2>/dev/null <"/proc/$pid/stat" && [[ $state != *") Z "* ]] && return 0
+  done
   return 1
 }
 now() { date +%s.%N; }
@@ -71,7 +73,7 @@ disturb() {  # CASE, once the run is under way
     forward) kill -9 "$(pid_of 2)" ;;
     collective)  # rank 3 stands still, so that rank 2 waits for it when it dies
       kill -STOP "$(pid_of 3)"
-      sleep 2
+      sleep 3
       began=$(now)
       kill -9 "$(pid_of 2)" ;;
     save)
@@ -91,7 +93,7 @@ wanted() {
   case $1 in
     dead-at-start) echo 'rank 3' ;;
     forward) echo 'rank 2 (host n02.*died (signal 9, Killed).*in step' ;;
-    collective) echo 'rank 2 (host n02.*died (signal 9, Killed).*over ' ;;
+    collective) echo 'rank 2 (host n02.*died (signal 9, Killed)[^.]*[^ ]* s before it was in step [^.]*\(over\|reduce\|gather\)' ;;
     save) echo 'rank 2 (host n02.*died (signal 9, Killed).*saving' ;;
     stopped) echo 'rank 2 (host n02.*stopped answering' ;;
     cut-link) echo 'ranks 2 and 3, all of host n02, stopped answering' ;;

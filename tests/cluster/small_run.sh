@@ -9,8 +9,8 @@ small_run() {
     return 1
   cat >"$folder/run.yaml" <<RUN
 run: { directory: $folder/run, threads: 1 }
-model: { family: neox, layers: 4, hidden: 256, heads: 4, vocabulary: 512, context: 128 }
-data: { tokenizer: $folder/t.json, train: [$folder/d], sequence_length: 128 }
+model: { family: neox, layers: 4, hidden: 128, heads: 4, vocabulary: 512, context: 64 }
+data: { tokenizer: $folder/t.json, train: [$folder/d], sequence_length: 64 }
 batch: { global: 8, micro: 2 }
 optimizer: { learning_rate: 1.0e-3 }
 schedule: { steps: 100000, warmup_steps: 10 }

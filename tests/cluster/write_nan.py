@@ -3,16 +3,16 @@
 
 usage: write_nan.py PID
 """
-import re
 import struct
 import sys
 
 pid = sys.argv[1]
 mappings = []
 for line in open(f"/proc/{pid}/maps"):
-    begin, end, rights, *rest = re.split(r"[-\s]+", line.strip())
-    if rights.startswith("rw") and len(rest) <= 3:  # anonymous
-        mappings.append((int(end, 16) - int(begin, 16), int(begin, 16)))
+    where, rights, *rest = line.split()
+    begin, end = (int(x, 16) for x in where.split("-"))
+    if rights.startswith("rw") and len(rest) == 3:  # anonymous: no name after the inode
+        mappings.append((end - begin, begin))
 # The arena is the largest; a run's state lies at its beginning.
 _, begin = max(mappings)
 with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
