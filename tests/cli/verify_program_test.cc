@@ -1,0 +1,38 @@
+// `tessera verify`: right layouts agree with one rank.
+#include "tests/cli/program.h"
+
+namespace tessera {
+namespace {
+
+class VerifyProgram : public ProgramFolder {
+ protected:
+  VerifyProgram() {
+    put("run.yaml",
+        "model: { layers: 2, hidden: 64, heads: 4, vocabulary: 257, context: 64 }\n"
+        "data: { tokenizer: t.json, train: [d], sequence_length: 64 }\n"
+        "batch: { global: 4, micro: 1 }\n"
+        "schedule: { steps: 4, warmup_steps: 0 }\n"
+        "precision: fp32\n"
+        "run: { directory: run, seed: 1, threads: 1 }\n");
+  }
+};
+
+TEST_F(VerifyProgram, RightLayoutsAgreeWithOneRank) {
+  for (const char* layout : {"layout.data=2 layout.zero=3", "layout.tensor=2",
+                             "layout.pipeline=2 layout.pipeline_schedule=zero_bubble"}) {
+    const ProgramResult r = run(std::string("verify run.yaml --steps 2 ") + layout);
+    EXPECT_EQ(r.code, 0) << layout << "\n" << r.out << r.err;
+    EXPECT_NE(r.out.find("2 ranks against 1, 2 steps"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
+  }
+}
+
+TEST_F(VerifyProgram, FaultsOfTheRunFileAreTold) {
+  put("run.yaml", "");
+  const ProgramResult r = run("verify run.yaml layout.data=2");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("model.layers is not given"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace tessera
