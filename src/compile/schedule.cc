@@ -85,6 +85,7 @@ FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, in
     const std::string base = is_output(k.name) ? k.name.substr(0, k.name.size() - 1) : k.name;
     layer = is_output(k.name) ? stream + 1 : stream;
     if (named_.contains(base)) kind = named_.at(base);
+    if (stages() == 1) chunk = 0;  // no message: what one chunk leaves, the next reads
   } else {
     chunk = 0;
     if (!(k.per & kPerLayer)) layer = kNone;
@@ -165,7 +166,7 @@ void Scheduler::state() {
 // What this stage does, in the order of all stages.
 std::vector<Item> Scheduler::items() const {
   std::vector<Item> items;
-  const auto all = pipeline_actions(share_.pipeline);
+  const auto& all = share_.actions;
   const auto add = [&](const Action& a, bool backward, int64_t from, int64_t to) {
     if (from != share_.stage && to != share_.stage) return;
     items.push_back({a.finish, false, backward, a, to == share_.stage});
