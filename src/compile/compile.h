@@ -40,8 +40,9 @@ Mesh mesh_of(const Layout& layout);
 
 // Throws Error for a layout or policy that cannot be compiled, with what is possible.
 Program compile(const CompileRequest& request, const Target& target);
-// One a stage: the ranks of a stage all run its program.
-std::vector<Program> compile_stages(CompileRequest request, const Target& target);
+// One a stage, whatever request.stage says: the ranks of a stage all run its program. The passes
+// over blocks run once.
+std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
 
 // FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
 double model_flops(const CompileRequest& request);
