@@ -217,6 +217,12 @@ class Broken(Exception):
     """A run that did not end well: what it said last."""
 
 
+def last_words(said):
+    """The errors of the ranks; without one, where it stood."""
+    errors = [line for line in said.splitlines() if line.startswith("tessera: ")]
+    return "\n    ".join(errors[:4]) or said[-1500:]
+
+
 class Place:
     """A folder with tokenizer and data, and the program."""
 
@@ -248,7 +254,7 @@ class Place:
             code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                                   env=dict(os.environ, OMP_NUM_THREADS="1")).returncode
         if code:
-            raise Broken(f"ended with {code}: {(folder / 'said.txt').read_text()[-1500:]}")
+            raise Broken(f"ended with {code}: {last_words((folder / 'said.txt').read_text())}")
         return Trained(self, folder, steps)
 
 
