@@ -198,9 +198,9 @@ def variants(case, key, values):
 
 
 def zero_cases(rng):
-    """Stage 0 knows no zero_group, so with one it is another mesh than the others."""
+    """Stage 0 knows neither zero_group nor zero_reduce: with them the others sum in another order."""
     hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
-    case = {**hybrid, "layout.zero_group": 0}
+    case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
     single = {"batch.global": case["layout.data"] * case["batch.micro"]}
     return [variants(case, "layout.zero", [0, 1]), variants(hybrid, "layout.zero", [2, 3]),
             variants({**case, **single}, "layout.zero", [0, 1, 2, 3]),
@@ -272,7 +272,8 @@ class Trained:
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
                       if "loss" in line]
-        self.validation = [line["validation_loss"] for line in lines if "validation_loss" in line]
+        self.validation = [line["validation_loss"] for line in lines
+                           if line["step"] == steps and "validation_loss" in line]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)
 
     def worst(self, other):
