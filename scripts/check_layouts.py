@@ -198,7 +198,7 @@ def variants(case, key, values):
 
 
 def zero_cases(rng):
-    """Stage 0 knows neither zero_group nor zero_reduce: with them the others sum in another order."""
+    """Stage 0 knows neither zero_group nor zero_reduce, with which the others sum otherwise."""
     hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
     case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
     single = {"batch.global": case["layout.data"] * case["batch.micro"]}
