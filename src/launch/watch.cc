@@ -185,7 +185,7 @@ bool Watch::lost_with(const RankState& r, const RankState& first) const {
     case Loss::kEnded:
       return r.life == Life::kAwaited;
     case Loss::kError:
-      return r.life == Life::kFailed && r.error == first.error;
+      return r.life == Life::kFailed && first_line(r.error) == first_line(first.error);
     default:
       return false;
   }

@@ -113,19 +113,23 @@ std::string silent(std::span<const int> lost, std::span<const RankState> ranks, 
 }
 
 std::string error(std::span<const int> lost, std::span<const RankState> ranks) {
-  const RankState& r = ranks[static_cast<size_t>(lost[0])];
   std::vector<int> sorted(lost.begin(), lost.end());
   std::sort(sorted.begin(), sorted.end());
+  const RankState& r = ranks[static_cast<size_t>(sorted[0])];  // the first rank knows most
   const std::string who =
       lost.size() == 1 ? fmt::format("rank {} {}", lost[0], on(r.hello)) : name_ranks(sorted);
   std::string out = fmt::format("{}: {}\n  It happened in {}", who, r.error, place_of(r.beat));
   for (size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].life == Life::kFailed && ranks[i].error != r.error)
+    if (ranks[i].life == Life::kFailed && first_line(ranks[i].error) != first_line(r.error))
       return out + fmt::format(". Rank {} then said: {}", i, ranks[i].error);
   return out;
 }
 
 }  // namespace
+
+std::string_view first_line(const std::string& error) {
+  return std::string_view(error).substr(0, error.find('\n'));
+}
 
 std::string name_ranks(std::span<const int> ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);

@@ -46,25 +46,32 @@ bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
 
 std::string first_bad_value(Trainer& trainer, World& world) {
   std::string found;
+  bool received = false;  // it came from another rank, which knows more
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
       const std::optional<Bad> bad = find_bad(e.op.out[o]);
       if (!bad) continue;
       std::string inputs = "its inputs are finite";
+      received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
-        if (const auto in = find_bad(e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data)
+        if (const auto in = find_bad(e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data) {
+          received = false;
           inputs = fmt::format("its input {} already holds {}",
                                trainer.program()[e.op.op->inputs[i]].name, in->kind);
+        }
       found = fmt::format("{}: {} at element {} of {}; {}", place(e), bad->kind,
                           format_count(bad->element), to_string(e.op.out[o].shape), inputs);
       return;
     }
   });
+  if (!found.empty()) found = (received ? '<' : '=') + found;
   const std::vector<std::string> all = world.all_gather(found);
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty())
-      return all.size() == 1 ? all[rank] : fmt::format("rank {}, {}", rank, all[rank]);
+  for (const char origin : {'=', '<'})
+    for (size_t rank = 0; rank < all.size(); ++rank)
+      if (all[rank].starts_with(origin))
+        return all.size() == 1 ? all[rank].substr(1)
+                               : fmt::format("rank {}, {}", rank, all[rank].substr(1));
   return "none: all values were finite when the step was run again";
 }
 

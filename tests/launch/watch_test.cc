@@ -131,14 +131,16 @@ TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
   start(4);
   for (int i = 0; i < 4; ++i) {
     beat(i, 3, "update");
-    say(i, MessageKind::kFail, "loss is NaN at step 3");
+    say(i, MessageKind::kFail,
+        i == 0 ? "loss is NaN at step 3\n  norms 1 2" : "loss is NaN at step 3\n  norms");
     watch_->closed(now_, i);
   }
   now_ += 0.6;
   watch_->tick(now_);
   ASSERT_TRUE(watch_->verdict());
   EXPECT_EQ(watch_->verdict()->ranks, (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_EQ(watch_->report(), "ranks 0-3: loss is NaN at step 3\n  It happened in step 3, update.");
+  EXPECT_EQ(watch_->report(),
+            "ranks 0-3: loss is NaN at step 3\n  norms 1 2\n  It happened in step 3, update.");
 }
 
 TEST_F(WatchTest, AnErrorThatFollowsAnotherIsToldAfterIt) {
