@@ -152,6 +152,12 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
   return programs;
 }
 
+PipelineShape pipeline_of(const CompileRequest& asked) {
+  const CompileRequest request = without_dropout(asked);
+  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
+  return share_of(graph_for(request, recompute), request).pipeline;
+}
+
 double model_flops(const CompileRequest& request) {
   const Graph g = forward(request.model, request.sequences, request.tokens);
   double flops = 0;
