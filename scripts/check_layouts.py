@@ -12,15 +12,17 @@ divide, fewer micro-batches than stages, dropout, clipping.
 
 Count: relative differences to one rank of the same precision, the worst over the run:
     loss        |a - b| / |a| of each step                          fp32 1e-5   bf16 2e-3
+    validation  the same of seven sequences after the last step     fp32 1e-5   bf16 2e-3
     norm        the same of the gradient norm                       fp32 1e-4   bf16 2e-2
     gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
 The bounds of bf16 are a few of its roundings (2^-8 each), fewer where a sum averages them. AdamW's
-epsilon is 1e-5 here: gradients that are zero but for rounding, as of GPT-2's key biases, would else
-become steps of any size.
+epsilon is well above a gradient's roundings: gradients that are zero but for these, as of GPT-2's
+key biases, would else become steps of any size.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
+    of 1 to 3 with one micro-batch and a zero_group;
     of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3.
 
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
@@ -42,16 +44,16 @@ import time
 
 RUN = """\
 run: {{ name: layouts, directory: {folder}, seed: 7, threads: 1 }}
-data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train] }}
-optimizer: {{ learning_rate: 1.0e-3, epsilon: 1.0e-5, weight_decay: 0.1 }}
+data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{work}/train] }}
+optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1 }}
 schedule: {{ kind: constant, steps: {steps} }}
 checkpoint: {{ every_steps: 0, resume: auto }}
-metrics: {{ validate_every_steps: 0, tensorboard: false }}
+metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }}
 """
-BOUNDS = {"fp32": dict(loss=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
-          "bf16": dict(loss=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
+BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
+          "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
 CONTINUED_LOSS = 3e-5
-RUN_SECONDS = 120  # longer is a hang: a run takes two seconds where the cores are free
+RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
           "--timeout", str(RUN_SECONDS)]
 SKIPPED = 77
@@ -117,8 +119,9 @@ def draw(rng, precision=None):
     schedule, interleave = draw_schedule(rng, stages)
     model = draw_model(rng, tensor, stages * interleave)
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
+    precision = precision or rng.choice(["fp32"] * 6 + ["bf16"])
     return {**model,
-            "precision": precision or rng.choice(["fp32"] * 6 + ["bf16"]),
+            "precision": precision, "optimizer.epsilon": {"fp32": 1e-5, "bf16": 1e-3}[precision],
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": rng.choice(["fused", "materialised"]),
@@ -195,10 +198,13 @@ def variants(case, key, values):
 
 
 def zero_cases(rng):
-    case = draw_where(rng, lambda c: c["layout.data"] > 1)
-    single = {**case, "batch.global": case["layout.data"] * case["batch.micro"]}
-    return [variants(case, "layout.zero", [0, 1]), variants(case, "layout.zero", [2, 3]),
-            variants(single, "layout.zero", [0, 1, 2, 3])]
+    """Stage 0 knows neither zero_group nor zero_reduce, with which the others sum otherwise."""
+    hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
+    case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
+    single = {"batch.global": case["layout.data"] * case["batch.micro"]}
+    return [variants(case, "layout.zero", [0, 1]), variants(hybrid, "layout.zero", [2, 3]),
+            variants({**case, **single}, "layout.zero", [0, 1, 2, 3]),
+            variants({**hybrid, **single}, "layout.zero", [1, 2, 3])]
 
 
 def schedule_cases(rng):
@@ -215,6 +221,12 @@ def overlap_cases(rng):
 
 class Broken(Exception):
     """A run that did not end well: what it said last."""
+
+
+def last_words(said):
+    """The errors of the ranks; without one, where it stood."""
+    errors = [line for line in said.splitlines() if line.startswith("tessera: ")]
+    return "\n    ".join(errors[:4]) or said[-1500:]
 
 
 class Place:
@@ -248,18 +260,20 @@ class Place:
             code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                                   env=dict(os.environ, OMP_NUM_THREADS="1")).returncode
         if code:
-            raise Broken(f"ended with {code}: {(folder / 'said.txt').read_text()[-1500:]}")
+            raise Broken(f"ended with {code}: {last_words((folder / 'said.txt').read_text())}")
         return Trained(self, folder, steps)
 
 
 class Trained:
-    """What a run left: losses and norms of its steps, its first gradients, its last checkpoint."""
+    """What a run left: the numbers of its steps, its first gradients, its last checkpoint."""
 
     def __init__(self, place, folder, steps):
         self.place = place
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
                       if "loss" in line]
+        self.validation = [line["validation_loss"] for line in lines
+                           if line["step"] == steps and "validation_loss" in line]
         self.gradients, self.checkpoint = folder / "gradients", folder / "checkpoints" / str(steps)
 
     def worst(self, other):
@@ -267,7 +281,8 @@ class Trained:
         if [s[0] for s in self.steps] != [s[0] for s in other.steps]:
             raise Broken(f"{len(other.steps)} steps recorded, wanted {len(self.steps)}")
         return {"loss": relative((a[1], b[1]) for a, b in zip(self.steps, other.steps)),
-                "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps))}
+                "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps)),
+                "validation": relative(zip(self.validation, other.validation))}
 
     def tensors(self, other, what):
         """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits."""
@@ -300,6 +315,8 @@ def bits_differ(a, b, folders=("gradients", "checkpoint")):
     for first, second in zip(a.steps, b.steps):
         if first != second:
             return f"    (step, loss, norm) is {first} and {second}"
+    if a.validation != b.validation:
+        return f"    the validation loss is {a.validation} and {b.validation}"
     for folder in folders:
         gap, name = a.tensors(b, folder)
         if gap:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "compile/schedule.h"
 #include "ir/verify.h"
 
 namespace tessera {
@@ -80,6 +81,37 @@ bool partners(const Wire& a, const Wire& b) {
   const std::string_view wanted =
       message ? (a.operation == "send" ? "receive" : "send") : std::string_view(a.operation);
   return b.operation == wanted && a.label == b.label && a.bytes == b.bytes;
+}
+
+// The stage that a message of this queue comes from or goes to.
+std::string peer_of(const Program& p, Queue queue) {
+  const int64_t stages = p.mesh[AxisKind::kPipeline];
+  const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
+  return fmt::format("stage:{}", (p.stage + (ahead ? 1 : stages - 1)) % stages);
+}
+
+// What each call says of its communication against the ops of its segment, and that it waits for
+// nothing that is issued after it.
+void check_facts(const Program& p, int rank, std::vector<Finding>& findings) {
+  for (CallId id = 0; id < static_cast<CallId>(p.schedule.size()); ++id) {
+    const Call& c = p.call(id);
+    for (const CallId y : c.after)
+      if (y >= id)
+        findings.push_back({"cycle",
+                            fmt::format("call {} waits for {}, which is issued after it",
+                                        call_name(p, id), call_name(p, y)),
+                            rank, id});
+    const Segment& s = p.segment(c);
+    if (s.ops.empty()) continue;
+    Wire wanted = wire_of(p, c);
+    if (s.queue >= Queue::kSendForward) wanted.over = peer_of(p, s.queue);
+    if (wanted != c.wire)
+      findings.push_back(
+          {"match",
+           fmt::format("call {} says {} over '{}', its ops do {} over '{}'", call_name(p, id),
+                       wire_text(c.wire), c.wire.over, wire_text(wanted), wanted.over),
+           rank, id});
+  }
 }
 
 // The first index at which two members of a channel disagree.
@@ -234,6 +266,8 @@ void append(std::vector<Finding>& all, std::vector<Finding> more) {
 
 std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   std::vector<Finding> findings;
+  for (size_t r = 0; r < ranks.size(); ++r) check_facts(*ranks[r], static_cast<int>(r), findings);
+  if (!findings.empty()) return findings;
   const Names names = names_of(ranks);
   for (const auto& [name, channel] : channels_of(names))
     match_members(ranks, name, channel, findings);
@@ -245,8 +279,10 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r)
     append(findings, check_race(*ranks[r], static_cast<int>(r), order[r]));
   if (!findings.empty()) return findings;
-  for (size_t r = 0; r < ranks.size(); ++r)
+  for (size_t r = 0; r < ranks.size(); ++r) {
     append(findings, check_value(*ranks[r], static_cast<int>(r), order[r]));
+    append(findings, check_meaning(*ranks[r], static_cast<int>(r), order[r]));
+  }
   return findings;
 }
 

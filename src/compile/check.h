@@ -1,14 +1,16 @@
 // Schedule pass that changes nothing: proves a step of all ranks before it runs.
 //
 //   match   on each channel all members call the same operations in the same order: kind, bytes and
-//           label agree at each index; every send has its receive
+//           label agree at each index; every send has its receive; what a call says of its
+//           communication is what its ops do
 //   cycle   the calls of all ranks can be put in one order that obeys every queue, `after` and
 //           `before_step`, with a message or collective as one event: nothing can hang
 //   race    any two calls that touch the same bytes, one of them writing, are ordered by queues and
 //           waits alone
 //   value   a symbolic run of two steps: each read finds the frame that it means, whole and not
-//           overwritten; sums start fresh once, are complete before they are read, and every term
-//           is there once
+//           overwritten, of its layer and micro-batch; sums start fresh once, are complete before
+//           they are read (over the axes, too), and every term is there once; what was updated in
+//           part is gathered before the whole is read
 //
 // A later part is skipped where an earlier one found something, since it would repeat it in worse
 // words. Programs must be verified first (ir/verify.h).
@@ -39,5 +41,6 @@ std::vector<std::string> prove(const std::vector<Program>& stages);
 // an order in which they can run.
 std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);
 std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
+std::vector<Finding> check_meaning(const Program& p, int rank, const std::vector<int64_t>& order);
 
 }  // namespace tessera

@@ -125,16 +125,22 @@ class Values {
     c.step = step;
   }
 
-  // State is there from the start, so only its labels say that it is the wrong one.
+  // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
+  // the layer or of the next.
+  bool is_own(const Call& c, const Frame& f) const {
+    const FrameKind& kind = p_.kind(f.kind);
+    if (!f.state && kind.values.empty()) return true;
+    const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
+    const bool stream = role == Role::kStream || role == Role::kStreamGradient;
+    const bool layer = f.layer == kNone || f.layer == c.layer ||
+                       (stream && (c.layer == kNone || f.layer == c.layer + 1));
+    return layer && (f.microbatch == kNone || f.microbatch == c.microbatch);
+  }
+
   void check_labels(int64_t x) {
-    const Call& c = call(x);
-    for (const FrameId f : c.frames) {
-      const Frame& other = p_.frame(f);
-      const bool layer = other.layer == kNone || other.layer == c.layer;
-      const bool microbatch = other.microbatch == kNone || other.microbatch == c.microbatch;
-      if (other.state && !(layer && microbatch))
+    for (const FrameId f : call(x).frames)
+      if (!is_own(call(x), p_.frame(f)))
         say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(f)));
-    }
   }
 
   // The frames and the scratch of one call have no bytes in common.

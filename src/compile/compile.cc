@@ -54,7 +54,6 @@ double forward_flops(const Graph& g, const Block& b) {
 // Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
 StageShare share_of(const Graph& g, const CompileRequest& r) {
   StageShare share;
-  share.stage = r.stage;
   PipelineShape& p = share.pipeline;
   p.schedule = r.layout.pipeline_schedule;
   p.stages = r.layout.pipeline;
@@ -73,6 +72,7 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
     share.layers = spread_layers(r.model.layers, p.chunks(), embedding / layer, head / layer);
   }
   for (const int64_t n : share.layers) p.cost.push_back(std::max<int64_t>(n, 1));
+  share.actions = pipeline_actions(p);
   return share;
 }
 
@@ -102,19 +102,34 @@ void drop_uncalled(Program& p) {
   for (Call& c : p.schedule) c.segment = now[static_cast<size_t>(c.segment)];
 }
 
-}  // namespace
+// What the programs of all stages are made of.
+struct Model {
+  CompileRequest request;
+  Recompute recompute;
+  StageShare share;
+  Expanded expanded;
+};
 
-Program compile(const CompileRequest& asked, const Target& target) {
-  const CompileRequest request = without_dropout(asked);
-  check_layout(request.model, request.layout, {0, request.sequences, request.tokens});
-  if (request.precision != Precision::kFp32 && request.precision != Precision::kBf16)
+Model prepare(const CompileRequest& asked, const Target& target) {
+  Model m;
+  m.request = without_dropout(asked);
+  check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
+  if (m.request.precision != Precision::kFp32 && m.request.precision != Precision::kBf16)
     throw Error("precision: this version trains in fp32 and bf16 only.");
-  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
-  Graph graph = graph_for(request, recompute);
-  const StageShare share = share_of(graph, request);
-  const auto holders = holders_of(graph, share);
-  Expanded expanded = expand(std::move(graph), request, recompute, target, holders);
-  Program p = schedule(expanded, request, recompute, target, share);
+  m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.layers);
+  Graph graph = graph_for(m.request, m.recompute);
+  m.share = share_of(graph, m.request);
+  const auto holders = holders_of(graph, m.share);
+  m.expanded = expand(std::move(graph), m.request, m.recompute, target, holders);
+  return m;
+}
+
+Program program_of(const Model& model, int64_t stage, const Target& target) {
+  const CompileRequest& request = model.request;
+  StageShare share = model.share;
+  share.stage = stage;
+  Expanded expanded = model.expanded;
+  Program p = schedule(expanded, request, model.recompute, target, share);
   zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
   overlap(p, request.layout.overlap);
   drop_uncalled(p);
@@ -123,11 +138,24 @@ Program compile(const CompileRequest& asked, const Target& target) {
   return p;
 }
 
-std::vector<Program> compile_stages(CompileRequest request, const Target& target) {
+}  // namespace
+
+Program compile(const CompileRequest& request, const Target& target) {
+  return program_of(prepare(request, target), request.stage, target);
+}
+
+std::vector<Program> compile_stages(const CompileRequest& request, const Target& target) {
+  const Model model = prepare(request, target);
   std::vector<Program> programs;
-  for (request.stage = 0; request.stage < request.layout.pipeline; ++request.stage)
-    programs.push_back(compile(request, target));
+  for (int64_t stage = 0; stage < request.layout.pipeline; ++stage)
+    programs.push_back(program_of(model, stage, target));
   return programs;
+}
+
+PipelineShape pipeline_of(const CompileRequest& asked) {
+  const CompileRequest request = without_dropout(asked);
+  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
+  return share_of(graph_for(request, recompute), request).pipeline;
 }
 
 double model_flops(const CompileRequest& request) {

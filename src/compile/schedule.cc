@@ -166,7 +166,7 @@ void Scheduler::state() {
 // What this stage does, in the order of all stages.
 std::vector<Item> Scheduler::items() const {
   std::vector<Item> items;
-  const auto all = pipeline_actions(share_.pipeline);
+  const auto& all = share_.actions;
   const auto add = [&](const Action& a, bool backward, int64_t from, int64_t to) {
     if (from != share_.stage && to != share_.stage) return;
     items.push_back({a.finish, false, backward, a, to == share_.stage});

@@ -20,7 +20,8 @@ namespace tessera {
 // One stage's share of the model.
 struct StageShare {
   PipelineShape pipeline;
-  std::vector<int64_t> layers;  // of each chunk of the whole model
+  std::vector<int64_t> layers;               // of each chunk of the whole model
+  std::vector<std::vector<Action>> actions;  // of each stage
   int64_t stage = 0;
 
   int64_t first_layer(int64_t chunk) const;

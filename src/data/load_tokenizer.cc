@@ -23,6 +23,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   const Path file = tokenizer_file(path);
   const std::string bytes = read_file(file);
   if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
+    // A model begins with its first piece: field 1, with bytes.
+    constexpr char kFirstPiece = 0x0a;
+    if (!bytes.starts_with(kFirstPiece))
+      throw Error(
+          "{}: is no tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with its "
+          "first piece. Give a file that `tessera tokenizer train` or Hugging Face wrote.",
+          file.string());
     return std::make_unique<SentencePieceTokenizer>(bytes, file.string());
   }
   const BpeDescription bpe = read_tokenizer_json(bytes, file.string());

@@ -170,7 +170,13 @@ class Validation {
   }
 
   void objective(const DataSection& d) const {
-    if (d.objective == Objective::kNextToken) return;
+    if (d.objective == Objective::kNextToken) {
+      if (d.documents_apart)
+        fail("data.documents_apart",
+             "= true, but family {} does not keep attention within a document. Leave it out.",
+             name_of_entry(c_.model.family));
+      return;
+    }
     if (!(d.noise_density > 0 && d.noise_density < 1))
       fail("data.noise_density", "= {}, wanted above 0 and below 1; T5: 0.15", d.noise_density);
     if (!(d.mean_span >= 1)) fail("data.mean_span", "= {}, wanted 1 or more; T5: 3", d.mean_span);
@@ -178,6 +184,9 @@ class Validation {
       fail("data.objective", "= span_corruption is for data.train, not for instructions.");
     if (d.documents_apart)
       fail("data.documents_apart", "is for next tokens, not for span_corruption.");
+    fail("data.objective",
+         "= span_corruption needs an encoder, which family {} has not. Wanted next_token.",
+         name_of_entry(c_.model.family));
   }
 
   void split(const std::string& text) const {

@@ -144,7 +144,7 @@ TEST_F(DataProgram, FaultsOfTheInput) {
   expect_fault(build + "folder", 1,
                {"folder: no text in this folder. Wanted files whose names end"});
   expect_fault("build --tokenizer none.json --out d a.txt", 1, {"none.json"});
-  expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt:1:"});
+  expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt: is no tokenizer"});
   expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1, {"a.txt"});
 }
 

@@ -135,7 +135,8 @@ run_case() {
     sleep 0.05
   done
   ended=$(now)
-  wait "$launch"
+  alive $there && kill -9 "$launch"  # and by that all ranks
+  wait "$launch" 2>/dev/null
   hosts_join n02
   took=$(awk -v a="$began" -v b="$ended" 'BEGIN { printf "%.1f", b - a }')
   tr '\n' ' ' <"$base/err" | grep -q -- "$(wanted "$case")" || ok="WRONG WORDS"

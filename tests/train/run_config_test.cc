@@ -86,6 +86,8 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says({"data.objective=span_corruption", "data.noise_density=1"}, "data.noise_density = 1");
   says({"data.objective=span_corruption", "data.mean_span=0.5"}, "data.mean_span = 0.5");
   says({"data.objective=span_corruption", "data.documents_apart=true"}, "is for next tokens");
+  says({"data.objective=span_corruption"}, "needs an encoder");
+  says({"data.documents_apart=true"}, "does not keep attention within a document");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
 }
 

@@ -1,0 +1,58 @@
+// The programs of random layouts have no finding: by classes, one program a stage, and rank by
+// rank.
+#include <gtest/gtest.h>
+
+#include "compile/check.h"
+#include "tests/compile/random_layout.h"
+
+namespace tessera {
+namespace {
+
+using testing::each_rank;
+using testing::LayoutDraw;
+
+std::string first_finding(const std::vector<Program>& stages, bool rank_by_rank) {
+  for (const std::string& wrong : prove(stages)) return wrong;
+  if (!rank_by_rank) return "";
+  for (const Finding& f : check(each_rank(stages)))
+    return fmt::format("rank {} {}: {}", f.rank, f.kind, f.text);
+  return "";
+}
+
+TEST(CheckLayouts, RandomLayoutsHaveNoFinding) {
+  LayoutDraw draw(40);
+  for (int i = 0; i < 120; ++i) {
+    const CompileRequest r = draw.request(16);
+    SCOPED_TRACE(testing::text_of(r));
+    EXPECT_EQ(first_finding(compile_stages(r, {}), true), "");
+  }
+}
+
+// Validation and generation start from weights of which an update left only a part new.
+TEST(CheckLayouts, OtherPurposesHaveNoFinding) {
+  LayoutDraw draw(41);
+  for (int i = 0; i < 30; ++i) {
+    CompileRequest r = draw.request(16);
+    r.purpose = Purpose::kValidate;
+    r.microbatches = 1;
+    SCOPED_TRACE(testing::text_of(r));
+    EXPECT_EQ(first_finding(compile_stages(r, {}), false), "");
+  }
+}
+
+// What any rank compiles for itself is the program of its stage.
+TEST(CheckLayouts, ARankCompilesTheProgramOfItsStage) {
+  LayoutDraw draw(42);
+  for (int i = 0; i < 20; ++i) {
+    CompileRequest r = draw.request(16);
+    SCOPED_TRACE(testing::text_of(r));
+    const std::vector<Program> stages = compile_stages(r, {});
+    const Mesh mesh = mesh_of(r.layout);
+    const int64_t rank = draw.number(0, mesh.ranks() - 1);
+    r.stage = coordinates_of(mesh, rank)[AxisKind::kPipeline];
+    EXPECT_TRUE(compile(r, {}) == stages[static_cast<size_t>(r.stage)]) << "rank " << rank;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,334 @@
+// One rank's program of a small mesh is changed; the check of all ranks must find it.
+//
+// What cannot matter, by rule: a call may stand on the other side of a neighbour
+//   - of another queue, where neither waits for the other: no queue and no wait changes;
+//   - of its own queue, where neither communicates and they conflict on no frame, or both only add
+//     to it and neither begins it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "compile/check.h"
+#include "compile/place.h"
+#include "ir/verify.h"
+#include "tests/compile/random_layout.h"
+
+namespace tessera {
+namespace {
+
+using testing::each_rank;
+using testing::LayoutDraw;
+
+struct Mutant {
+  Program program;
+  std::string what;
+  bool harmless = false;  // by the rules above
+};
+
+Call& call(Program& p, CallId c) { return p.schedule[static_cast<size_t>(c)]; }
+
+// The same waits under the calls' new numbers; kNone for a call that is gone.
+void renumber(Program& p, const std::vector<CallId>& now) {
+  for (Call& c : p.schedule)
+    for (std::vector<CallId>* waits : {&c.after, &c.before_step}) {
+      for (CallId& y : *waits) y = now[static_cast<size_t>(y)];
+      std::erase(*waits, kNone);
+    }
+}
+
+std::vector<CallId> same_numbers(const Program& p) {
+  std::vector<CallId> now(p.schedule.size());
+  std::iota(now.begin(), now.end(), 0);
+  return now;
+}
+
+bool waits(const Call& a, CallId for_b) {
+  return std::count(a.after.begin(), a.after.end(), for_b) > 0;
+}
+
+bool commute(const Program& p, CallId x, CallId y) {
+  const Call &a = p.call(x), &b = p.call(y);
+  const Segment &s = p.segment(a), &t = p.segment(b);
+  if (s.queue != t.queue) return !waits(a, y) && !waits(b, x);
+  if (!a.wire.operation.empty() && !b.wire.operation.empty()) return false;
+  for (size_t i = 0; i < a.frames.size(); ++i)
+    for (size_t j = 0; j < b.frames.size(); ++j) {
+      if (a.frames[i] != b.frames[j]) continue;
+      const Access m = s.frames[i].access, n = t.frames[j].access;
+      const bool read = m == Access::kRead && n == Access::kRead;
+      const bool add = m == Access::kAdd && n == Access::kAdd && !a.fresh[i] && !b.fresh[j];
+      if (!read && !add) return false;
+    }
+  return true;
+}
+
+// Makes mutants of one program; nothing where this kind of change is not possible there.
+class Mutator {
+ public:
+  Mutator(const Program& p, LayoutDraw& draw) : p_(p), draw_(draw) {}
+
+  std::optional<Mutant> make(int64_t kind) {
+    m_ = {p_, "", false};
+    c_ = static_cast<CallId>(draw_.number(0, size() - 1));
+    constexpr bool (Mutator::*kKinds[])() = {
+        &Mutator::drop,  &Mutator::twice,      &Mutator::move,      &Mutator::resize,
+        &Mutator::group, &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
+        &Mutator::frame, &Mutator::label,      &Mutator::shrink};
+    static_assert(std::size(kKinds) == kKindCount);
+    if (!(this->*kKinds[kind])()) return std::nullopt;
+    m_.what += " " + call_name(p_, c_);
+    return std::move(m_);
+  }
+
+  static constexpr int64_t kKindCount = 11;
+
+ private:
+  int64_t size() const { return static_cast<int64_t>(p_.schedule.size()); }
+
+  bool drop() {
+    m_.what = "drop";
+    std::vector<CallId> now = same_numbers(p_);
+    for (CallId& n : now) n = n == c_ ? kNone : n - (n > c_);
+    m_.program.schedule.erase(m_.program.schedule.begin() + c_);
+    renumber(m_.program, now);
+    return true;
+  }
+
+  bool twice() {
+    m_.what = "twice";
+    std::vector<CallId> now = same_numbers(p_);
+    for (CallId& n : now) n += n > c_;
+    renumber(m_.program, now);
+    const Call copy = m_.program.call(c_);
+    m_.program.schedule.insert(m_.program.schedule.begin() + c_ + 1, copy);
+    return true;
+  }
+
+  // Later by one to six calls.
+  bool move() {
+    const auto to = static_cast<CallId>(std::min(size() - 1, c_ + draw_.number(1, 6)));
+    if (to == c_) return false;
+    m_.what = fmt::format("move by {}", to - c_);
+    m_.harmless = true;
+    std::vector<CallId> now = same_numbers(p_);
+    for (CallId y = c_ + 1; y <= to; ++y) {
+      m_.harmless = m_.harmless && commute(p_, c_, y);
+      --now[static_cast<size_t>(y)];
+    }
+    now[static_cast<size_t>(c_)] = to;
+    auto& calls = m_.program.schedule;
+    std::rotate(calls.begin() + c_, calls.begin() + c_ + 1, calls.begin() + to + 1);
+    renumber(m_.program, now);
+    return true;
+  }
+
+  bool resize() {
+    if (!find([](const Call& c) { return !c.wire.operation.empty(); })) return false;
+    m_.what = "resize";
+    call(m_.program, c_).wire.bytes += 64;
+    return true;
+  }
+
+  // Ops and facts alike: the program is sound, but for its partners.
+  bool group() {
+    if (!find([](const Call& c) { return c.wire.over.find("stage") != 0 && !c.wire.over.empty(); }))
+      return false;
+    const std::string old = p_.call(c_).wire.over;
+    std::vector<std::string> others = {"tensor", "shard", "replica", "replica+tensor", "world"};
+    std::erase_if(others, [&](const std::string& o) {
+      return group_size(p_.mesh, o) == 1 ||
+             group_of(p_.mesh, o, rank_here()) == group_of(p_.mesh, old, rank_here());
+    });
+    if (others.empty()) return false;
+    const std::string other = draw_.one_of(others);
+    m_.what = "over " + other;
+    const SegmentId s = p_.call(c_).segment;
+    for (Op& op : m_.program.segments[static_cast<size_t>(s)].ops)
+      if (op.attributes.has("over") && op.attributes.text("over") == old)
+        op.attributes.set("over", other);
+    for (Call& c : m_.program.schedule)
+      if (c.segment == s) c.wire.over = other;
+    return true;
+  }
+
+  bool lost_after() { return lost(&Call::after, "lost after of"); }
+  bool lost_step() { return lost(&Call::before_step, "lost before_step of"); }
+  bool lost(std::vector<CallId> Call::*waits, const char* what) {
+    if (!find([&](const Call& c) { return !(c.*waits).empty(); })) return false;
+    m_.what = what;
+    auto& list = call(m_.program, c_).*waits;
+    list.erase(list.begin() + draw_.number(0, static_cast<int64_t>(list.size()) - 1));
+    return true;
+  }
+
+  bool fresh() {
+    const auto some = [](const Call& c) {
+      return std::count(c.fresh.begin(), c.fresh.end(), true) > 0;
+    };
+    if (!find(some)) return false;
+    m_.what = "lost fresh of";
+    std::vector<bool>& list = call(m_.program, c_).fresh;
+    std::vector<size_t> set;
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i]) set.push_back(i);
+    list[draw_.one_of(set)] = false;
+    return true;
+  }
+
+  bool frame() {
+    Call& c = call(m_.program, c_);
+    if (c.frames.empty()) return false;
+    FrameId& mine =
+        c.frames[static_cast<size_t>(draw_.number(0, static_cast<int64_t>(c.frames.size()) - 1))];
+    std::vector<FrameId> others;
+    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
+      if (f != mine && p_.frame(f).kind == p_.frame(mine).kind) others.push_back(f);
+    if (others.empty()) return false;
+    m_.what = fmt::format("{} for {} in", frame_name(p_, others[0]), frame_name(p_, mine));
+    mine = draw_.one_of(others);
+    return true;
+  }
+
+  bool label() {
+    Call& c = call(m_.program, c_);
+    if (c.microbatch == kNone || c.frames.empty()) return false;
+    m_.what = "next micro-batch's label on";
+    ++c.microbatch;
+    return true;
+  }
+
+  bool shrink() {
+    auto& kinds = m_.program.kinds;
+    const auto k = static_cast<size_t>(draw_.number(0, static_cast<int64_t>(kinds.size()) - 1));
+    int64_t end = 0;
+    for (const ValueId v : kinds[k].values) end = std::max(end, p_[v].offset + p_[v].bytes());
+    if (end <= 4) return false;
+    kinds[k].bytes = end - 4;
+    m_.what = "shrunk " + kinds[k].name + " at";
+    return std::any_of(p_.segments.begin(), p_.segments.end(), [&](const Segment& s) {
+      return std::any_of(s.frames.begin(), s.frames.end(),
+                         [&](const Parameter& x) { return x.kind == static_cast<FrameKindId>(k); });
+    });
+  }
+
+  int64_t rank_here() const {
+    Coordinates at;
+    at[AxisKind::kPipeline] = p_.stage;
+    return rank_of(p_.mesh, at);
+  }
+
+  // The next call, from the one drawn on, with this property.
+  template <class Property>
+  bool find(const Property& has) {
+    for (int64_t i = 0; i < size(); ++i, c_ = static_cast<CallId>((c_ + 1) % size()))
+      if (has(p_.call(c_))) return true;
+    return false;
+  }
+
+  const Program& p_;
+  LayoutDraw& draw_;
+  Mutant m_;
+  CallId c_ = 0;
+};
+
+std::string found_in(std::vector<const Program*> ranks, size_t rank, const Program& mutant) {
+  const std::vector<std::string> faults = verify(mutant);
+  if (!faults.empty()) return "verify: " + faults[0];
+  ranks[rank] = &mutant;
+  const std::vector<Finding> findings = check(ranks);
+  return findings.empty() ? "" : findings[0].kind + ": " + findings[0].text;
+}
+
+// So many mutants of random ranks; how many the rules call harmless.
+struct Count {
+  int mutants = 0, harmless = 0;
+};
+
+Count expect_caught(const CompileRequest& r, int mutants, LayoutDraw& draw) {
+  SCOPED_TRACE(testing::text_of(r));
+  Count count;
+  const std::vector<Program> stages = compile_stages(r, {});
+  const std::vector<const Program*> ranks = each_rank(stages);
+  for (int i = 0; i < mutants; ++i) {
+    const auto rank = static_cast<size_t>(draw.number(0, static_cast<int64_t>(ranks.size()) - 1));
+    const auto mutant = Mutator(*ranks[rank], draw).make(i % Mutator::kKindCount);
+    if (!mutant) continue;
+    ++count.mutants;
+    count.harmless += mutant->harmless;
+    const std::string found = found_in(ranks, rank, mutant->program);
+    EXPECT_TRUE(mutant->harmless || !found.empty()) << "rank " << rank << ": " << mutant->what;
+  }
+  return count;
+}
+
+// Interleaved, ZeRO 3, hybrid: two groups of two data ranks.
+CompileRequest interleaved_hybrid() {
+  LayoutDraw draw(1);
+  CompileRequest r = draw.request(16);
+  apply_family(Family::kGpt2, r.model);
+  r.model.layers = 4;
+  r.model.tied_embeddings = true;
+  derive_sizes(r.model);
+  r.microbatches = 4;
+  r.layout = Layout();
+  r.layout.data = 4;
+  r.layout.pipeline = 2;
+  r.layout.interleave = 2;
+  r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+  r.layout.zero = 3;
+  r.layout.zero_group = 2;
+  return r;
+}
+
+TEST(CheckMutants, OfAnInterleavedHybridZero3AreCaught) {
+  LayoutDraw draw(50);
+  const Count n = expect_caught(interleaved_hybrid(), 220, draw);
+  EXPECT_GT(n.mutants, 180);
+  EXPECT_LT(n.harmless, n.mutants / 10);
+}
+
+TEST(CheckMutants, OfRandomLayoutsAreCaught) {
+  LayoutDraw draw(51);
+  Count all;
+  for (int i = 0; i < 24; ++i) {
+    const Count n = expect_caught(draw.request(8), 22, draw);
+    all.mutants += n.mutants;
+    all.harmless += n.harmless;
+  }
+  EXPECT_GT(all.mutants, 350);
+  EXPECT_LT(all.harmless, all.mutants / 10);
+}
+
+// The same change on every rank of a stage: partners agree, and only the meaning is wrong.
+TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
+  LayoutDraw draw(52);
+  int dropped = 0;
+  for (int i = 0; i < 12; ++i) {
+    CompileRequest r = draw.request(8);
+    r.layout.pipeline = 1;
+    r.layout.interleave = 1;
+    r.layout.data = 2 + 2 * (i % 2);
+    SCOPED_TRACE(testing::text_of(r));
+    const std::vector<Program> stages = compile_stages(r, {});
+    const Program& p = stages[0];
+    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c) {
+      const std::string& operation = p.call(c).wire.operation;
+      if (operation.empty() || operation == "segment") continue;
+      Program mutant = p;
+      std::vector<CallId> now = same_numbers(p);
+      for (CallId& n : now) n = n == c ? kNone : n - (n > c);
+      mutant.schedule.erase(mutant.schedule.begin() + c);
+      renumber(mutant, now);
+      place(mutant, {});
+      EXPECT_FALSE(prove({mutant}).empty()) << "without " << call_name(p, c);
+      ++dropped;
+    }
+  }
+  EXPECT_GT(dropped, 100);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,102 @@
+// Tiny models on small meshes, drawn from a seed: what compiles for all stages.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "compile/compile.h"
+#include "compile/layout_check.h"
+#include "model/presets.h"
+
+namespace tessera::testing {
+
+class LayoutDraw {
+ public:
+  explicit LayoutDraw(uint64_t seed) : d_(seed) {}
+
+  int64_t number(int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(d_);
+  }
+  template <class T>
+  T one_of(const std::vector<T>& list) {
+    return list[static_cast<size_t>(number(0, static_cast<int64_t>(list.size()) - 1))];
+  }
+
+  // A run that the layout check accepts, of at most so many ranks.
+  CompileRequest request(int64_t most_ranks) {
+    for (;;) {
+      CompileRequest r = any();
+      const int64_t ranks = r.layout.data * r.layout.tensor * r.layout.pipeline;
+      if (ranks > most_ranks) continue;
+      try {
+        check_layout(r.model, r.layout, {0, r.sequences, r.tokens});
+        return r;
+      } catch (const Error&) {
+      }
+    }
+  }
+
+ private:
+  CompileRequest any() {
+    CompileRequest r;
+    apply_family(one_of<Family>({Family::kGpt2, Family::kNeox, Family::kLlama}), r.model);
+    r.model.layers = number(1, 6);
+    r.model.hidden = 32;
+    r.model.heads = 4;
+    r.model.vocabulary = 96;
+    r.model.vocabulary_multiple = 32;
+    r.model.context = 16;
+    r.model.tied_embeddings = number(0, 1) == 1;
+    if (number(0, 3) == 0) r.model.dropout = 0.1;
+    derive_sizes(r.model);
+    r.sequences = number(1, 2);
+    r.tokens = 16;
+    r.microbatches = number(1, 5);
+    r.precision = number(0, 1) ? Precision::kFp32 : Precision::kBf16;
+    layout(r.layout);
+    return r;
+  }
+
+  void layout(Layout& l) {
+    l.data = number(1, 4);
+    l.tensor = one_of<int64_t>({1, 1, 2, 4});
+    l.pipeline = number(1, 4);
+    l.sequence_parallel = number(0, 1) == 1;
+    l.pipeline_schedule = static_cast<PipelineSchedule>(number(0, 3));
+    if (l.pipeline_schedule == PipelineSchedule::kInterleaved1F1B) l.interleave = number(1, 3);
+    l.zero = number(0, 3);
+    l.zero_group = number(0, 2);
+    l.zero_reduce = number(0, 1) ? ZeroReduce::kLast : ZeroReduce::kEach;
+    l.overlap = number(0, 3);
+    l.recompute = one_of<std::string>({"none", "none", "selective", "full", "full:1"});
+  }
+
+  std::mt19937_64 d_;
+};
+
+inline std::string text_of(const CompileRequest& r) {
+  const Layout& l = r.layout;
+  return fmt::format(
+      "family {} layers {} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
+      "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
+      "{} recompute {}",
+      static_cast<int>(r.model.family), r.model.layers, r.model.tied_embeddings, r.model.dropout,
+      static_cast<int>(r.precision), r.microbatches, l.data, l.tensor, l.pipeline,
+      l.sequence_parallel, static_cast<int>(l.pipeline_schedule), l.interleave, l.zero,
+      l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap, l.recompute);
+}
+
+// One pointer a rank of the mesh: each runs its stage's program.
+inline std::vector<const Program*> each_rank(const std::vector<Program>& stages) {
+  std::vector<const Program*> ranks;
+  const Mesh& mesh = stages[0].mesh;
+  for (int64_t r = 0; r < mesh.ranks(); ++r)
+    ranks.push_back(&stages[static_cast<size_t>(coordinates_of(mesh, r)[AxisKind::kPipeline])]);
+  return ranks;
+}
+
+}  // namespace tessera::testing
