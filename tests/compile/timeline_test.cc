@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/summary.h"
+#include "tests/compile/random_layout.h"
+
 namespace tessera {
 namespace {
 
@@ -43,6 +46,21 @@ TEST(Timeline, TheImageHasEachActionOnce) {
   EXPECT_EQ(count(image, "<g>"), count(image, "</g>"));
   EXPECT_EQ(count(image, "micro-batch 2,"), 9);
   EXPECT_TRUE(image.starts_with("<svg ") && image.ends_with("</svg>\n"));
+}
+
+TEST(StagesSummary, SaysWhereStagesDiffer) {
+  CompileRequest r = testing::LayoutDraw(1).request(1);
+  r.model.layers = 4;
+  r.layout = Layout();
+  r.layout.pipeline = 2;
+  r.layout.data = 2;
+  r.layout.stages = {3, 1};
+  const std::string text = summary(compile_stages(r, {}));
+  EXPECT_NE(text.find("    0  0-1           0-2  "), std::string::npos) << text;
+  EXPECT_NE(text.find("    1  2-3           3  "), std::string::npos) << text;
+  EXPECT_NE(text.find("only on stages 0: forward.embed"), std::string::npos) << text;
+  EXPECT_NE(text.find("only on stages 1: head"), std::string::npos) << text;
+  EXPECT_EQ(text.find("only on stages 0: forward.layer"), std::string::npos) << text;
 }
 
 }  // namespace
