@@ -116,6 +116,10 @@ Model prepare(const CompileRequest& asked, const Target& target) {
   check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
   if (m.request.precision != Precision::kFp32 && m.request.precision != Precision::kBf16)
     throw Error("precision: this version trains in fp32 and bf16 only.");
+  const bool generates =
+      m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
+  CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
+        kPurposes[static_cast<int>(m.request.purpose)]);
   m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.layers);
   Graph graph = graph_for(m.request, m.recompute);
   m.share = share_of(graph, m.request);
