@@ -53,7 +53,7 @@ metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }
 BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
           "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
 CONTINUED_LOSS = 3e-5
-RUN_SECONDS = 300  # longer is a hang: two seconds where cores are free, a hundred where they are not
+RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
           "--timeout", str(RUN_SECONDS)]
 SKIPPED = 77

@@ -65,7 +65,7 @@ TensorDifference compare_values(CheckpointReader& a, CheckpointReader& b, const 
                         static_cast<size_t>(bytes)) != 0;
     }
   }
-  d.relative = sums.first > 0 ? std::sqrt(sums.differences / sums.first) : 0;
+  d.relative = sums.differences > 0 ? std::sqrt(sums.differences / sums.first) : 0;
   return d;
 }
 

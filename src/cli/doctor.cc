@@ -136,8 +136,9 @@ std::string libraries() {
     const size_t slash = line.find('/');
     if (slash == std::string::npos) continue;
     const std::string name = Path(line.substr(slash)).filename().string();
-    for (const char* known : {"libdnnl", "libhwy", "libgomp", "libfmt", "libyaml-cpp", "libspdlog",
-                              "libsimdjson", "libutf8proc", "libzstd", "libsentencepiece", "libmpi.so"})
+    for (const char* known :
+         {"libdnnl", "libhwy", "libgomp", "libfmt", "libyaml-cpp", "libspdlog", "libsimdjson",
+          "libutf8proc", "libzstd", "libsentencepiece", "libmpi.so"})
       if (name.starts_with(known)) names.insert(name);
   }
   std::string out;

@@ -1,5 +1,6 @@
 // Ranks as processes of MPI 3.1. Every message is one of point to point, non-blocking, and nothing
-// here waits but through Idle: an MPI call that waits would burn a core that others compute on.
+// here waits but through Idle (start, end and the making of groups apart): an MPI call that waits
+// would burn a core that others compute on.
 #include <mpi.h>
 
 #include <algorithm>

@@ -116,6 +116,10 @@ Model prepare(const CompileRequest& asked, const Target& target) {
   check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
   if (m.request.precision != Precision::kFp32 && m.request.precision != Precision::kBf16)
     throw Error("precision: this version trains in fp32 and bf16 only.");
+  const bool generates =
+      m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
+  CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
+        kPurposes[static_cast<int>(m.request.purpose)]);
   m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.layers);
   Graph graph = graph_for(m.request, m.recompute);
   m.share = share_of(graph, m.request);
@@ -150,6 +154,12 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
   for (int64_t stage = 0; stage < request.layout.pipeline; ++stage)
     programs.push_back(program_of(model, stage, target));
   return programs;
+}
+
+PipelineShape pipeline_of(const CompileRequest& asked) {
+  const CompileRequest request = without_dropout(asked);
+  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
+  return share_of(graph_for(request, recompute), request).pipeline;
 }
 
 double model_flops(const CompileRequest& request) {

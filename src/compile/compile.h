@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compile/layout.h"
+#include "compile/pipeline.h"
 #include "compile/target.h"
 #include "ir/program.h"
 #include "model/model_config.h"
@@ -43,6 +44,9 @@ Program compile(const CompileRequest& request, const Target& target);
 // One a stage, whatever request.stage says: the ranks of a stage all run its program. The passes
 // over blocks run once.
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
+
+// What the stages of the pipeline do: the schedule that compile() follows.
+PipelineShape pipeline_of(const CompileRequest& request);
 
 // FLOPs of the model for one step's micro-batch, forward and backward, without recomputation.
 double model_flops(const CompileRequest& request);

@@ -4,7 +4,8 @@
 //   every size is at least 1; context and expert are 1
 //   tensor      divides heads, kv_heads and feed_forward; with sequence_parallel the tokens too
 //   data        times micro divides the global batch; zero_group divides data
-//   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of each
+//   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of
+//   each
 //               of these chunks
 //   zero        0 to 3
 #pragma once

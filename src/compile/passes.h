@@ -52,7 +52,8 @@ void differentiate(Graph& graph);
 void split_backward(Graph& graph);
 
 // Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
-// that their outputs need not be saved. Without it gathered values are saved and no gather is repeated.
+// that their outputs need not be saved. Without it gathered values are saved and no gather is
+// repeated.
 void recompute_selective(Graph& graph);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

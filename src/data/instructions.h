@@ -25,7 +25,7 @@ struct InstructionSpec {
   int64_t sequence_length = 0;     // T
   uint64_t seed = 0;
   LongExamples long_examples = LongExamples::kRefuse;  // of more than T + 1 tokens
-  bool documents_apart = false;                         // positions begin anew in each example
+  bool documents_apart = false;                        // positions begin anew in each example
 };
 
 // A line is an object that has either a string for each name of the template, {response} among

@@ -1,7 +1,8 @@
 // SentencePiece (Kudo & Richardson 2018): text is normalised by the rules of the model file, spaces
 // become U+2581, and the whole is cut into pieces, by the likeliest cut (unigram) or by merges
-// (bpe). Ids are those of the sentencepiece library, which does it. (Its releases agree up to 0.2.1;
-// later ones round a unigram model's sums otherwise, which decides between equally good cuts.)
+// (bpe). Ids are those of the sentencepiece library, which does it. (Its releases agree up to
+// 0.2.1; later ones round a unigram model's sums otherwise, which decides between equally good
+// cuts.)
 #pragma once
 
 #include <memory>

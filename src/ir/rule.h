@@ -32,7 +32,8 @@ struct ShardingRule {
   std::string splits;
   std::vector<std::vector<int>> linear;
   bool maximum = false;
-  bool loss = false;  // begins the backward: where all is shared, its gradient would count each rank
+  bool loss =
+      false;  // begins the backward: where all is shared, its gradient would count each rank
 };
 
 // FLOPs by the usual count (2 a multiply-add) and bytes that must move at least once.

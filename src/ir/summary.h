@@ -13,11 +13,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/program.h"
 
 namespace tessera {
 
 std::string summary(const Program& p);
+
+// Where the stages of a pipeline differ: their ranks, layers and bytes in a row each, then the
+// segments that only some of them call.
+std::string summary(const std::vector<Program>& stages);
 
 }  // namespace tessera

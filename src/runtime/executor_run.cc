@@ -22,15 +22,21 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
     over_.assign(program_.schedule.size(), false);
     if (poison_) poison_->start();
   }
+  // Also where an Error passes: the mover must not go on with half a run.
+  struct End {
+    Executor& e;
+    ~End() {
+      const std::lock_guard lock(e.moving_);
+      e.count_bytes(+1);
+      e.observe_ = nullptr;
+    }
+  } const end{*this};
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
     if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);
     else
       issue(c);
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) wait_for(c);
-  const std::lock_guard lock(moving_);
-  count_bytes(+1);
-  observe_ = nullptr;
 }
 
 void Executor::issue(CallId c) {

@@ -1,5 +1,5 @@
-// A thread that moves transfers on while another computes: it asks, sleeps a little, and asks
-// again, which costs its core about a hundredth. Why not between ops: docs/decisions/progress.md.
+// A thread that moves transfers on while another computes: it asks, sleeps half a millisecond, and
+// asks again. Why not between ops: docs/decisions/progress.md.
 #pragma once
 
 #include <condition_variable>

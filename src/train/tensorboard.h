@@ -1,11 +1,11 @@
 // TensorBoard event files: curves that `tensorboard --logdir RUN` shows.
 //
 // A file is a row of records (TFRecord): u64 length, u32 masked CRC-32C of the length, the bytes
-// of one Event (a protobuf message), u32 masked CRC-32C of the bytes; little endian. The first event says
-// "brain.Event:2". Every start of a run opens a new file, whose name sorts behind the older ones,
-// since TensorBoard reads a folder in the order of names; after a resume its second event is a
-// session start that carries the first step of the new session, and TensorBoard forgets what older
-// files say of that step and later ones.
+// of one Event (a protobuf message), u32 masked CRC-32C of the bytes; little endian. The first
+// event says "brain.Event:2". Every start of a run opens a new file, whose name sorts behind the
+// older ones, since TensorBoard reads a folder in the order of names; after a resume its second
+// event is a session start that carries the first step of the new session, and TensorBoard forgets
+// what older files say of that step and later ones.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,8 @@ TEST_F(Recipes, SmallTwinsTrain) {
     const ProgramResult r = run(fmt::format(
         "train {} {} model.layers=2 model.hidden=64 model.heads={} model.kv_heads={} "
         "model.feed_forward=176 model.vocabulary=0 model.vocabulary_multiple=1 model.context=32 "
-        "data.tokenizer=t.json data.train=[d] data.validation=[] data.sequence_length=32 "
+        "data.tokenizer=t.json data.train=[d] data.validation=[] data.split= "
+        "data.sequence_length=32 "
         "batch.global=8 batch.micro=4 optimizer.learning_rate=3e-3 "
         "schedule.steps=12 schedule.warmup_steps=2 schedule.decay_steps=0 "
         "layout.data=1 layout.tensor=1 layout.pipeline=1 run.threads=1 "

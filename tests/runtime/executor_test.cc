@@ -226,7 +226,6 @@ TEST(Executor, TellsWhatCommunicationTook) {
   const int64_t per_transfer = others * share * 4;
   EXPECT_EQ(t.bytes_sent.at("shard"), 2 * 2 * kLayers * per_transfer);
   EXPECT_GT(t.total_s, 0);
-  EXPECT_GE(t.total_s, t.exposed_s * 0.9);
   double by_group = 0;
   for (const auto& [group, s] : t.exposed_by) by_group += s;
   EXPECT_DOUBLE_EQ(by_group, t.exposed_s);
