@@ -56,7 +56,8 @@ class Run {
   Run(RunConfig config, const TrainOptions& options)
       : config_(std::move(config)),
         options_(options),
-        world_(*options.world),
+        alone_(options.world ? nullptr : self_world()),
+        world_(options.world ? *options.world : *alone_),
         first_(world_.rank() == 0),
         log_(!first_ ? LogTerminal::kNone : (options.json ? LogTerminal::kErr : LogTerminal::kOut)),
         progress_(first_ ? options.terminal : Progress::Output{}) {}
@@ -85,6 +86,7 @@ class Run {
 
   RunConfig config_;
   const TrainOptions& options_;
+  std::unique_ptr<World> alone_;  // where no world was given
   World& world_;
   bool first_;  // of the ranks: the one that writes and says things
   Log log_;

@@ -13,7 +13,7 @@ namespace tessera {
 
 // What the program knows of the world around it; nothing below reads it otherwise.
 struct TrainOptions {
-  World* world = nullptr;          // all ranks of the run
+  World* world = nullptr;          // all ranks of the run; nullptr: one
   std::string version;             // of the program, for run.yaml and checkpoints
   std::function<double()> now_s;   // a steady clock
   std::function<double()> wall_s;  // seconds since 1970
