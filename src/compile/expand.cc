@@ -12,13 +12,6 @@ namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Values as one rank has them: what a library of kernels is asked about.
-std::vector<Value> local_values(const std::vector<Value>& values) {
-  std::vector<Value> local = values;
-  for (Value& v : local) v.shape = Shape(v.local());
-  return local;
-}
-
 }  // namespace
 
 FrameKindId Expander::frame(const std::string& name, const std::vector<ValueId>& values,

@@ -124,6 +124,11 @@ void localise(Value& v, const Mesh& mesh) {
     v.part = part;
 }
 
+std::vector<Value> local_values(std::vector<Value> values) {
+  for (Value& v : values) v.shape = Shape(v.local());
+  return values;
+}
+
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   std::vector<int64_t> index(v.shape.dims().size(), 0);
   for (size_t a = 0; a < kMaxAxes; ++a) {

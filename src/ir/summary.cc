@@ -52,10 +52,11 @@ std::string segments_text(const Program& p) {
   std::string text = fmt::format("{:<28}{:>6} {:>14} {:>11} {:>11}  ops\n",
                                  "segments (of one call)", "calls", "compute", "moves", "scratch");
   Cost total;
+  const std::vector<Value> values = local_values(p.values);
   for (size_t s = 0; s < p.segments.size(); ++s) {
     Cost cost;
     for (const Op& op : p.segments[s].ops) {
-      const Cost one = cost_of(op, p.values);
+      const Cost one = cost_of(op, values);
       cost.flops += one.flops;
       cost.bytes += one.bytes;
     }

@@ -5,19 +5,11 @@
 #include "base/error.h"
 
 namespace tessera {
-namespace {
-
-std::vector<Value> localised(std::vector<Value> values) {
-  for (Value& v : values) v.shape = v.local();
-  return values;
-}
-
-}  // namespace
 
 Executor::Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
                    ExecutorOptions options)
     : program_(std::move(program)),
-      local_(localised(program_.values)),
+      local_(local_values(program_.values)),
       arena_(arena),
       library_(library),
       channels_(channels),

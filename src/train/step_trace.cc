@@ -9,8 +9,8 @@ namespace tessera {
 std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) {
   if (!wanted_) return {};
   last_s_ = now_s_();
-  return [this, &program](const OpEvent& e) {
-    const Cost cost = cost_of(*e.op.op, program.values);
+  return [this, values = local_values(program.values)](const OpEvent& e) {
+    const Cost cost = cost_of(*e.op.op, values);
     TraceEvent t;
     t.op = rule_of(e.op.op->kind).name;
     t.origin = e.call.layer == kNone
