@@ -13,7 +13,7 @@ model: { family: neox, layers: 4, hidden: 128, heads: 4, vocabulary: 512, contex
 data: { tokenizer: $folder/t.json, train: [$folder/d], sequence_length: 64 }
 batch: { global: 8, micro: 2 }
 optimizer: { learning_rate: 1.0e-3 }
-schedule: { steps: 100000, warmup_steps: 10 }
+schedule: { steps: 100000, warmup_steps: 2 }
 precision: fp32
 layout: { data: 4, zero: 1 }
 checkpoint: { every_steps: 0, keep: 2 }
