@@ -84,22 +84,23 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t le
   return total;
 }
 
-std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
-                          int64_t sequences, const ModelOptions& options) {
-  const ModelConfig model = model_of(checkpoint);
-  check_ids(tokens, model);
-  const int64_t length = static_cast<int64_t>(tokens.size()) / sequences;
-  const auto machine =
-      load(checkpoint, {request(model, Purpose::kLogits, sequences, length, options.precision)},
-           options);
-  Executor& e = machine->executor(0);
+LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
+                         const ModelOptions& options)
+    : model_(model_of(checkpoint)),
+      length_(length),
+      machine_(load(checkpoint,
+                    {request(model_, Purpose::kLogits, sequences, length, options.precision)},
+                    options)) {}
+
+std::span<const float> LogitsModel::read(std::span<const int32_t> tokens) {
+  check_ids(tokens, model_);
+  Executor& e = machine_->executor(0);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
   const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
   for (size_t i = 0; i < positions.size(); ++i)
-    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length));
+    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
   e.run();
-  const std::span<float> out = values<float>(e, "logits");
-  return {out.begin(), out.end()};
+  return values<float>(e, "logits");
 }
 
 Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options)

@@ -30,10 +30,21 @@ ModelConfig model_of(const CheckpointReader& checkpoint);
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t length,
             int64_t samples, const ModelOptions& options);
 
-// Logits [B, T, V] in f32 of B sequences of T tokens each, row-major. Throws Error for ids beyond
-// the vocabulary.
-std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
-                          int64_t sequences, const ModelOptions& options);
+// Logits of B sequences of T tokens each.
+class LogitsModel {
+ public:
+  LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
+              const ModelOptions& options);
+
+  // tokens [B, T] → logits [B, T, V] in f32, row-major, valid until the next call. Throws Error for
+  // ids beyond the vocabulary.
+  std::span<const float> read(std::span<const int32_t> tokens);
+
+ private:
+  ModelConfig model_;
+  int64_t length_;
+  std::unique_ptr<Machine> machine_;
+};
 
 // Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
 // has read.
@@ -46,6 +57,7 @@ class Decoder {
   // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
   // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
   std::span<float> read(std::span<const int32_t> tokens);
+  void forget() { position_ = 0; }  // begins a new text
 
  private:
   void step(size_t program, std::span<const int32_t> tokens);
