@@ -76,6 +76,10 @@ class Executor {
   // cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
+  // From now on called before each call that changes weights and moments: who still reads them
+  // holds the run up there.
+  void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
+
   const CommunicationTime& communication() const { return time_; }  // of the last run
   Waiting waiting() const;                                          // from any thread
 
@@ -153,7 +157,9 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
   std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
+  std::vector<bool> updates_;  // of each segment
   std::function<void(const OpStart&)> started_;
+  std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;

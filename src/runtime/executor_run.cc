@@ -68,6 +68,7 @@ std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
 
 void Executor::compute(CallId c) {
   for (const CallId y : program_.call(c).after) wait_for(y);
+  if (before_update_ && updates_[static_cast<size_t>(program_.call(c).segment)]) before_update_();
   {
     const std::lock_guard lock(moving_);
     begin(c);
