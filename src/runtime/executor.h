@@ -27,6 +27,7 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
+  double start_s;  // on the executor's clock; of a transfer, when it was started
 };
 
 // An op of the compute queue that begins, or one of any queue for which this rank has waited for
@@ -129,11 +130,11 @@ class Executor {
   void begin(CallId c);
   void end(CallId c);
   void announce(CallId c, const PreparedOp& op, bool waits) const;
-  void observe(CallId c, const PreparedOp& op) const;
+  void observe(CallId c, const PreparedOp& op, double start_s) const;
   bool may_start(const Call& call) const;
   bool progress();
   bool move(Line& line);
-  bool move_op(Line& line, PreparedOp& op);
+  bool move_op(CallId c, Line& line, PreparedOp& op);
   Transfer start(const PreparedOp& op) const;
   bool finish(const PreparedOp& op, const Transfer& t);
   void exchange(CallId c, PreparedOp& op);

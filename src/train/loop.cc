@@ -72,6 +72,8 @@ class Run {
   void resume(const StartingPoint& start);
   void one_step(int64_t step);
   void after_step(int64_t step, const StepResult& r, double seconds);
+  void record(const StepMetrics& m);
+  void show_progress(const StepMetrics& m, double tokens);
   void stop_at_bad_number(int64_t step, const StepResult& r);
   void validate(int64_t step);
   void make_saves();
@@ -103,7 +105,7 @@ class Run {
   std::string tokenizer_bytes_;  // for checkpoints; of the first rank
   std::optional<Saves> saves_;
   Schedule schedule_;
-  double matrix_rate_ = 0, step_flops_ = 0;
+  double matrix_rate_ = 0, step_flops_ = 0, exposed_share_ = -1;
   int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
@@ -300,12 +302,11 @@ void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
 
 void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   tokens_ += static_cast<int64_t>(r.tokens);
-  if (!first_) return;
-  norms_.push_back(r.grad_norm);
-  seconds_.push_back(seconds);
-  if (norms_.size() > 5) norms_.pop_front();
-  if (seconds_.size() > 20) seconds_.pop_front();
+  const bool recorded = step % config_.metrics.every_steps == 0 || step == last_step_;
   StepMetrics m;
+  if (recorded && world_.size() > 1)
+    m.communication = gather_communication(world_, trainer_->communication(), seconds);
+  if (!first_) return;
   m.step = step;
   m.tokens = tokens_;
   m.loss = r.loss;
@@ -314,28 +315,39 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.step_s = seconds;
   m.tokens_per_s = r.tokens / seconds;
   m.model_flops_share = step_flops_ / seconds / matrix_rate_;
-  const int64_t every = config_.metrics.every_steps;
-  if (step % every == 0 || step == last_step_) {
-    metrics_->append(m);
-    const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
-                                               {"grad_norm", m.grad_norm},
-                                               {"learning_rate", m.learning_rate},
-                                               {"tokens_per_s", m.tokens_per_s}};
-    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
-  }
+  if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
+  if (recorded) record(m);
+  norms_.push_back(r.grad_norm);
+  seconds_.push_back(seconds);
+  if (norms_.size() > 5) norms_.pop_front();
+  if (seconds_.size() > 20) seconds_.pop_front();
+  show_progress(m, r.tokens);
+}
+
+void Run::record(const StepMetrics& m) {
+  metrics_->append(m);
+  const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
+                                             {"grad_norm", m.grad_norm},
+                                             {"learning_rate", m.learning_rate},
+                                             {"tokens_per_s", m.tokens_per_s}};
+  if (tensorboard_) tensorboard_->add(m.step, options_.wall_s(), scalars);
+}
+
+void Run::show_progress(const StepMetrics& m, double tokens) {
   const double mean =
       std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
   ProgressState p;
-  p.step = step;
+  p.step = m.step;
   p.steps = last_step_;
   p.loss = m.loss;
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
-  p.tokens_per_s = r.tokens / mean;
+  p.tokens_per_s = tokens / mean;
   p.flops_per_s = step_flops_ / mean;
   p.matrix_rate_share = p.flops_per_s / matrix_rate_;
+  p.exposed_share = exposed_share_;
   p.memory_bytes = resident_bytes();
-  p.left_s = mean * static_cast<double>(last_step_ - step);
+  p.left_s = mean * static_cast<double>(last_step_ - m.step);
   progress_.show(p, options_.now_s());
 }
 
@@ -357,9 +369,10 @@ void Run::one_step(int64_t step) {
     if (first_) measure_machine();
   }
   after_step(step, r, seconds);
-  if (trace.wanted() && first_)
-    write_file(directory() / "trace.json",
-               trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
+  if (!trace.wanted()) return;
+  const std::string title = fmt::format("step {} of {}", step, config_.run.name);
+  const std::string json = trace.json(world_, title, matrix_rate_);
+  if (first_) write_file(directory() / "trace.json", json);
 }
 
 void Run::validate(int64_t step) {

@@ -42,8 +42,8 @@ TEST(Saving, PrunesOnlyOnceTheNewOneStands) {
   SaveRequest r = request_of(temporary.path(), 6, state);
   bool old_there = false;
   r.before_visible = [&] {
-    old_there = holds_sample(temporary.path() / "5", 1) &&
-                !std::filesystem::exists(temporary.path() / "6");
+    old_there =
+        holds_sample(temporary.path() / "5", 1) && !std::filesystem::exists(temporary.path() / "6");
   };
   r.keep = KeepRule{1, 0, {}};
   Saving saving(std::move(r));
