@@ -27,6 +27,7 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
+  double start_s;  // on the executor's clock; of a transfer, when it was started
 };
 
 // An op of the compute queue that begins, or one of any queue for which this rank has waited for
@@ -75,6 +76,10 @@ class Executor {
   // From now on `started` hears where a run stands: what to say if it never comes back. It must
   // cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
+
+  // From now on called before each call that changes weights and moments: who still reads them
+  // holds the run up there.
+  void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
 
   const CommunicationTime& communication() const { return time_; }  // of the last run
   Waiting waiting() const;                                          // from any thread
@@ -125,11 +130,11 @@ class Executor {
   void begin(CallId c);
   void end(CallId c);
   void announce(CallId c, const PreparedOp& op, bool waits) const;
-  void observe(CallId c, const PreparedOp& op) const;
+  void observe(CallId c, const PreparedOp& op, double start_s) const;
   bool may_start(const Call& call) const;
   bool progress();
   bool move(Line& line);
-  bool move_op(Line& line, PreparedOp& op);
+  bool move_op(CallId c, Line& line, PreparedOp& op);
   Transfer start(const PreparedOp& op) const;
   bool finish(const PreparedOp& op, const Transfer& t);
   void exchange(CallId c, PreparedOp& op);
@@ -153,7 +158,9 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
   std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
+  std::vector<bool> updates_;  // of each segment
   std::function<void(const OpStart&)> started_;
+  std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;

@@ -16,6 +16,7 @@
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_programs.h"
+#include "train/saves.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "train/step_trace.h"
@@ -71,15 +72,18 @@ class Run {
   void resume(const StartingPoint& start);
   void one_step(int64_t step);
   void after_step(int64_t step, const StepResult& r, double seconds);
+  void record(const StepMetrics& m);
+  void show_progress(const StepMetrics& m, double tokens);
   void stop_at_bad_number(int64_t step, const StepResult& r);
   void validate(int64_t step);
+  void make_saves();
   void save_checkpoint(int64_t step);
-  bool saves_at(int64_t step) const;
   SaveGroup save_group() const;
   bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
   void say(const std::string& line);
   void doing(int64_t step, std::string_view what) const;
+  void doing(const OpStart& at) const;
   const Tokenizer& tokenizer();
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
@@ -98,9 +102,11 @@ class Run {
   std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;
+  std::string tokenizer_bytes_;  // for checkpoints; of the first rank
+  std::optional<Saves> saves_;
   Schedule schedule_;
-  double matrix_rate_ = 0, step_flops_ = 0;
-  int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0, saved_step_ = -1;
+  double matrix_rate_ = 0, step_flops_ = 0, exposed_share_ = -1;
+  int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
   TrainOutcome outcome_;
@@ -115,6 +121,14 @@ void Run::say(const std::string& line) {
 // To whoever watches this rank.
 void Run::doing(int64_t step, std::string_view what) const {
   if (options_.heartbeat) options_.heartbeat->say(step, what);
+}
+
+void Run::doing(const OpStart& at) const {
+  const int64_t saving = saves_->under_way();
+  options_.heartbeat->say(
+      step_,
+      saving < 0 ? describe(at) : fmt::format("{}, saving {} meanwhile", describe(at), saving),
+      at.waits);
 }
 
 const Tokenizer& Run::tokenizer() {
@@ -145,9 +159,7 @@ void Run::prepare() {
   trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu), world_,
                                        options_.now_s);
   const double compiled = since(began);
-  if (Heartbeat* h = options_.heartbeat)
-    trainer_->machine().on_start(
-        [this, h](const OpStart& at) { h->say(step_, describe(at), at.waits); });
+  if (options_.heartbeat) trainer_->machine().on_start([this](const OpStart& at) { doing(at); });
   const Program& p = trainer_->program();
   double parameters = 0;
   for (const StateTensor& t : trainer_->state())
@@ -204,15 +216,32 @@ void Run::resume(const StartingPoint& start) {
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
-    if (start.resumes) saved_step_ = header.step;
+    if (start.resumes) saves_->resumed(header.step);
   }
   say(fmt::format("{}    {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
                   start.checkpoint.string(), since(began)));
 }
 
+void Run::make_saves() {
+  SavesOptions o;
+  o.folder = directory() / "checkpoints";
+  o.rules = config_.checkpoint;
+  o.world = &world_;
+  o.now_s = options_.now_s;
+  o.before_visible = [this] {
+    if (metrics_) metrics_->sync();
+  };
+  o.say = [this](const std::string& line) { say(line); };
+  o.waits = [this](std::string_view what) { doing(step_, what); };
+  saves_.emplace(std::move(o));
+  trainer_->before_update([this] { saves_->before_update(); });
+  if (first_) tokenizer_bytes_ = read_file(config_.data.tokenizer);
+}
+
 // Weights, data and files, from fresh or from a checkpoint.
 void Run::start() {
+  make_saves();
   const StartingPoint from = find_start(config_);
   for (const FoundCheckpoint& c : from.skipped)
     log_.warning("{} is not used: {}", c.path.string(), c.broken);
@@ -255,14 +284,15 @@ void Run::start() {
 
 void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
   const std::string what = std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN";
+  saves_->finish();
   const std::string first = first_bad_value(*trainer_, world_);
   std::string norms;
   for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
   const std::string last =
-      saved_step_ < 0
+      saves_->last() < 0
           ? "There is no checkpoint yet."
           : fmt::format("Last good checkpoint: {}.",
-                        (directory() / "checkpoints" / std::to_string(saved_step_)).string());
+                        (directory() / "checkpoints" / std::to_string(saves_->last())).string());
   throw Error(
       "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
       "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
@@ -272,12 +302,11 @@ void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
 
 void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   tokens_ += static_cast<int64_t>(r.tokens);
-  if (!first_) return;
-  norms_.push_back(r.grad_norm);
-  seconds_.push_back(seconds);
-  if (norms_.size() > 5) norms_.pop_front();
-  if (seconds_.size() > 20) seconds_.pop_front();
+  const bool recorded = step % config_.metrics.every_steps == 0 || step == last_step_;
   StepMetrics m;
+  if (recorded && world_.size() > 1)
+    m.communication = gather_communication(world_, trainer_->communication(), seconds);
+  if (!first_) return;
   m.step = step;
   m.tokens = tokens_;
   m.loss = r.loss;
@@ -286,28 +315,39 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.step_s = seconds;
   m.tokens_per_s = r.tokens / seconds;
   m.model_flops_share = step_flops_ / seconds / matrix_rate_;
-  const int64_t every = config_.metrics.every_steps;
-  if (step % every == 0 || step == last_step_) {
-    metrics_->append(m);
-    const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
-                                               {"grad_norm", m.grad_norm},
-                                               {"learning_rate", m.learning_rate},
-                                               {"tokens_per_s", m.tokens_per_s}};
-    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
-  }
+  if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
+  if (recorded) record(m);
+  norms_.push_back(r.grad_norm);
+  seconds_.push_back(seconds);
+  if (norms_.size() > 5) norms_.pop_front();
+  if (seconds_.size() > 20) seconds_.pop_front();
+  show_progress(m, r.tokens);
+}
+
+void Run::record(const StepMetrics& m) {
+  metrics_->append(m);
+  const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
+                                             {"grad_norm", m.grad_norm},
+                                             {"learning_rate", m.learning_rate},
+                                             {"tokens_per_s", m.tokens_per_s}};
+  if (tensorboard_) tensorboard_->add(m.step, options_.wall_s(), scalars);
+}
+
+void Run::show_progress(const StepMetrics& m, double tokens) {
   const double mean =
       std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
   ProgressState p;
-  p.step = step;
+  p.step = m.step;
   p.steps = last_step_;
   p.loss = m.loss;
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
-  p.tokens_per_s = r.tokens / mean;
+  p.tokens_per_s = tokens / mean;
   p.flops_per_s = step_flops_ / mean;
   p.matrix_rate_share = p.flops_per_s / matrix_rate_;
+  p.exposed_share = exposed_share_;
   p.memory_bytes = resident_bytes();
-  p.left_s = mean * static_cast<double>(last_step_ - step);
+  p.left_s = mean * static_cast<double>(last_step_ - m.step);
   progress_.show(p, options_.now_s());
 }
 
@@ -329,9 +369,10 @@ void Run::one_step(int64_t step) {
     if (first_) measure_machine();
   }
   after_step(step, r, seconds);
-  if (trace.wanted() && first_)
-    write_file(directory() / "trace.json",
-               trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
+  if (!trace.wanted()) return;
+  const std::string title = fmt::format("step {} of {}", step, config_.run.name);
+  const std::string json = trace.json(world_, title, matrix_rate_);
+  if (first_) write_file(directory() / "trace.json", json);
 }
 
 void Run::validate(int64_t step) {
@@ -352,33 +393,15 @@ void Run::validate(int64_t step) {
   }
 }
 
-bool Run::saves_at(int64_t step) const {
-  const CheckpointSection& c = config_.checkpoint;
-  const auto& at = c.at_steps;
-  return (c.every_steps > 0 && step % c.every_steps == 0) ||
-         (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
-         std::find(at.begin(), at.end(), step) != at.end();
-}
-
 void Run::save_checkpoint(int64_t step) {
-  if (saved_step_ == step) return;
-  doing(step, "saving the checkpoint");
-  const double began = options_.now_s();
   CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;
-  header.tokenizer = read_file(config_.data.tokenizer);
-  if (metrics_) metrics_->sync();
-  const Path folder = directory() / "checkpoints";
-  save(folder, step, header, trainer_->state(), save_group());
-  const CheckpointSection& c = config_.checkpoint;
-  if (first_) prune(folder, {c.keep, c.keep_every_steps, c.at_steps});
-  saved_step_ = step;
-  outcome_.checkpoint = (folder / std::to_string(step)).string();
-  say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));
+  header.tokenizer = tokenizer_bytes_;
+  saves_->start(std::move(header), trainer_->state());
 }
 
 SaveGroup Run::save_group() const {
@@ -400,6 +423,7 @@ TrainOutcome Run::go() {
   start();
   outcome_.step = first_step_ - 1;
   for (int64_t step = first_step_; step <= last_step_; ++step) {
+    saves_->between_steps();
     if (asked_to_stop(signals)) {
       outcome_.interrupted = true;
       break;
@@ -407,11 +431,15 @@ TrainOutcome Run::go() {
     one_step(step);
     const int64_t every = config_.metrics.validate_every_steps;
     if (step < last_step_ && every > 0 && step % every == 0) validate(step);
-    if (step < last_step_ && saves_at(step)) save_checkpoint(step);
+    if (step < last_step_ && saves_->due(step)) save_checkpoint(step);
   }
   progress_.finish();
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
+  saves_->finish();
+  world_.barrier();  // no rank leaves before the checkpoint stands
+  if (saves_->last() >= 0)
+    outcome_.checkpoint = (directory() / "checkpoints" / std::to_string(saves_->last())).string();
   if (outcome_.interrupted)
     say("stopped by a signal; the run goes on from here when started again");
   return outcome_;

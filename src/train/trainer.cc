@@ -99,6 +99,14 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
           report[kLossTokens], report[kSkip] == 0};
 }
 
+const CommunicationTime& Trainer::communication() const {
+  return machine_->executor(kTrain).communication();
+}
+
+void Trainer::before_update(std::function<void()> wait) {
+  machine_->executor(kTrain).before_update(std::move(wait));
+}
+
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
   machine_->executor(kTrain).run(observe);
 }

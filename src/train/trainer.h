@@ -48,6 +48,10 @@ class Trainer {
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
                   const std::function<void(const OpEvent&)>& observe = {});
+  // Of the last step.
+  const CommunicationTime& communication() const;
+  // From now on called before a step changes what state() views.
+  void before_update(std::function<void()> wait);
   // The last step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
