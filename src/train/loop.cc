@@ -75,6 +75,7 @@ class Run {
   void validate(int64_t step);
   void save_checkpoint(int64_t step);
   bool saves_at(int64_t step) const;
+  bool passes_tokens(int64_t step) const;
   SaveGroup save_group() const;
   bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
@@ -352,12 +353,19 @@ void Run::validate(int64_t step) {
   }
 }
 
+// Whether the step is the first past a multiple of checkpoint.keep_every_tokens.
+bool Run::passes_tokens(int64_t step) const {
+  const int64_t every = config_.checkpoint.keep_every_tokens;
+  const int64_t tokens = config_.batch.global * config_.data.sequence_length;
+  return every > 0 && step * tokens / every > (step - 1) * tokens / every;
+}
+
 bool Run::saves_at(int64_t step) const {
   const CheckpointSection& c = config_.checkpoint;
   const auto& at = c.at_steps;
   return (c.every_steps > 0 && step % c.every_steps == 0) ||
          (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
-         std::find(at.begin(), at.end(), step) != at.end();
+         std::find(at.begin(), at.end(), step) != at.end() || passes_tokens(step);
 }
 
 void Run::save_checkpoint(int64_t step) {
@@ -375,7 +383,9 @@ void Run::save_checkpoint(int64_t step) {
   const Path folder = directory() / "checkpoints";
   save(folder, step, header, trainer_->state(), save_group());
   const CheckpointSection& c = config_.checkpoint;
-  if (first_) prune(folder, {c.keep, c.keep_every_steps, c.at_steps});
+  if (first_)
+    prune(folder, {c.keep, c.keep_every_steps, c.at_steps,
+                   [this](int64_t s) { return passes_tokens(s); }});
   saved_step_ = step;
   outcome_.checkpoint = (folder / std::to_string(step)).string();
   say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));
