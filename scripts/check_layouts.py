@@ -16,9 +16,9 @@ Count: relative differences to one rank of the same precision, the worst over th
     norm        the same of the gradient norm                       fp32 1e-4   bf16 2e-2
     gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
-The bounds of bf16 are a few of its roundings (2^-8 each), fewer where a sum averages them. AdamW's
+The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages them. AdamW's
 epsilon is well above a gradient's roundings: gradients that are zero but for these, as of GPT-2's
-key biases, would else become steps of any size.
+key biases, would else become steps of any size. Optimizers are drawn, too.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -51,7 +51,9 @@ checkpoint: {{ every_steps: 0, resume: auto }}
 metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }}
 """
 BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
-          "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
+          "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
+          "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
+EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3}
 CONTINUED_LOSS = 3e-5
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
@@ -119,15 +121,33 @@ def draw(rng, precision=None):
     schedule, interleave = draw_schedule(rng, stages)
     model = draw_model(rng, tensor, stages * interleave)
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
-    precision = precision or rng.choice(["fp32"] * 6 + ["bf16"])
-    return {**model,
-            "precision": precision, "optimizer.epsilon": {"fp32": 1e-5, "bf16": 1e-3}[precision],
+    precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr"])
+    optimizer = draw_optimizer(rng, model["model.family"], precision)
+    return {**model, **optimizer, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": rng.choice(["fused", "materialised"]),
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
             **draw_layout(rng, mesh, schedule, interleave, model)}
+
+
+def optimizer_of(kind, precision):
+    """Keys of an optimizer, such that what is but a rounding of a gradient moves no weight."""
+    keys = {"optimizer.kind": kind}
+    if kind in ("adamw", "adafactor"):  # one adds it to a root, the other to a square
+        epsilon = EPSILON[precision]
+        keys["optimizer.epsilon"] = epsilon if kind == "adamw" else epsilon ** 2
+    if kind == "lion":
+        keys["optimizer.learning_rate"] = 1e-4
+    return keys
+
+
+def draw_optimizer(rng, family, precision):
+    """Lion, which takes the sign of a gradient, where no gradient is zero but for roundings: GPT-2's
+    and NeoX's key biases have such."""
+    kind = rng.choice(["adamw"] * 4 + ["adafactor"] * 2 + ["sgd", "lion"])
+    return optimizer_of("adamw" if kind == "lion" and family != "llama" else kind, precision)
 
 
 def ranks_of(case):
@@ -187,8 +207,9 @@ def follow(rng, case):
 
 
 def draw_where(rng, wanted):
-    """A case of fp32 with that property, for the equality of bits."""
-    while not wanted(case := draw(rng, "fp32")):
+    """A case with that property, for the equality of bits."""
+    precision = rng.choice(["fp32", "bf16_sr"])
+    while not wanted(case := draw(rng, precision)):
         pass
     return case
 

@@ -12,6 +12,7 @@ import sys
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from transformers.optimization import Adafactor
 
 import parity_reference as reference
 
@@ -159,6 +160,58 @@ def adamw(cases):
                   new_weight=weight, moment1=state["exp_avg"], moment2=state["exp_avg_sq"])
 
 
+def optimizer_case(cases, case, make, numbers, shape=(6, 10), moments=()):
+    """Steps of one optimizer on one weight; `moments`: name → its key in the optimizer's state."""
+    weight = torch.nn.Parameter(random(*shape).detach())
+    before = weight.detach().clone()
+    update = make([weight])
+    gradients = torch.stack([random(*shape).detach() * 10.0 ** -i for i in range(4)]).float().double()
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        update.step()
+    state = update.state[weight]
+    cases.put(case, numbers, weight=before, gradients=gradients, new_weight=weight,
+              **{name: state[key] for name, key in moments})
+
+
+class Lion(torch.optim.Optimizer):
+    """Chen et al. 2023, algorithm 2, which PyTorch has not."""
+
+    def __init__(self, weights, lr, betas, weight_decay):
+        super().__init__(weights, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            (beta1, beta2), rate = group["betas"], group["lr"]
+            for p in group["params"]:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                c = beta1 * m + (1 - beta1) * p.grad
+                p -= rate * (c.sign() + group["weight_decay"] * p)
+                m.mul_(beta2).add_(p.grad, alpha=1 - beta2)
+
+
+def optimizers(cases):
+    torch.manual_seed(SEED)  # whatever was drawn before
+    lion = dict(learning_rate=3e-3, beta1=0.9, beta2=0.99, weight_decay=0.1)
+    optimizer_case(cases, "lion", lambda w: Lion(w, 3e-3, (0.9, 0.99), 0.1), lion,
+                   moments=[("moment1", "m")])
+    sgd = dict(learning_rate=3e-2, beta1=0.9, weight_decay=0.1)
+    optimizer_case(cases, "sgd", lambda w: torch.optim.SGD(w, 3e-2, 0.9, weight_decay=0.1), sgd,
+                   moments=[("moment1", "momentum_buffer")])
+    optimizer_case(cases, "sgd_plain", lambda w: torch.optim.SGD(w, 3e-2), dict(learning_rate=3e-2))
+    rows = [("rows", "exp_avg_sq_row"), ("columns", "exp_avg_sq_col")]
+    for case, shape, beta1, scale, moments in (
+            ("adafactor", (6, 10), None, True, rows),
+            ("adafactor_vector", (40,), None, True, [("rows", "exp_avg_sq")]),
+            ("adafactor_momentum", (6, 10), 0.9, False, rows + [("moment1", "exp_avg")])):
+        numbers = dict(learning_rate=1e-2, beta1=beta1 or 0.0, epsilon=1e-30, least_scale=1e-3,
+                       update_clip=1.0, decay_power=0.8, weight_decay=0.05)
+        optimizer_case(cases, case, lambda w: Adafactor(
+            w, lr=1e-2, eps=(1e-30, 1e-3), clip_threshold=1.0, decay_rate=-0.8, beta1=beta1,
+            weight_decay=0.05, scale_parameter=scale, relative_step=False), numbers, shape, moments)
+
+
 def model_files(folder, family, sizes):
     """config.json and model.safetensors as transformers writes them, and what the model computes."""
     model = reference.make_model(family, **sizes, seed=SEED, spread=0.15)
@@ -204,6 +257,9 @@ def main():
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():
         model_files(folder, family, sizes)
+    updates = Cases()
+    optimizers(updates)
+    save_file(updates.tensors, folder / "optimizers.safetensors", updates.numbers)
     for f in folder.rglob("*.safetensors"):
         f.chmod(0o644)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())

@@ -1,7 +1,7 @@
 // Ops over flat ranges, as a share of the memory bandwidth. Bytes are those that must be read and
 // written once.
 #include "bench/kernels/limits.h"
-#include "kernels/adamw.h"
+#include "kernels/update.h"
 #include "kernels/cast.h"
 #include "kernels/initialise.h"
 #include "kernels/squares.h"
@@ -14,7 +14,7 @@ constexpr int64_t kN = 32 << 20;
 void adamw(benchmark::State& state) {
   const Tensor w({kN}), m({kN}), v({kN}), g({kN});
   const kernels::UpdateRange all{0, kN, true};
-  kernels::AdamWStep step{.learning_rate = 1e-5, .weight_decay = 0.1};
+  kernels::UpdateStep step{.learning_rate = 1e-5, .weight_decay = 0.1};
   for (auto _ : state) {
     kernels::adamw({w, m, v, g, {}, {&all, 1}}, step);
     ++step.step;

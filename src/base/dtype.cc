@@ -27,7 +27,39 @@ const Row& row(DType t) {
   return kTypes[i];
 }
 
+constexpr uint32_t kSignOfF32 = 0x80000000u, kInfinityOfF32 = 0x7f800000u;
+constexpr float kF16Unit = 0x1p-24f;  // the smallest half above zero
+
 }  // namespace
+
+F16::F16(float x) {
+  const auto u = std::bit_cast<uint32_t>(x);
+  const auto sign = static_cast<uint16_t>((u & kSignOfF32) >> 16);
+  const uint32_t magnitude = u & ~kSignOfF32;
+  if (magnitude > kInfinityOfF32) {
+    bits = static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  } else if (magnitude >= std::bit_cast<uint32_t>(65520.0f)) {
+    bits = static_cast<uint16_t>(sign | 0x7c00u);
+  } else if (magnitude < std::bit_cast<uint32_t>(0x1p-14f)) {
+    // Added to 2^-1, the last place of a float is the unit of small halves, and the sum rounds.
+    const float sum = std::bit_cast<float>(magnitude) + 0.5f;
+    bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) & 0x7ffu));
+  } else {
+    const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+    bits = static_cast<uint16_t>(sign | ((rounded - (uint32_t{127 - 15} << 23)) >> 13));
+  }
+}
+
+F16::operator float() const {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16, exponent = (bits >> 10) & 0x1fu,
+                 fraction = bits & 0x3ffu;
+  if (exponent == 0) {
+    const float small = static_cast<float>(fraction) * kF16Unit;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(small));
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xffu : exponent + (127 - 15);
+  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+}
 
 int64_t size_of(DType t) { return row(t).bytes; }
 std::string_view name_of(DType t) { return row(t).name; }

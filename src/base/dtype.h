@@ -29,4 +29,13 @@ struct BF16 {
   }
 };
 
+// A half of IEEE 754: 5 bits of exponent, 10 of fraction; above 65,504 (65,520 by rounding) it is
+// infinite. Rounds to nearest, ties to even; NaN stays NaN.
+struct F16 {
+  uint16_t bits = 0;
+  F16() = default;
+  explicit F16(float x);
+  explicit operator float() const;
+};
+
 }  // namespace tessera

@@ -7,34 +7,12 @@
 
 namespace tessera {
 
-uint16_t f16_from_float(float x) {
-  const auto u = std::bit_cast<uint32_t>(x);
-  const uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
-  uint32_t half = 0;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // a quiet NaN that keeps its upper bits
-  } else if (magnitude >= 0x47800000u) {            // 2^16 and above
-    half = 0x7c00u;
-  } else if (magnitude >= 0x38800000u) {  // 2^-14 and above: normal; a carry may reach infinity
-    const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
-    half = (rounded - 0x38000000u) >> 13;
-  } else {
-    // Subnormal: in a float at 0.5 the last bit weighs 2^-24, so adding 0.5 rounds there.
-    const float sum = std::bit_cast<float>(magnitude) + 0.5f;
-    half = std::bit_cast<uint32_t>(sum) - 0x3f000000u;
-  }
-  return static_cast<uint16_t>(sign | half);
-}
+uint16_t f16_from_float(float x) { return F16(x).bits; }
 
 float float_from_f16(uint16_t bits) {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu;
-  const uint32_t fraction = bits & 0x3ffu;
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-  }
-  const uint32_t wide = exponent == 31 ? 0xffu : exponent + 112u;  // 112: the biases' difference
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+  F16 half;
+  half.bits = bits;
+  return static_cast<float>(half);
 }
 
 bool is_float(DType t) {

@@ -138,7 +138,7 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
     const bool every = rule.keep_every_steps > 0 && step % rule.keep_every_steps == 0;
     const bool named =
         std::find(rule.at_steps.begin(), rule.at_steps.end(), step) != rule.at_steps.end();
-    if (every || named) continue;
+    if (every || named || (rule.also && rule.also(step))) continue;
     remove_folder(whole[i].path);
     removed.push_back(whole[i].path);
   }

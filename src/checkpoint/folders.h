@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@ struct KeepRule {
   int64_t keep = 3;               // newest ones kept; 0: all
   int64_t keep_every_steps = 0;   // and those whose step is a multiple of this; 0: none
   std::vector<int64_t> at_steps;  // and these
+  std::function<bool(int64_t step)> also = {};  // and those of which this says so
 };
 
 // Removes the whole checkpoints that no rule keeps, and what unfinished saves left behind. The

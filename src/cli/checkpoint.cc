@@ -1,4 +1,4 @@
-// tessera checkpoint ls | verify | diff | import | export
+// tessera checkpoint ls | verify | diff | average | import | export
 #include <chrono>
 #include <cstdio>
 
@@ -302,6 +302,7 @@ int export_folder(Args args) {
 }
 
 constexpr const char* kLook = "Look at";
+constexpr const char* kMake = "Make";
 constexpr const char* kHuggingFace = "Hugging Face";
 const Verb kVerbs[] = {
     {"ls", kLook, "the checkpoints of a run, or the tensors of one",
@@ -310,6 +311,9 @@ const Verb kVerbs[] = {
      "tessera checkpoint verify runs/pythia-70m", verify},
     {"diff", kLook, "what differs between two checkpoints", "tessera checkpoint diff runs/a runs/b",
      diff},
+    {"average", kMake, "a checkpoint of the mean weights of others",
+     "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000",
+     checkpoint_average},
     {"import", kHuggingFace, "make a checkpoint of a Hugging Face folder",
      "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint", import_folder},
     {"export", kHuggingFace, "write a folder that transformers loads",

@@ -31,6 +31,7 @@ int verb_submit(Args args);
 int verb_eval(Args args);
 int verb_generate(Args args);
 int verb_checkpoint(Args args);
+int checkpoint_average(Args args);  // one of its verbs
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);

@@ -114,8 +114,8 @@ Model prepare(const CompileRequest& asked, const Target& target) {
   Model m;
   m.request = without_dropout(asked);
   check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
-  if (m.request.precision != Precision::kFp32 && m.request.precision != Precision::kBf16)
-    throw Error("precision: this version trains in fp32 and bf16 only.");
+  if (m.request.precision == Precision::kFp16 || m.request.precision == Precision::kAuto)
+    throw Error("precision: this version trains in fp32, bf16 and bf16_sr only.");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",

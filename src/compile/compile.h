@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compile/layout.h"
+#include "compile/optimizer.h"
 #include "compile/pipeline.h"
 #include "compile/target.h"
 #include "ir/program.h"
@@ -14,10 +15,6 @@ enum class Purpose : uint8_t {
   kValidate,  // one micro-batch, loss only, over the state of kTrain
   kLogits,    // one micro-batch, all logits in the value `logits`
   kDecode,    // like kLogits for tokens that follow those in the cache
-};
-
-struct OptimizerPolicy {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, clip_norm = 1.0;
 };
 
 struct CompileRequest {

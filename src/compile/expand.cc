@@ -6,6 +6,7 @@
 #include "compile/rewrite.h"
 #include "compile/scratch.h"
 #include "ir/builder.h"
+#include "ir/in_place.h"
 
 namespace tessera {
 namespace {
@@ -102,9 +103,8 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
       const Role r = g_[v].role;
       const bool adds = r == Role::kGradient ||
                         (r == Role::kReport && g_[v].name == "report" && op.kind != OpKind::kClear);
-      const bool updates = op.kind == OpKind::kAdamw || r == Role::kCache;
       (adds ? added : written) = true;
-      if (updates) read = true;
+      if (changes_state(op.kind, r)) read = true;
     }
   }
   if (added && !written) return read ? Access::kUpdate : Access::kAdd;

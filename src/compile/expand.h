@@ -36,6 +36,10 @@ struct WeightGroup {
   // gather, reduce: over `shard`; finish: over replicas and `partial`; join: over stages.
   SegmentId gather = kNone, reduce = kNone, finish = kNone, join = kNone;
   SegmentId squares = kNone, update = kNone;
+
+  // Adafactor's means over rows and columns, their sums of a step, and the squares of its changes.
+  FrameKindId factors = kNone, factor_sums = kNone, update_squares = kNone;
+  SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
 };
 
 struct Expanded {

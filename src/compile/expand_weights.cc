@@ -124,11 +124,7 @@ void Expander::weight_frames() {
   for (WeightGroup& g : out_.groups) {
     g.state = {divides(3) ? g.weights_shard : g.weights};
     if (!trains() && !request_.optimizer_state) continue;
-    const DType type = g_[out_.program.kinds[static_cast<size_t>(g.weights)].values[0]].dtype;
-    if (type != DType::kF32)
-      g.state.push_back(flat_frame(g, "master", Role::kMaster, DType::kF32, divides(1)));
-    g.state.push_back(flat_frame(g, "moment1", Role::kMoment1, DType::kF32, divides(1)));
-    g.state.push_back(flat_frame(g, "moment2", Role::kMoment2, DType::kF32, divides(1)));
+    optimizer_frames(g);
   }
 }
 
@@ -200,37 +196,9 @@ void Expander::reduce_segments(WeightGroup& g) {
 }
 
 void Expander::weight_segments(WeightGroup& g) {
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
-  const OptimizerPolicy& o = request_.optimizer;
-  const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[static_cast<size_t>(g.weights)].name;
-  std::vector<Op> squares, update;
-  Builder(g_, squares, kOne, "")
-      .emit(OpKind::kSquares, g.name, {{"members", members}}, {flat(sums, true)}, {report});
-  const bool divided = divides(1);
-  std::vector<ValueId> outputs = {divides(3) ? flat(g.weights_shard, true)
-                                             : flat(g.weights, divided)};
-  Attributes a = {{"members", members},
-                  {"beta1", o.beta1},
-                  {"beta2", o.beta2},
-                  {"epsilon", o.epsilon},
-                  {"decay", o.weight_decay}};
-  const auto kept = [&](Role role) {
-    for (const FrameKindId k : g.state) {
-      const ValueId v = out_.program.kinds[static_cast<size_t>(k)].values[0];
-      if (g_[v].role == role) outputs.push_back(v);
-    }
-  };
-  kept(Role::kMoment1);
-  kept(Role::kMoment2);
-  const size_t before = outputs.size();
-  kept(Role::kMaster);
-  if (outputs.size() > before) a.set("master", int64_t{1});
-  Builder(g_, update, kOne, "")
-      .emit(OpKind::kAdamw, g.name, a, {flat(sums, divided), step, report}, outputs);
-  ask_target(g.name, squares);
-  g.squares = segment("squares." + g.name, squares);
-  g.update = segment("update." + g.name, update);
+  squares_segment(g);
+  if (g.factors != kNone) factor_segments(g);
+  update_segment(g);
 }
 
 }  // namespace tessera

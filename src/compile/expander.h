@@ -1,4 +1,5 @@
-// What expand() works with: its parts stand in expand.cc (blocks) and expand_weights.cc (state).
+// What expand() works with: its parts stand in expand.cc (blocks), expand_weights.cc
+// (weights and gradients) and expand_update.cc (the optimizer).
 #pragma once
 
 #include <map>
@@ -41,6 +42,17 @@ class Expander {
                          bool divided);
   ValueId flat(FrameKindId kind, bool own);
   void weight_segments(WeightGroup& group);
+
+  // What the optimizer keeps, and its segments (expand_update.cc).
+  bool has_master(const WeightGroup& group) const;
+  void optimizer_frames(WeightGroup& group);
+  void factor_frames(WeightGroup& group);
+  int64_t columns_of(ValueId weight) const;
+  ValueId kept(const WeightGroup& group, Role role) const;
+  ValueId owned_weights(const WeightGroup& group);
+  void squares_segment(WeightGroup& group);
+  void factor_segments(WeightGroup& group);
+  void update_segment(WeightGroup& group);
   void reduce_segments(WeightGroup& group);
   SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
                        ValueId out, Queue queue);

@@ -33,13 +33,28 @@ bool is_divided(const Program& p, FrameKindId kind) {
 }
 
 // Of the ranks that hold the same bytes of a weight, the first stands for all.
-bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
-  if (!weights.stages.empty() && weights.stages[0] != p.stage) return false;
+bool stands_in_stage(const Value& w, const Coordinates& at) {
   for (size_t a = 0; a < kMaxAxes; ++a) {
     if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;
     if (w.sharding.place[a] < 0 && at.at[a] != 0) return false;
   }
   return true;
+}
+
+bool is_first_stage(const Program& p, const FrameKind& kind) {
+  return kind.stages.empty() || kind.stages[0] == p.stage;
+}
+
+bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
+  return is_first_stage(p, weights) && stands_in_stage(w, at);
+}
+
+// Whether of a frame of weights only the own part is new after a step, so that programs gather it.
+bool is_gathered(const Program& p, FrameKindId weights) {
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (op.kind == OpKind::kAllGather && p[op.outputs[0]].frame == weights) return true;
+  return false;
 }
 
 // The pieces of one frame of a group. `share`: the elements [first, last) of the whole that it
@@ -129,7 +144,7 @@ Kept kept_of(const Program& p, FrameKindId table) {
 
 void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
                const Cutter& cutter) {
-  const bool divided = k.moment1 != kNone && is_divided(p, k.moment1);
+  const bool divided = is_gathered(p, k.table);
   Cutter::Source s;
   s.weights = k.table;
   s.whole = !divided && k.weights == k.table;
@@ -149,6 +164,28 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
   };
   moment(k.moment1, Role::kMoment1, "|moment1");
   moment(k.moment2, Role::kMoment2, "|moment2");
+}
+
+// Adafactor's means, which all ranks of a stage have in full.
+void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
+                 std::vector<StatePiece>& out) {
+  bool first = is_first_stage(p, p.kind(kind));
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    first = first && (a == static_cast<size_t>(AxisKind::kPipeline) || at.at[a] == 0);
+  for (const ValueId v : p.kind(kind).values) {
+    StatePiece x;
+    x.name = full_name(p[v], layer);
+    x.role = Role::kFactor;
+    x.kind = kind;
+    x.layer = layer;
+    x.first = p[v].offset / size_of(p[v].dtype);
+    x.dtype = p[v].dtype;
+    x.shape = p[v].shape;
+    x.begin = {0};
+    x.end = x.shape.dims();
+    x.owned = first;
+    out.push_back(std::move(x));
+  }
 }
 
 bool is_table(const FrameKind& k, const Program& p) {
@@ -174,6 +211,9 @@ std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
     const Kept k = kept_of(p, static_cast<FrameKindId>(i));
     for (const int64_t layer : layers_of(p, k.weights))
       for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
+    const FrameKindId factors = find_kind(p, group_of(p, k.table) + ".factors");
+    if (factors == kNone) continue;
+    for (const int64_t layer : layers_of(p, factors)) add_factors(p, factors, layer, at, out);
   }
   return out;
 }
@@ -203,14 +243,35 @@ std::vector<MemberRange> member_ranges(const Program& p, const std::string& memb
   const bool divided = flat.sharding.place[kShardAxis] == 0;
   const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
   std::vector<MemberRange> ranges;
-  for (const ValueId v : p.kind(table).values) {
+  for (size_t index = 0; index < p.kind(table).values.size(); ++index) {
+    const ValueId v = p.kind(table).values[index];
     const Value& w = p[v];
     const int64_t begin = w.offset / size_of(w.dtype);
     const int64_t first = std::max(begin - origin, int64_t{0});
     const int64_t last = std::min(begin + w.local().elements() - origin, flat.local().elements());
-    if (first < last) ranges.push_back({v, first, last, stands_for(p, p.kind(table), w, at)});
+    if (first < last)
+      ranges.push_back({v, first, last, first + origin - begin, index,
+                        stands_for(p, p.kind(table), w, at), stands_in_stage(w, at)});
   }
   return ranges;
+}
+
+std::vector<FactorPlace> factor_places(const Program& p, const std::string& members) {
+  const FrameKindId table = find_kind(p, members);
+  CHECK(table != kNone, "program {} has no {}", p.name, members);
+  const FrameKindId factors = find_kind(p, group_of(p, table) + ".factors");
+  CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
+  std::vector<FactorPlace> places;
+  for (const ValueId v : p.kind(factors).values) {
+    const int64_t at = p[v].offset / size_of(p[v].dtype);
+    if (p[v].name.ends_with("|rows")) places.push_back({p[v].shape[0], 0, at, kNone});
+    if (!p[v].name.ends_with("|columns")) continue;
+    places.back().columns = p[v].shape[0];
+    places.back().columns_at = at;
+  }
+  CHECK(places.size() == p.kind(table).values.size(), "{} has {} weights, {} of them with factors",
+        members, p.kind(table).values.size(), places.size());
+  return places;
 }
 
 }  // namespace tessera

@@ -16,8 +16,8 @@ void infer_again(Graph& g, const Op& op) {
 
 void apply_precision(Graph& graph, Precision precision) {
   if (precision == Precision::kFp32) return;
-  CHECK(precision == Precision::kBf16, "precision {} has no policy here",
-        static_cast<int>(precision));
+  CHECK(precision == Precision::kBf16 || precision == Precision::kBf16Sr,
+        "precision {} has no policy here", static_cast<int>(precision));
   for (Value& v : graph.values)
     if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = DType::kBF16;
   for (const Block& b : graph.blocks)

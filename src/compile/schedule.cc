@@ -239,7 +239,9 @@ void Scheduler::update() {
   };
   each(&WeightGroup::squares);
   call(e_.clip, kNone, kNone);
-  each(&WeightGroup::update);
+  for (const auto member : {&WeightGroup::measure, &WeightGroup::sum_measure, &WeightGroup::factor,
+                            &WeightGroup::sum_factor, &WeightGroup::update})
+    each(member);
 }
 
 Program Scheduler::run() {

@@ -11,4 +11,9 @@ struct InPlace {
 };
 InPlace in_place(const Op& op);
 
+// Whether an output of that role is what it was, changed: weights and what is kept of them, caches.
+constexpr bool changes_state(OpKind kind, Role output) {
+  return is_update(kind) || output == Role::kCache || output == Role::kFactor;
+}
+
 }  // namespace tessera

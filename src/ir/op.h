@@ -51,6 +51,11 @@ enum class OpKind : uint8_t {
   kSquares,
   kClip,
   kAdamw,
+  kLion,
+  kSgd,
+  kAdafactorSums,
+  kAdafactorSquares,
+  kAdafactor,
   kAllReduce,
   kReduceScatter,
   kAllGather,
@@ -82,6 +87,11 @@ class Attributes {
   const Constant* find(std::string_view name) const;
   std::vector<std::pair<std::string, Constant>> list_;
 };
+
+// Changes weights and what the optimizer keeps of them, in place.
+constexpr bool is_update(OpKind k) {
+  return k == OpKind::kAdamw || k == OpKind::kLion || k == OpKind::kSgd || k == OpKind::kAdafactor;
+}
 
 // The line of execution an op or call stands in: first in, first out.
 enum class Queue : uint8_t {

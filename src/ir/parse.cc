@@ -173,6 +173,8 @@ void Parser::value_option(Value& v) {
     v.per = per();
   else if (take_word("decays"))
     v.decays = true;
+  else if (take_word("frozen"))
+    v.frozen = true;
   else if (take_key("std"))
     v.initial.std = number();
   else if (take_key("constant"))
@@ -188,7 +190,7 @@ void Parser::value_option(Value& v) {
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
-    fail(peek(), "per=, decays, std=, constant=, place=, part=, in= or offset=");
+    fail(peek(), "per=, decays, frozen, std=, constant=, place=, part=, in= or offset=");
 }
 
 void Parser::values(std::vector<Value>& list) {

@@ -164,6 +164,7 @@ class Printer {
           name_of(v.role));
       per(v.per);
       if (v.decays) out_ += " decays";
+      if (v.frozen) out_ += " frozen";
       if (v.initial.std != 0) say(" std={}", number(v.initial.std));
       if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
       sharding(v.sharding);

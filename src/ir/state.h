@@ -7,7 +7,8 @@ namespace tessera {
 enum StepSlot : int {
   kStepNumber = 0,    // from 1
   kLearningRate = 1,  // of this step
-  kSeed = 2,          // of the run, for dropout
+  kSeed = 2,          // of the run, for dropout and stochastic rounding
+  kLossScale = 3,     // what the gradient of the loss begins with: 1, but under fp16
   kStepSize = 8,
 };
 
@@ -15,9 +16,9 @@ enum StepSlot : int {
 enum ReportSlot : int {
   kLossSum = 0,     // nats, over the loss tokens
   kLossTokens = 1,  // how many
-  kSquares = 2,     // sum of squares of the summed gradients
+  kSquares = 2,     // sum of squares of the summed gradients, with their loss scale
   kGradNorm = 3,    // of the mean gradient, before clipping
-  kScale = 4,       // what update multiplies the summed gradient by: clip / tokens
+  kScale = 4,       // what update multiplies the summed gradient by: clip / (tokens x loss scale)
   kSkip = 5,        // 1: a value was not finite, update must change nothing
   kReportSize = 8,
 };

@@ -40,10 +40,11 @@ struct Sharding {
 // What a value is for: decides the frame it lives in.
 enum class Role : uint8_t {
   kWeight,    // what is trained, in the type that products read
-  kMaster,    // the same in f32, where products read less
+  kMaster,    // the same in f32, where products read less and updates need more
   kGradient,  // of a weight: sum over the loss tokens of the step, f32
-  kMoment1,   // Adam's running mean of gradients
-  kMoment2,   // Adam's running mean of their squares
+  kMoment1,   // running mean of gradients
+  kMoment2,   // running mean of their squares
+  kFactor,    // the same of rows and columns of a matrix: Adafactor's
   kPacked,    // a weight in the layout the product library likes best
   kBatch,     // tokens, labels, positions, sample numbers of a micro-batch
   kStep,      // learning rate, step number, seed: see ir/state.h
@@ -72,7 +73,8 @@ struct Value {
   Sharding sharding;
   Role role = Role::kActivation;
   uint8_t per = kOne;   // of Index
-  bool decays = false;  // a weight that weight decay applies to
+  bool decays = false;  // a weight that weight decay applies to: a matrix or table
+  bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   Initial initial;
   FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)

@@ -119,10 +119,9 @@ class SegmentVerifier {
       const Role r = p_[v].role;
       const bool adds = r == Role::kGradient || (r == Role::kReport && adds_to_report(op.kind));
       (adds ? use.adds : use.writes) = true;
-      // Moments, weights and caches are what they were, changed.
-      if (op.kind == OpKind::kAdamw || r == Role::kCache) use.reads = true;
+      if (changes_state(op.kind, r)) use.reads = true;
       use.made.push_back(v);
-      if (!adds && !first && made_.contains(v) && op.kind != OpKind::kAdamw)
+      if (!adds && !first && made_.contains(v) && !is_update(op.kind))
         findings_.push_back(fmt::format("{}: makes {} a second time", name(op), p_[v].name));
     }
     made_.insert(v);

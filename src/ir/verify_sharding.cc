@@ -24,8 +24,8 @@ bool is_conversion(OpKind k) {
 // What a step does to state works on parts of whole frames, which ZeRO divides, not the op; a
 // message carries a value as it is placed.
 bool takes_any_place(OpKind k) {
-  return k == OpKind::kSquares || k == OpKind::kAdamw || k == OpKind::kSend ||
-         k == OpKind::kReceive;
+  return k == OpKind::kSquares || is_update(k) || k == OpKind::kAdafactorSums ||
+         k == OpKind::kAdafactorSquares || k == OpKind::kSend || k == OpKind::kReceive;
 }
 
 // On the axes that it names a conversion leads from the one place to the other; on all others it

@@ -16,10 +16,24 @@ namespace tessera {
 
 constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
 
+// A stretch of a member of a flat value whose elements follow each other in the global weight too.
+struct MemberStretch {
+  size_t member = 0;
+  int64_t first = 0, elements = 0;  // of the flat value
+  int64_t global = 0;               // the weight's element that `first` is
+};
+// Of all members, by rising place. Padding is in none.
+std::vector<MemberStretch> member_stretches(const Program& program,
+                                            std::span<const MemberRange> members,
+                                            const Coordinates& at);
+
 struct BoundOp {
   const Op* op = nullptr;
   const Position* position = nullptr;
-  std::span<const MemberRange> members;  // of squares and adamw: what of the flat operand counts
+  // Of squares and updates: what of the flat operand is which weight's, and where in it.
+  std::span<const MemberRange> members;
+  std::span<const MemberStretch> stretches;
+  std::span<const FactorPlace> factors;  // of adafactor, by MemberRange::index
   std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
@@ -45,6 +59,10 @@ void copy_unless_shared(const TensorView& from, const TensorView& to);
 // [rows, columns] of a dense tensor whose last dimensions have `columns` elements in all.
 TensorView as_rows(const TensorView& t, int64_t columns);
 TensorView flat(const TensorView& t);
+// Elements [first, last) of a flat view.
+inline TensorView part(const TensorView& t, int64_t first, int64_t last) {
+  return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {last - first}};
+}
 
 // The box of the global value that this rank's operand holds.
 Extents extents(const BoundOp& b, ValueId v);
@@ -86,7 +104,10 @@ void run_clear(const BoundOp& b);
 void run_pack(const BoundOp& b);
 void run_squares(const BoundOp& b);
 void run_clip(const BoundOp& b);
-void run_adamw(const BoundOp& b);
+void run_update(const BoundOp& b);
+void run_adafactor_sums(const BoundOp& b);
+void run_adafactor_squares(const BoundOp& b);
+void run_adafactor(const BoundOp& b);
 void run_slice(const BoundOp& b);
 void run_pad(const BoundOp& b);
 
@@ -96,6 +117,9 @@ void run_pad(const BoundOp& b);
 Ticket start_communication(const BoundOp& b);
 void finish_communication(const BoundOp& b);
 int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values);
+
+// The scales of all rows and columns of a group.
+int64_t adafactor_workspace_bytes(const Op& op, std::span<const Value> local_values);
 
 // The key of a dropout mask: (seed, step, the op's key, layer).
 uint64_t dropout_key(const BoundOp& b, const TensorView& step);

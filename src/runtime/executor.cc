@@ -42,6 +42,17 @@ void Executor::prepare_product(const Op& op, BoundOp& bound) {
   if (op.kind == OpKind::kLinearCrossEntropy) bound.head = &library_.head(head_shape(op, local_));
 }
 
+void Executor::prepare_members(PreparedOp& p) const {
+  const std::string table = p.op->attributes.text("members");
+  const Coordinates& at = channels_.position().at;
+  p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
+  if (p.op->kind != OpKind::kSquares)
+    p.stretches = member_stretches(program_, p.members, at);
+  if (p.op->kind == OpKind::kAdafactorSums || p.op->kind == OpKind::kAdafactorSquares ||
+      p.op->kind == OpKind::kAdafactor)
+    p.factors = factor_places(program_, table);
+}
+
 void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
   std::vector<ValueId> added;
   for (const Op& op : segment.ops) {
@@ -64,9 +75,7 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
-    if (op.attributes.has("members"))
-      p.members = member_ranges(program_, op.attributes.text("members"), program_[op.inputs[0]],
-                                channels_.position().at);
+    if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue);
       const std::pair<std::string, const Communicator*> use = {group_named(op), p.bound.channel};
@@ -103,6 +112,8 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   p.bound.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
   p.bound.members = p.members;
+  p.bound.stretches = p.stretches;
+  p.bound.factors = p.factors;
   p.bound.layer = call.layer;
   if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
     p.bound.peer = peer_stage(call.wire);

@@ -102,6 +102,8 @@ class Executor {
     BoundOp bound;
     std::vector<Operand> in, out;
     std::vector<MemberRange> members;
+    std::vector<MemberStretch> stretches;
+    std::vector<FactorPlace> factors;
     std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
     Operand workspace, packed;
   };
@@ -117,6 +119,7 @@ class Executor {
   };
 
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
+  void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);
   Operand operand(const Segment& segment, ValueId v) const;
   std::byte* address(const Operand& o, const Call& call, const Segment& segment) const;

@@ -77,6 +77,11 @@ int64_t row_bytes(const Op& op, std::span<const Value> values) {
           {op.attributes.integer("dims"), op.attributes.number("base")});
     case OpKind::kSquares:
       return kernels::squares_workspace_bytes(s.elements());
+    case OpKind::kAdafactorSums:
+      return kernels::squares_workspace_bytes(s.elements());
+    case OpKind::kAdafactorSquares:
+    case OpKind::kAdafactor:
+      return adafactor_workspace_bytes(op, values);
     case OpKind::kCrossEntropy:
       return kernels::cross_entropy_workspace_bytes(rows);
     default:

@@ -227,6 +227,7 @@ void Run::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
+  o.step_tokens = config_.batch.global * config_.data.sequence_length;
   o.world = &world_;
   o.now_s = options_.now_s;
   o.before_visible = [this] {

@@ -7,7 +7,8 @@ namespace {
 
 // A run that differs here is another run: its losses would not continue the old ones.
 bool changes_the_run(const std::string& path) {
-  return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed";
+  return path.starts_with("model.") || path.starts_with("data.") || path == "run.seed" ||
+         path == "optimizer.kind";
 }
 
 // Where and when, not what: not worth a word.

@@ -161,6 +161,18 @@ Tree write_value(const std::vector<ValidationSource>& x) {
   return t;
 }
 
+OptimizerSection optimizer_defaults(OptimizerKind kind) {
+  OptimizerSection o;
+  o.kind = kind;
+  if (kind == OptimizerKind::kLion) o.beta2 = 0.99;
+  if (kind == OptimizerKind::kSgd) o.weight_decay = 0;
+  if (kind == OptimizerKind::kAdafactor) {
+    o.beta1 = o.weight_decay = o.clip_norm = 0;
+    o.epsilon = 1e-30;
+  }
+  return o;
+}
+
 RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides) {
   const auto read = [&](RunConfig& config) {
@@ -176,6 +188,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   config.places = first.places;
   config.model.preset = first.model.preset;
   config.model.family = first.model.family;
+  config.optimizer = optimizer_defaults(first.optimizer.kind);
   start_from_preset(config);
   read(config);
   fill_in(config, Path(source));

@@ -66,7 +66,21 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.options = config.compiler;
   r.precision = config.precision;
   const OptimizerSection& o = config.optimizer;
-  r.optimizer = {o.beta1, o.beta2, o.epsilon, o.weight_decay, o.clip_norm};
+  const bool low = config.precision == Precision::kBf16Sr;
+  r.optimizer = {.kind = o.kind,
+                 .beta1 = o.beta1,
+                 .beta2 = o.beta2,
+                 .epsilon = o.epsilon,
+                 .weight_decay = o.weight_decay,
+                 .clip_norm = o.clip_norm,
+                 .decays_vectors = o.decay == Decay::kAll,
+                 .bf16_moments = o.moments == MomentType::kAuto ? low
+                                                                : o.moments == MomentType::kBf16,
+                 .stochastic = o.rounding == Rounding::kStochastic,
+                 .decay_power = o.decay_power,
+                 .update_clip = o.update_clip,
+                 .least_scale = o.least_scale,
+                 .scale_by_weight = o.scale_by_weight};
   r.purpose = purpose;
   r.sequences = config.batch.micro;
   r.tokens = config.data.sequence_length;
@@ -82,7 +96,8 @@ MemoryPlan memory_plan(const Program& p) {
     const FrameKind& kind = p.kind(f.kind);
     const Role role = p[kind.values.at(0)].role;
     if (role == Role::kWeight) m.weights += kind.bytes;
-    if (role == Role::kMaster || role == Role::kMoment1 || role == Role::kMoment2)
+    if (role == Role::kMaster || role == Role::kMoment1 || role == Role::kMoment2 ||
+        role == Role::kFactor)
       m.optimizer += kind.bytes;
     if (role == Role::kGradient) m.gradients += kind.bytes;
   }

@@ -5,18 +5,23 @@
 #include <vector>
 
 #include "base/config.h"
+#include "compile/optimizer.h"
 #include "train/data_section.h"
 #include "train/schedule.h"
 
 namespace tessera {
 
 enum class Device : uint8_t { kAuto, kCpu, kCuda };
-enum class OptimizerKind : uint8_t { kAdamW };
+enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
+enum class Rounding : uint8_t { kStochastic, kNearest };
+enum class Decay : uint8_t { kMatrices, kAll };
 enum class Load : uint8_t { kWeights, kAll };
 enum class Resume : uint8_t { kAuto, kNever, kRequired };
 
 constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
-constexpr const char* enum_names(OptimizerKind) { return "adamw"; }
+constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
+constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
+constexpr const char* enum_names(Decay) { return "matrices|all"; }
 constexpr const char* enum_names(Load) { return "weights|all"; }
 constexpr const char* enum_names(Resume) { return "auto|never|required"; }
 
@@ -54,22 +59,39 @@ struct BatchSection {
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  Decay decay = Decay::kMatrices;
   double clip_norm = 1;
+  MomentType moments = MomentType::kAuto;
+  Rounding rounding = Rounding::kStochastic;
+  double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
+  bool scale_by_weight = true;
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "the update rule");
+    visit("kind", self.kind, "the update rule; the defaults below are adamw's (docs/optimizers.md)");
     visit("learning_rate", self.learning_rate, "the peak, which the schedule scales");
-    visit("beta1", self.beta1, "decay of the first moment");
-    visit("beta2", self.beta2, "decay of the second moment");
-    visit("epsilon", self.epsilon, "added to the root of the second moment");
-    visit("weight_decay", self.weight_decay, "decoupled; none on norms and biases");
+    visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept");
+    visit("beta2", self.beta2, "decay of the second moment; of lion's only one");
+    visit("epsilon", self.epsilon, "added to the root of the second moment; adafactor: to squares");
+    visit("weight_decay", self.weight_decay, "decoupled (sgd: added to the gradient)");
+    visit("decay", self.decay, "what decays: matrices alone, or norms and biases too");
     visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping");
+    visit("moments", self.moments, "their type; auto: bf16 with precision bf16_sr, else fp32");
+    visit("rounding", self.rounding, "of weights and moments that are kept in bf16 alone");
+    visit("decay_power", self.decay_power, "adafactor: its second moment decays by 1 - step^-this");
+    visit("update_clip", self.update_clip, "adafactor: largest root mean square of an update");
+    visit("scale_by_weight", self.scale_by_weight,
+          "adafactor: the rate is times the root mean square of the weight");
+    visit("least_scale", self.least_scale, "adafactor: which counts as this at least");
   }
 };
+
+// What an optimizer starts from where the run file gives its kind alone.
+OptimizerSection optimizer_defaults(OptimizerKind kind);
 
 struct ScheduleSection {
   ScheduleKind kind = ScheduleKind::kCosine;
   int64_t steps = 1000, warmup_steps = 0;
+  WarmUp warmup = WarmUp::kLinear;
   double floor = 0;
   FloorRule floor_rule = FloorRule::kBlend;
   int64_t decay_steps = 0;
@@ -77,7 +99,8 @@ struct ScheduleSection {
   static void fields(auto& self, auto&& visit) {
     visit("kind", self.kind, "shape of the learning rate after the warm-up");
     visit("steps", self.steps, "length of the run");
-    visit("warmup_steps", self.warmup_steps, "linear from zero to the peak");
+    visit("warmup_steps", self.warmup_steps, "steps before the shape begins");
+    visit("warmup", self.warmup, "linear: from zero to the peak; constant: at the peak, as T5's");
     visit("floor", self.floor, "lowest learning rate, as a share of the peak");
     visit("floor_rule", self.floor_rule,
           "blend: min + (max - min) x shape; clamp: the larger of floor and shape");
@@ -87,7 +110,7 @@ struct ScheduleSection {
 };
 
 struct CheckpointSection {
-  int64_t every_steps = 100, keep = 3, keep_every_steps = 0;
+  int64_t every_steps = 100, keep = 3, keep_every_steps = 0, keep_every_tokens = 0;
   std::vector<int64_t> at_steps;
   std::string from;
   Load load = Load::kWeights;
@@ -98,6 +121,8 @@ struct CheckpointSection {
     visit("every_steps", self.every_steps, "how often; 0: none but the last");
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
+    visit("keep_every_tokens", self.keep_every_tokens,
+          "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
     visit("from", self.from, "a checkpoint to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");

@@ -231,6 +231,9 @@ class Validation {
       fail("optimizer.weight_decay", "= {}, wanted 0 or more", o.weight_decay);
     if (o.clip_norm < 0)
       fail("optimizer.clip_norm", "= {}, wanted 0 (no clipping) or more", o.clip_norm);
+    share("optimizer.decay_power", o.decay_power, true);
+    above_zero("optimizer.update_clip", o.update_clip);
+    above_zero("optimizer.least_scale", o.least_scale);
   }
 
   void schedule() const {
@@ -260,11 +263,7 @@ class Validation {
     if (c_.precision == Precision::kFp16)
       fail("precision",
            "= fp16 needs a loss scale, which this build lacks. Possible: fp32, bf16, "
-           "auto.");
-    if (c_.precision == Precision::kBf16Sr)
-      fail("precision",
-           "= bf16_sr needs stochastic rounding, which this build lacks. Possible: "
-           "fp32, bf16, auto.");
+           "bf16_sr, auto.");
   }
 
   void recompute(const std::string& text) const {
@@ -285,6 +284,7 @@ class Validation {
     at_least("checkpoint.every_steps", k.every_steps, 0);
     at_least("checkpoint.keep", k.keep, 0);
     at_least("checkpoint.keep_every_steps", k.keep_every_steps, 0);
+    at_least("checkpoint.keep_every_tokens", k.keep_every_tokens, 0);
     for (const int64_t step : k.at_steps)
       if (step < 1 || step > c_.schedule.steps)
         fail("checkpoint.at_steps", "has {}, wanted 1 to schedule.steps = {}", step,

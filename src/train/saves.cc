@@ -12,7 +12,13 @@ bool Saves::due(int64_t step) const {
   const auto& at = c.at_steps;
   return (c.every_steps > 0 && step % c.every_steps == 0) ||
          (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
-         std::find(at.begin(), at.end(), step) != at.end();
+         std::find(at.begin(), at.end(), step) != at.end() || passes_tokens(step);
+}
+
+// Whether the step is the first past a multiple of keep_every_tokens.
+bool Saves::passes_tokens(int64_t step) const {
+  const int64_t every = options_.rules.keep_every_tokens, tokens = options_.step_tokens;
+  return every > 0 && step * tokens / every > (step - 1) * tokens / every;
 }
 
 void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {
@@ -29,7 +35,8 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {
   request.tensors = std::move(tensors);
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
                    [&world] { world.barrier(); }};
-  request.keep = KeepRule{c.keep, c.keep_every_steps, c.at_steps};
+  request.keep = KeepRule{c.keep, c.keep_every_steps, c.at_steps,
+                          [this](int64_t s) { return passes_tokens(s); }};
   request.before_visible = options_.before_visible;
   request.now_s = options_.now_s;
   saving_.emplace(std::move(request));

@@ -16,6 +16,7 @@ namespace tessera {
 struct SavesOptions {
   Path folder;  // checkpoints/
   CheckpointSection rules;
+  int64_t step_tokens = 0;  // that a step trains on
   World* world = nullptr;
   std::function<double()> now_s;
   std::function<void()> before_visible;         // see SaveRequest
@@ -44,6 +45,7 @@ class Saves {
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
+  bool passes_tokens(int64_t step) const;
   bool all_written();
   void settle();
 

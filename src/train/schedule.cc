@@ -40,6 +40,7 @@ Schedule make_schedule(const ScheduleSection& section, double peak) {
   const bool wsd = section.kind == ScheduleKind::kWsd;
   const int64_t to_floor = wsd ? 0 : section.decay_steps;  // warm-up excluded
   return {.kind = section.kind,
+          .warmup = section.warmup,
           .floor_rule = section.floor_rule,
           .peak = peak,
           .floor = peak * section.floor,
@@ -55,6 +56,7 @@ double learning_rate(const Schedule& s, int64_t step) {
         s.warmup_steps, s.end_step);
   const int64_t n = step - 1;
   if (s.warmup_steps > 0 && n <= s.warmup_steps) {
+    if (s.warmup == WarmUp::kConstant) return s.peak;
     return s.peak * static_cast<double>(n) / static_cast<double>(s.warmup_steps);
   }
   if (s.kind == ScheduleKind::kConstant) return s.peak;

@@ -4,6 +4,7 @@
 // E = the step count at which the decay ends, p = peak, f = floor (a learning rate, not a share).
 //
 //   n ≤ W, W > 0    p · n / W                                      (the first update has rate 0)
+//                   p, with a constant warm-up
 //   n > E           f                                              (constant: p)
 //   cosine          c = ½ (1 + cos π r),  r = (n − W) / (E − W)
 //   linear          c = 1 − r
@@ -16,6 +17,7 @@
 // That is Megatron-LM's rule (optimizer_param_scheduler.py), step for step. gpt-neox differs in
 // two points: its floor is a clamp, and its decay divides by E instead of E − W. NeMo's warm-up is
 // p (n + 1) / (W + 1). WSD: Hu et al. 2024; inverse square root: Vaswani et al. 2017.
+// T5's 1 / √max(n, 10^4) is inverse_sqrt with p = 0.01 and a constant warm-up of W = 10^4 steps.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +25,16 @@
 namespace tessera {
 
 enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
+enum class WarmUp : uint8_t { kLinear, kConstant };
 enum class FloorRule : uint8_t { kBlend, kClamp };
 
 constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_sqrt|constant|wsd"; }
+constexpr const char* enum_names(WarmUp) { return "linear|constant"; }
 constexpr const char* enum_names(FloorRule) { return "blend|clamp"; }
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCosine;
+  WarmUp warmup = WarmUp::kLinear;
   FloorRule floor_rule = FloorRule::kBlend;
   double peak = 0;           // learning rate after the warm-up
   double floor = 0;          // learning rate at the end

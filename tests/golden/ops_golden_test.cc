@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "kernels/adamw.h"
+#include "kernels/update.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/gelu.h"

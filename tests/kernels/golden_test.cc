@@ -1,12 +1,13 @@
 // Each op against PyTorch's values in float64 (tests/golden/ops.safetensors).
 #include "base/file.h"
 #include "base/tree.h"
-#include "kernels/adamw.h"
+#include "kernels/adafactor.h"
 #include "kernels/attention.h"
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
+#include "kernels/update.h"
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {
@@ -15,10 +16,11 @@ namespace {
 // The file is eight bytes of length, a JSON table of (dtype, shape, place), and the data.
 class Golden {
  public:
-  Golden() : bytes_(read_file(Path(TESSERA_GOLDEN) / "ops.safetensors")) {
+  explicit Golden(const char* file = "ops.safetensors")
+      : bytes_(read_file(Path(TESSERA_GOLDEN) / file)) {
     uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), sizeof length);
-    table_ = parse_json(std::string_view(bytes_).substr(8, length), "ops.safetensors");
+    table_ = parse_json(std::string_view(bytes_).substr(8, length), file);
     data_ = 8 + length;
   }
   Array operator()(const std::string& name) const {
@@ -36,6 +38,9 @@ class Golden {
   }
   double number(const std::string& name) const {
     return std::stod(*table_.find("__metadata__")->find(name)->as_string());
+  }
+  double number(const std::string& name, double otherwise) const {
+    return table_.find("__metadata__")->find(name) == nullptr ? otherwise : number(name);
   }
 
  private:
@@ -170,6 +175,92 @@ TEST(Golden, AdamW) {
     EXPECT_LT(distance(weights, doubles(of("new_weight"))), 2e-7);
     EXPECT_LT(distance(m, doubles(of("moment1"))), 2e-7);
     EXPECT_LT(distance(v, doubles(of("moment2"))), 2e-7);
+  }
+}
+
+UpdateStep step_of(const Golden& golden, const std::string& c, int64_t t) {
+  return {.learning_rate = golden.number(c + ".learning_rate"),
+          .beta1 = golden.number(c + ".beta1", 0),
+          .beta2 = golden.number(c + ".beta2", 0),
+          .weight_decay = golden.number(c + ".weight_decay", 0),
+          .step = t};
+}
+
+TEST(Golden, LionAndSgd) {
+  const Golden golden("optimizers.safetensors");
+  for (const std::string c : {"lion", "sgd", "sgd_plain"}) {
+    const Array weights = golden(c + ".weight"), gradients = golden(c + ".gradients");
+    const int64_t n = weights.size(), steps = gradients.shape()[0];
+    const Array m({n});
+    const UpdateRange all{0, n, true};
+    for (int64_t t = 1; t <= steps; ++t) {
+      Update u{.weights = weights, .m = m, .gradient = {}, .ranges = {&all, 1}};
+      if (c == "sgd_plain") u.m = {};
+      u.gradient = {gradients.as<float>() + (t - 1) * n, DType::kF32, {n}};
+      if (c == "lion")
+        lion(u, step_of(golden, c, t));
+      else
+        sgd(u, step_of(golden, c, t));
+    }
+    EXPECT_LT(distance(weights, doubles(golden(c + ".new_weight"))), 2e-7) << c;
+    if (c != "sgd_plain") EXPECT_LT(distance(m, doubles(golden(c + ".moment1"))), 2e-7) << c;
+  }
+}
+
+// One weight, whole: what the ranks of a run do with stretches of it.
+struct AdafactorState {
+  FactorShape shape;
+  Array weights, m, rows, columns;
+
+  void step(const TensorView& g, UpdateStep s, const Golden& golden, const std::string& c) {
+    const int64_t n = weights.size();
+    std::vector<double> row_sums(static_cast<size_t>(shape.rows)),
+        column_sums(static_cast<size_t>(shape.columns));
+    const FactorStretch whole = {0, n, 0, shape.columns};
+    add_factor_sums(g, whole, 1, golden.number(c + ".epsilon"), row_sums.data(),
+                    column_sums.data());
+    const double b =
+        1 - std::pow(static_cast<double>(s.step), -golden.number(c + ".decay_power"));
+    update_factors(shape, b, row_sums.data(), column_sums.data(), rows.as<float>(),
+                   columns.as<float>());
+    const Array row_scales(rows.shape()), column_scales(columns.shape());
+    factor_scales(shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
+                  column_scales.as<float>());
+    double squares = 0;
+    for (int64_t i = 0; i < n; ++i) squares += weights.at(i) * weights.at(i);
+    const auto rms = [&](double sum) { return std::sqrt(sum / static_cast<double>(n)); };
+    if (s.beta1 == 0)
+      s.learning_rate *= std::max(golden.number(c + ".least_scale"), rms(squares));
+    const double updates =
+        sum_of_update_squares(g, whole, 1, row_scales.as<float>(), column_scales.as<float>());
+    const UpdateRange all{0, n, true};
+    adafactor({.weights = weights,
+               .m = s.beta1 > 0 ? m.view() : TensorView(),
+               .gradient = g,
+               .ranges = {&all, 1}},
+              s,
+              {shape.columns, row_scales.as<float>(), column_scales.as<float>(),
+               1 / std::max(1.0, rms(updates) / golden.number(c + ".update_clip"))});
+  }
+};
+
+TEST(Golden, Adafactor) {
+  const Golden golden("optimizers.safetensors");
+  for (const std::string c : {"adafactor", "adafactor_vector", "adafactor_momentum"}) {
+    const Array weights = golden(c + ".weight"), gradients = golden(c + ".gradients");
+    const bool matrix = weights.shape().rank() == 2;
+    const int64_t n = weights.size(), columns = matrix ? weights.shape()[1] : 0;
+    const int64_t rows = weights.shape()[0];
+    AdafactorState state = {{rows, columns}, weights, Array({n}), Array({rows}), Array({columns})};
+    for (int64_t t = 1; t <= gradients.shape()[0]; ++t) {
+      const TensorView g = {gradients.as<float>() + (t - 1) * n, DType::kF32, {n}};
+      state.step(g, step_of(golden, c, t), golden, c);
+    }
+    EXPECT_LT(distance(state.weights, doubles(golden(c + ".new_weight"))), 3e-7) << c;
+    EXPECT_LT(distance(state.rows, doubles(golden(c + ".rows"))), 3e-7) << c;
+    if (matrix) EXPECT_LT(distance(state.columns, doubles(golden(c + ".columns"))), 3e-7) << c;
+    if (c == "adafactor_momentum")
+      EXPECT_LT(distance(state.m, doubles(golden(c + ".moment1"))), 3e-7) << c;
   }
 }
 

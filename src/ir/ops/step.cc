@@ -5,8 +5,7 @@
 //   squares   report[squares] += Σ g²
 //   clip      from loss tokens n and squares: norm = sqrt(squares) / n,
 //             scale = min(1, clip / norm) / n, skip = 1 where anything is not finite
-//   adamw     weight, moments (and master) from the gradient, times scale
-//             (Loshchilov & Hutter 2019)
+// and the optimizer's update, in update.cc.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -24,18 +23,8 @@ std::vector<OutputSpec> infer_pack(const Attributes& a, const Inputs& in) {
   return {{".packed", DType::kU8, {a.integer("bytes")}}};
 }
 
-std::vector<OutputSpec> infer_adamw(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 3, "adamw takes gradient, step and report");
-  const Shape& s = in[0]->shape;
-  const bool master = a.integer("master") != 0;
-  std::vector<OutputSpec> out = {{".weight", master ? DType::kBF16 : DType::kF32, s},
-                                 {".moment1", DType::kF32, s},
-                                 {".moment2", DType::kF32, s}};
-  if (master) out.push_back({".master", DType::kF32, s});
-  return out;
-}
+}  // namespace
 
-// Nothing of these is split by an op: ZeRO splits whole frames.
 ShardingRule whole(const Op& op, std::span<const Value> values) {
   ShardingRule r;
   const auto label = [&](ValueId v) {
@@ -46,12 +35,9 @@ ShardingRule whole(const Op& op, std::span<const Value> values) {
   return r;
 }
 
-}  // namespace
-
 const OpRule kClearRule = {OpKind::kClear, "clear", infer_report, whole, nullptr, nullptr};
 const OpRule kPackRule = {OpKind::kPack, "pack", infer_pack, whole, nullptr, nullptr};
 const OpRule kSquaresRule = {OpKind::kSquares, "squares", infer_report, whole, nullptr, nullptr};
 const OpRule kClipRule = {OpKind::kClip, "clip", infer_report, whole, nullptr, nullptr};
-const OpRule kAdamwRule = {OpKind::kAdamw, "adamw", infer_adamw, whole, nullptr, nullptr};
 
 }  // namespace tessera

@@ -1,0 +1,37 @@
+// tessera checkpoint average
+#include <fmt/format.h>
+
+#include "checkpoint/average.h"
+#include "checkpoint/folders.h"
+#include "cli/verbs.h"
+
+namespace tessera {
+
+int checkpoint_average(Args args) {
+  std::vector<std::string> from;
+  std::string out;
+  bool json = false;
+  Arguments arguments("checkpoint average", "Makes a checkpoint of the mean weights of others.",
+                      "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000");
+  arguments.many(from, "CHECKPOINT", "two or more of one model", 2);
+  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  std::vector<Path> paths;
+  for (const std::string& f : from) paths.push_back(resolve_checkpoint(f));
+  const Averaged made = average_checkpoints(paths, out, version());
+  if (json) {
+    Tree t;
+    t.set("checkpoint", Tree(out));
+    t.set("averaged", Tree(static_cast<int64_t>(paths.size())));
+    t.set("tensors", Tree(made.tensors));
+    t.set("parameters", Tree(made.parameters));
+    fmt::print("{}\n", to_json(t));
+  } else {
+    fmt::print("{}: mean of {} checkpoints, {:.1f} M parameters in {} tensors\n", out, paths.size(),
+               static_cast<double>(made.parameters) * 1e-6, made.tensors);
+  }
+  return 0;
+}
+
+}  // namespace tessera

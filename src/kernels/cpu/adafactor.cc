@@ -1,0 +1,130 @@
+#include "kernels/adafactor.h"
+
+#include <cmath>
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/adafactor_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/adafactor_simd.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(SweepAdafactor);
+
+namespace {
+
+float value(const Source& x, int64_t i) {
+  return x.bf16 ? static_cast<float>(static_cast<const BF16*>(x.data)[i])
+                : static_cast<const float*>(x.data)[i];
+}
+
+// The part of a stretch that lies in one row: elements [begin, end) of the view, from `column` on.
+struct RowPart {
+  int64_t begin = 0, end = 0, column = 0;
+};
+
+RowPart part_in_row(const FactorStretch& s, int64_t row) {
+  const int64_t first = std::max(s.element, row * s.columns);
+  const int64_t last = std::min(s.element + (s.end - s.begin), (row + 1) * s.columns);
+  const int64_t shift = s.begin - s.element;
+  return {first + shift, last + shift, first - row * s.columns};
+}
+
+int64_t first_row(const FactorStretch& s) { return s.element / s.columns; }
+int64_t end_row(const FactorStretch& s) {
+  return (s.element + (s.end - s.begin) + s.columns - 1) / s.columns;
+}
+
+double square(const Source& g, int64_t i, double scale) {
+  const double x = static_cast<double>(value(g, i)) * scale;
+  return x * x;
+}
+
+}  // namespace
+
+// Each sum is made by one thread, in the order of the elements.
+void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double scale,
+                     double epsilon, double* rows, double* columns) {
+  const Source g(gradient);
+  if (s.begin >= s.end) return;
+  if (s.columns == 0) {
+    for (int64_t i = s.begin; i < s.end; ++i)
+      rows[s.element + (i - s.begin)] += square(g, i, scale) + epsilon;
+    return;
+  }
+  const int64_t from = first_row(s), to = end_row(s);
+  parallel_rows(to - from, s.columns, [&](int64_t begin, int64_t end) {
+    for (int64_t r = from + begin; r < from + end; ++r) {
+      const RowPart p = part_in_row(s, r);
+      double sum = 0;
+      for (int64_t i = p.begin; i < p.end; ++i) sum += square(g, i, scale) + epsilon;
+      rows[r] += sum;
+    }
+  });
+  parallel_rows(s.columns, to - from, [&](int64_t begin, int64_t end) {
+    for (int64_t r = from; r < to; ++r) {
+      const RowPart p = part_in_row(s, r);
+      const int64_t first = std::max(begin, p.column);
+      const int64_t last = std::min(end, p.column + (p.end - p.begin));
+      for (int64_t c = first; c < last; ++c)
+        columns[c] += square(g, p.begin + (c - p.column), scale) + epsilon;
+    }
+  });
+}
+
+void update_factors(const FactorShape& shape, double b, const double* row_sums,
+                    const double* column_sums, float* rows, float* columns) {
+  const auto mix = [b](float& mean, double sum, int64_t n) {
+    mean = static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
+  };
+  const int64_t per_row = shape.columns > 0 ? shape.columns : 1;
+  for (int64_t i = 0; i < shape.rows; ++i) mix(rows[i], row_sums[i], per_row);
+  for (int64_t j = 0; j < shape.columns; ++j) mix(columns[j], column_sums[j], shape.rows);
+}
+
+void factor_scales(const FactorShape& shape, const float* rows, const float* columns,
+                   float* row_scales, float* column_scales) {
+  double mean = 1;
+  if (shape.columns > 0) {
+    mean = 0;
+    for (int64_t i = 0; i < shape.rows; ++i) mean += static_cast<double>(rows[i]);
+    mean /= static_cast<double>(shape.rows);
+  }
+  for (int64_t i = 0; i < shape.rows; ++i)
+    row_scales[i] = static_cast<float>(1 / std::sqrt(static_cast<double>(rows[i]) / mean));
+  for (int64_t j = 0; j < shape.columns; ++j)
+    column_scales[j] = static_cast<float>(1 / std::sqrt(static_cast<double>(columns[j])));
+}
+
+double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s, double scale,
+                             const float* row_scales, const float* column_scales) {
+  const Source g(gradient);
+  double total = 0;
+  const auto add = [&](const RowPart& p, double row, const float* others) {
+    for (int64_t i = p.begin; i < p.end; ++i) {
+      const double u = static_cast<double>(value(g, i)) * scale * row *
+                       static_cast<double>(others[p.column + (i - p.begin)]);
+      total += u * u;
+    }
+  };
+  if (s.columns == 0) {
+    add({s.begin, s.end, s.element}, 1, row_scales);
+    return total;
+  }
+  for (int64_t r = first_row(s); r < end_row(s); ++r)
+    add(part_in_row(s, r), static_cast<double>(row_scales[r]), column_scales);
+  return total;
+}
+
+void adafactor(const Update& u, const UpdateStep& s, const FactorScales& scales) {
+  if (s.skip) return;
+  CHECK(!u.v, "adafactor keeps factors in place of a second moment");
+  UpdateOperands operands = operands_of(u, s, "adafactor");
+  operands.columns = scales.columns;
+  operands.row_scales = scales.row_scales;
+  operands.column_scales = scales.column_scales;
+  operands.update_clip = static_cast<float>(scales.clip);
+  sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands);
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,44 @@
+// What the vector code of updates works on.
+#pragma once
+
+#include "kernels/cpu/operand.h"
+#include "kernels/update.h"
+
+namespace tessera::kernels {
+
+struct UpdateOperands {
+  Sink weights, m, v;
+  Source gradient;
+  Sink weights_low;
+  bool stochastic = false;
+  uint64_t lane = 0;  // of the random numbers: the step
+  float scale = 1;
+  float learning_rate = 0;
+  float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
+  float root_bias_correction = 1;  // sqrt(1 - beta2^t)
+  float epsilon = 0, step_size = 0;  // learning rate / (1 - beta1^t)
+  float keep = 1;  // 1 - learning rate * weight decay
+  float weight_decay = 0;
+  int64_t columns = 0;  // Adafactor's, as is what follows
+  const float *row_scales = nullptr, *column_scales = nullptr;
+  float update_clip = 1;
+};
+
+// Elements [begin, end) of a range and the constants that are its own. `element` is the weight's
+// element that `begin` is.
+struct UpdateStretch {
+  int64_t begin = 0, end = 0;
+  bool decay = false;
+  uint64_t key = 0;
+  int64_t element = 0;
+};
+
+// Checks the operands against each other: all as long as the weights.
+UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
+
+// Calls f(stretch) for all parts of all ranges, on as many threads as are worth it.
+void sweep_stretches(std::span<const UpdateRange> ranges, void (*f)(const UpdateOperands&,
+                                                                 const UpdateStretch&),
+                  const UpdateOperands& operands);
+
+}  // namespace tessera::kernels

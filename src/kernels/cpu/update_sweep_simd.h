@@ -1,0 +1,92 @@
+// The sweep that updates share, for one instruction set. After simd.h and philox_simd.h, once per
+// target: hence no include guard.
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+using U32 = hn::RebindToUnsigned<F>;
+using Words = hn::Vec<U32>;
+
+// x as bf16: the 16 random bits r carry into what stays, or not.
+HWY_INLINE Words BitsOfStochastic(V x, Words r) {
+  const F f;
+  const U32 u32;
+  const Words rounded = hn::ShiftRight<16>(hn::Add(hn::BitCast(u32, x), r));
+  const auto finite = hn::RebindMask(u32, hn::IsFinite(x));
+  return hn::IfThenElse(finite, rounded, BitsOfBF16(f, x));
+}
+
+HWY_INLINE void StoreStochastic(V x, Words r, Sink to, int64_t i, int64_t n) {
+  if (!to.bf16) return StoreSome(x, to, i, n);
+  const hn::Rebind<uint16_t, F> d16;
+  const hn::RebindToSigned<F> di;
+  uint16_t* p = static_cast<uint16_t*>(to.data) + i;
+  const auto bits = hn::DemoteTo(d16, hn::BitCast(di, BitsOfStochastic(x, r)));
+  if (HWY_LIKELY(n >= kLanes)) return hn::StoreU(bits, d16, p);
+  alignas(64) uint16_t buffer[kLanes];
+  hn::Store(bits, d16, buffer);
+  for (int64_t k = 0; k < n; ++k) p[k] = buffer[k];
+}
+
+struct UpdateLanes {
+  V g, w, m, v;
+};
+
+HWY_INLINE UpdateLanes LoadLanes(const UpdateOperands& a, int64_t i, int64_t n) {
+  UpdateLanes x;
+  const F f;
+  x.g = hn::Mul(LoadSome(a.gradient, i, n), hn::Set(f, a.scale));
+  x.w = LoadSome(a.weights, i, n);
+  x.m = a.m ? LoadSome(a.m, i, n) : hn::Zero(f);
+  x.v = a.v ? LoadSome(a.v, i, n) : hn::Zero(f);
+  return x;
+}
+
+// rule(lanes, i, n) changes w, m and v of elements i to i + n.
+template <class Rule>
+HWY_INLINE void SweepNearest(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+  for (int64_t i = s.begin; i < s.end; i += kLanes) {
+    const int64_t n = s.end - i;
+    UpdateLanes x = LoadLanes(a, i, n);
+    rule(x, i, n);
+    if (a.m) StoreSome(x.m, a.m, i, n);
+    if (a.v) StoreSome(x.v, a.v, i, n);
+    StoreSome(x.w, a.weights, i, n);
+    if (a.weights_low) StoreSome(x.w, a.weights_low, i, n);
+  }
+}
+
+template <class Rule>
+HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+  const U32 u32;
+  const Words low = hn::Set(u32, 0xffffu);
+  alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // a last vector may end beyond
+  int64_t at = s.begin;
+  while (at < s.end) {
+    const int64_t element = s.element + (at - s.begin), lead = element % 4;
+    PhiloxWords(s.key, static_cast<uint64_t>(element / 4), a.lane, words);
+    const int64_t n = HWY_MIN(kPhiloxWords - lead, s.end - at);
+    for (int64_t i = 0; i < n; i += kLanes) {
+      const int64_t live = HWY_MIN(n - i, kLanes);
+      const Words r = hn::LoadU(u32, words + lead + i);
+      const Words upper = hn::ShiftRight<16>(r), lower = hn::And(r, low);
+      UpdateLanes x = LoadLanes(a, at + i, live);
+      rule(x, at + i, live);
+      if (a.m) StoreStochastic(x.m, lower, a.m, at + i, live);
+      if (a.v) StoreStochastic(x.v, hn::Xor(upper, lower), a.v, at + i, live);
+      StoreStochastic(x.w, upper, a.weights, at + i, live);
+      if (a.weights_low) StoreSome(x.w, a.weights_low, at + i, live);
+    }
+    at += n;
+  }
+}
+
+template <class Rule>
+HWY_INLINE void Sweep(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
+  if (a.stochastic)
+    SweepStochastic(a, s, rule);
+  else
+    SweepNearest(a, s, rule);
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

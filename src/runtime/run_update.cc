@@ -1,0 +1,89 @@
+// The optimizer's updates of a flat frame.
+#include "base/philox.h"
+#include "ir/state.h"
+#include "runtime/bound_update.h"
+
+namespace tessera {
+namespace {
+
+// Members whole, or where elements draw random numbers, the stretches they are of global weights.
+std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, bool stochastic, double seed) {
+  std::vector<kernels::UpdateRange> ranges;
+  if (!stochastic) {
+    for (const MemberRange& m : b.members) ranges.push_back({m.first, m.last, decays(b, m)});
+    return ranges;
+  }
+  std::vector<uint64_t> keys;
+  for (const MemberRange& m : b.members) keys.push_back(rounding_key(b, m.weight, seed));
+  for (const MemberStretch& s : b.stretches)
+    ranges.push_back({s.first, s.first + s.elements, decays(b, b.members[s.member]),
+                      keys[s.member], s.global});
+  return ranges;
+}
+
+}  // namespace
+
+bool decays(const BoundOp& b, const MemberRange& m) {
+  const Attributes& a = b.op->attributes;
+  const bool matrix = b.values[static_cast<size_t>(m.weight)].decays;
+  return a.number("decay") != 0 && (matrix || a.integer("decay_vectors") != 0);
+}
+
+uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed) {
+  const std::string name = full_name(b.values[static_cast<size_t>(weight)], b.layer);
+  return hash_name(name + "|rounding", static_cast<uint64_t>(seed));
+}
+
+bool rounds_stochastically(const Attributes& a) {
+  return a.has("rounding") && a.text("rounding") == "stochastic";
+}
+
+kernels::UpdateStep update_step(const BoundOp& b) {
+  const Attributes& a = b.op->attributes;
+  const auto *step = b.in[1].as<double>(), *report = b.in[2].as<double>();
+  kernels::UpdateStep s;
+  s.learning_rate = step[kLearningRate];
+  s.beta1 = a.number("beta1");
+  s.beta2 = a.number("beta2");
+  s.epsilon = a.number("epsilon");
+  s.weight_decay = a.number("decay");
+  s.step = static_cast<int64_t>(step[kStepNumber]);
+  s.scale = report[kScale];
+  s.skip = report[kSkip] != 0;
+  return s;
+}
+
+kernels::Update update_operands(const BoundOp& b) {
+  kernels::Update u;
+  size_t next = 1;
+  for (TensorView* moment : {&u.m, &u.v})
+    if (next < b.op->outputs.size()) {
+      const Role role = b.values[static_cast<size_t>(b.op->outputs[next])].role;
+      if (role == (moment == &u.m ? Role::kMoment1 : Role::kMoment2)) *moment = flat(b.out[next++]);
+    }
+  const bool master = b.op->attributes.integer("master") != 0;
+  u.weights = flat(master ? b.out[next] : b.out[0]);
+  if (master) u.weights_low = flat(b.out[0]);
+  u.gradient = flat(b.in[0]);
+  u.stochastic = rounds_stochastically(b.op->attributes);
+  return u;
+}
+
+void run_update(const BoundOp& b) {
+  const kernels::UpdateStep s = update_step(b);
+  kernels::Update u = update_operands(b);
+  const auto ranges = ranges_of(b, u.stochastic, b.in[1].as<double>()[kSeed]);
+  u.ranges = ranges;
+  switch (b.op->kind) {
+    case OpKind::kAdamw:
+      return kernels::adamw(u, s);
+    case OpKind::kLion:
+      return kernels::lion(u, s);
+    case OpKind::kSgd:
+      return kernels::sgd(u, s);
+    default:
+      CHECK(false, "{} is no update", b.op->origin);
+  }
+}
+
+}  // namespace tessera
