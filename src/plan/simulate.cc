@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <memory>
+#include <deque>
 
 #include "base/error.h"
 #include "plan/segment_time.h"
@@ -23,7 +23,11 @@ struct Meeting {
   int64_t ready = 0;
   Event blocker;               // what made the last member ready
   std::vector<Event> arrived;  // one a stage: its queue goes no further
+  // Messages that were sent without waiting for their receiver, and not yet received.
+  std::deque<Event> sent;
 };
+
+bool sends(Queue q) { return q == Queue::kSendForward || q == Queue::kSendBackward; }
 
 class Walk {
  public:
@@ -72,6 +76,7 @@ class Walk {
   void advance(size_t s);
   void finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker);
   bool meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
+  bool pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
   void wait(int64_t from, int64_t to, Event blocker, PartsNs& parts);
   PartsNs parts_of(size_t s);
   void count(Prediction& p);
@@ -90,8 +95,7 @@ class Walk {
 size_t Walk::queue_of(size_t s, const Call& c) {
   const Queue q = program(s).segment(c).queue;
   // A receive is posted early in any case; who sends waits for the transfer.
-  const bool sends = q == Queue::kSendForward || q == Queue::kSendBackward;
-  if (sends && !software_.overlap_pipeline) return 0;
+  if (sends(q) && !software_.overlap_pipeline) return 0;
   const bool moves = q == Queue::kData || q == Queue::kGroups;
   if (moves && !software_.overlap_data) return 0;
   return static_cast<size_t>(q);
@@ -106,9 +110,8 @@ Meeting* Walk::meeting_of(size_t s, const Call& c) {
     size_t peer = 0;
     std::from_chars(over.data() + std::string_view("stage:").size(), over.data() + over.size(),
                     peer);
-    const bool sends = q == Queue::kSendForward || q == Queue::kSendBackward;
     const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
-    Meeting& m = messages_[sends ? s : peer][backward];
+    Meeting& m = messages_[sends(q) ? s : peer][backward];
     m.members = 2;
     return &m;
   }
@@ -172,8 +175,36 @@ bool Walk::step(size_t s, Line& line) {
     finish(s, c, ready, ns, blocker);
     return true;
   }
+  if (!software_.overlap_pipeline && program(s).segment(call).queue >= Queue::kSendForward)
+    return pass(*meeting, s, c, ready, blocker, ns);
   line.waits = true;
   return meet(*meeting, s, c, ready, blocker, ns);
+}
+
+// A message whose sender waits for the transfer and not for the receiver.
+bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
+  const auto own = static_cast<int32_t>(s);
+  if (sends(program(s).segment(program(s).call(c)).queue)) {
+    finish(s, c, ready, ns, blocker);
+    m.sent.push_back({own, c});
+    if (!m.arrived.empty()) {
+      runnable_.push_back(static_cast<size_t>(m.arrived.front().stage));
+      m.arrived.clear();
+    }
+    return true;
+  }
+  if (m.sent.empty()) {
+    if (m.arrived.empty()) m.arrived.push_back({own, c});
+    return false;
+  }
+  const Event from = m.sent.front();
+  m.sent.pop_front();
+  const int64_t arrives = time(from).finish_ns;
+  if (arrives > ready)
+    finish(s, c, arrives, 0, from);
+  else
+    finish(s, c, ready, 0, blocker);
+  return true;
 }
 
 void Walk::advance(size_t s) {
