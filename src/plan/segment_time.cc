@@ -100,7 +100,11 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
     return message_s(bytes_of(op.inputs.empty() ? op.outputs[0] : op.inputs[0]), group->second,
                      hardware_);
   const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
-  return collective_s(op.kind, bytes_of(whole), group->second, hardware_);
+  // The report's sums keep their type: they are a few numbers.
+  const bool gradients = op.kind != OpKind::kAllGather && traffic_of(over) == Traffic::kData &&
+                         at(local_, whole).dtype == DType::kF32;
+  const double wire = software_.reduce_half && gradients ? 0.5 : 1;
+  return collective_s(op.kind, wire * bytes_of(whole), group->second, hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
