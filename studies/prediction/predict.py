@@ -28,7 +28,7 @@ CONSTANTS = {
     "device.matrix_efficiency": (0.80, 0.6, 0.98),
     "device.memory_efficiency": (0.80, 0.6, 0.95),
     "node.efficiency": (0.80, 0.4, 1.0),
-    "network.efficiency": (0.50, 0.2, 1.0),
+    "network.efficiency": (0.35, 0.1, 1.0),
     "software.launch_s": (30e-6, 3e-6, 100e-6),
 }
 
