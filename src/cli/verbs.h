@@ -35,5 +35,6 @@ int checkpoint_average(Args args);  // one of its verbs
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);
+int verb_plan(Args args);
 
 }  // namespace tessera
