@@ -62,6 +62,38 @@ class MaxTree {
 enum class Order { kSize, kArea, kBirth, kLength };
 using Taken = std::pair<int64_t, int64_t>;  // offset, end
 
+// Where lives were put, each place once: many lives follow each other at one place, so the places
+// around a life are found in order without sorting them for each life anew.
+class Places {
+ public:
+  // The number of a place; it may be known already.
+  size_t add(const Taken& place) {
+    const auto less = [&](size_t a, const Taken& b) { return places_[a].taken < b; };
+    const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), place, less);
+    if (at != sorted_.end() && places_[*at].taken == place) return *at;
+    places_.push_back({place, kNobody});
+    sorted_.insert(at, places_.size() - 1);
+    return places_.size() - 1;
+  }
+
+  void mark(size_t place, size_t life) { places_[place].marked_by = life; }
+
+  // What `life` marked, rising.
+  void marked(size_t life, std::vector<Taken>& out) const {
+    for (const size_t p : sorted_)
+      if (places_[p].marked_by == life) out.push_back(places_[p].taken);
+  }
+
+ private:
+  static constexpr size_t kNobody = std::numeric_limits<size_t>::max();
+  struct Place {
+    Taken taken;
+    size_t marked_by;
+  };
+  std::vector<Place> places_;
+  std::vector<size_t> sorted_;
+};
+
 class Packer {
  public:
   // `lives` by rising birth.
@@ -157,17 +189,21 @@ class Packer {
   bool attempt(const std::vector<size_t>& order, bool best_fit) {
     ++orders_;
     MaxTree deaths(lives_.size(), -1);  // of the lives that are placed
+    Places places;
+    std::vector<size_t> place_of(lives_.size());
     bytes_ = 0;
     for (const size_t i : order) {
       Life& life = lives_[i];
-      taken_ = blocked_[i];
       const auto born = std::upper_bound(births_.begin(), births_.end(), life.death);
-      deaths.each(static_cast<size_t>(born - births_.begin()), life.birth, [&](size_t o) {
-        taken_.emplace_back(lives_[o].offset, lives_[o].offset + lives_[o].bytes);
-      });
-      std::sort(taken_.begin(), taken_.end());
+      deaths.each(static_cast<size_t>(born - births_.begin()), life.birth,
+                  [&](size_t o) { places.mark(place_of[o], i); });
+      taken_.clear();
+      places.marked(i, taken_);
+      for (const Taken& t : blocked_[i])
+        taken_.insert(std::upper_bound(taken_.begin(), taken_.end(), t), t);
       life.offset = gap_for(life.bytes, best_fit);
       bytes_ = std::max(bytes_, life.offset + life.bytes);
+      place_of[i] = places.add({life.offset, life.offset + life.bytes});
       deaths.set(i, life.death);
     }
     if (bytes_ >= best_bytes_) return false;
