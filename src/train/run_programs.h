@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compile/compile.h"
+#include "compile/memory_plan.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
 #include "train/run_config.h"
@@ -17,13 +18,6 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu);
 void resolve_sizes(RunConfig& config);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
-
-// Bytes by role of state and transient frames, largest live set, arena.
-struct MemoryPlan {
-  int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
-  int64_t arena = 0, live = 0;
-};
-MemoryPlan memory_plan(const Program& program);
 
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
