@@ -98,8 +98,8 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   return n;
 }
 
-Bounds::View Bounds::view(const Candidate& c) {
-  View v;
+CandidateView Bounds::view(const Candidate& c) {
+  CandidateView v;
   v.candidate = &c;
   v.blocks = &blocks(c);
   v.places = &places(c.layout);
@@ -118,12 +118,12 @@ Bounds::View Bounds::view(const Candidate& c) {
 }
 
 Bound Bounds::quick(const Candidate& c) {
-  const View v = view(c);
+  const CandidateView v = view(c);
   return {v.step_by_formula(), v.bytes_by_formula()};
 }
 
 Bound Bounds::closer(const Candidate& c) {
-  const View v = view(c);
+  const CandidateView v = view(c);
   PipelineShape shape;
   shape.schedule = c.layout.pipeline_schedule;
   shape.stages = c.layout.pipeline;

@@ -46,6 +46,8 @@ struct CallNs {
   int64_t gather_layer = 0, reduce_layer = 0, gather_embed = 0, reduce_embed = 0;
 };
 
+struct CandidateView;
+
 class Bounds {
  public:
   Bounds(const SearchRequest& request, const Target& target, const Hardware& hardware,
@@ -55,12 +57,11 @@ class Bounds {
   Bound closer(const Candidate& candidate);
 
  private:
-  struct View;  // of one candidate
   const BlockCosts& blocks(const Candidate& c);
   const MeshPlaces& places(const Layout& layout);
   const std::vector<int64_t>& layers(const BlockCosts& blocks, int64_t chunks);
   CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
-  View view(const Candidate& c);
+  CandidateView view(const Candidate& c);
 
   const SearchRequest& request_;
   const Target& target_;

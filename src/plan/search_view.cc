@@ -7,51 +7,51 @@
 
 namespace tessera {
 
-bool Bounds::View::reduces_each() const {
+bool CandidateView::reduces_each() const {
   const Layout& l = candidate->layout;
   return divides(2) || (divides(1) && l.zero_reduce == ZeroReduce::kEach);
 }
 
-int64_t Bounds::View::layers_on(int64_t stage) const {
+int64_t CandidateView::layers_on(int64_t stage) const {
   int64_t n = 0;
   for (int64_t c = stage; c < chunks(); c += stages()) n += layers_of(c);
   return n;
 }
 
-int64_t Bounds::View::forward(int64_t chunk) const {
+int64_t CandidateView::forward(int64_t chunk) const {
   const CallNs& n = calls_on(chunk % stages());
   return layers_of(chunk) * n.layer + (chunk == 0 ? n.embed : 0);
 }
 
-int64_t Bounds::View::backward(int64_t chunk, bool first) const {
+int64_t CandidateView::backward(int64_t chunk, bool first) const {
   const CallNs& n = calls_on(chunk % stages());
   const bool fresh = first || reduces_each();
   return layers_of(chunk) * (n.again + n.backward[fresh]) +
          (chunk + 1 == chunks() ? n.head[fresh] : 0) + (chunk == 0 ? n.embed_backward[fresh] : 0);
 }
 
-int64_t Bounds::View::weights(int64_t chunk, bool first) const {
+int64_t CandidateView::weights(int64_t chunk, bool first) const {
   return layers_of(chunk) * calls_on(chunk % stages()).weights[first || reduces_each()];
 }
 
-int64_t Bounds::View::gathered(int64_t chunk) const {
+int64_t CandidateView::gathered(int64_t chunk) const {
   if (!divides(1)) return begin;
   const CallNs& n = calls_on(chunk % stages());
   if (chunk == 0) return begin + n.gather_embed;
   return begin + (layers_of(chunk) > 0 ? n.gather_layer : 0);
 }
 
-bool Bounds::View::uses(const GroupCost& g, int64_t stage) const {
+bool CandidateView::uses(const GroupCost& g, int64_t stage) const {
   return copies(g, stage) > 0;
 }
 
-int64_t Bounds::View::copies(const GroupCost& g, int64_t stage) const {
+int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
   if (g.layer && !g.embed && !g.head) return layers_on(stage);
   const bool here = (g.embed && stage == 0) || (g.head && stage + 1 == stages());
   return here ? 1 : 0;
 }
 
-int64_t Bounds::View::update(int64_t stage) const {
+int64_t CandidateView::update(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
     sum += copies(g, stage) * (g.update_ns / (divides(1) ? shards : 1));
@@ -59,13 +59,13 @@ int64_t Bounds::View::update(int64_t stage) const {
 }
 
 // Each rank sums the squares of its own part, with every ZeRO stage.
-int64_t Bounds::View::squares(int64_t stage) const {
+int64_t CandidateView::squares(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups) sum += copies(g, stage) * (g.squares_ns / shards);
   return sum;
 }
 
-int64_t Bounds::View::tail(int64_t stage, bool after_weights) const {
+int64_t CandidateView::tail(int64_t stage, bool after_weights) const {
   const CallNs& n = calls_on(stage);
   const int64_t layers_here = layers_of(stage);
   int64_t reduced = 0;
@@ -83,7 +83,7 @@ int64_t Bounds::View::tail(int64_t stage, bool after_weights) const {
   return std::max(reduced, squares(stage)) + update(stage);
 }
 
-int64_t Bounds::View::moving(int64_t stage) const {
+int64_t CandidateView::moving(int64_t stage) const {
   if (!reduces_each()) return 0;
   const CallNs& n = calls_on(stage);
   int64_t each = layers_on(stage) * n.reduce_layer;
@@ -94,7 +94,7 @@ int64_t Bounds::View::moving(int64_t stage) const {
   return microbatches * each;
 }
 
-int64_t Bounds::View::step_by_formula() const {
+int64_t CandidateView::step_by_formula() const {
   const int64_t m = microbatches;
   int64_t ready = 0, end_of_first = 0, step = 0, after = 0;
   for (int64_t s = 0; s < stages(); ++s) {
@@ -118,12 +118,12 @@ int64_t Bounds::View::step_by_formula() const {
   return std::max(step, end_of_first + tail(0, divided));
 }
 
-int64_t Bounds::View::gradient_bytes(const GroupCost& g) const {
+int64_t CandidateView::gradient_bytes(const GroupCost& g) const {
   const int64_t part = reduces_each() ? shards : 1;
   return g.elements * size_of(DType::kF32) / part;
 }
 
-int64_t Bounds::View::state_bytes(int64_t stage) const {
+int64_t CandidateView::state_bytes(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
     sum += copies(g, stage) * (g.elements * g.weight_bytes / (divides(3) ? shards : 1) +
@@ -131,17 +131,17 @@ int64_t Bounds::View::state_bytes(int64_t stage) const {
   return sum;
 }
 
-int64_t Bounds::View::saved_bytes(int64_t chunk) const {
+int64_t CandidateView::saved_bytes(int64_t chunk) const {
   return layers_of(chunk) * (blocks->input_bytes + (blocks->light ? 0 : blocks->saved_bytes));
 }
 
-int64_t Bounds::View::backward_bytes(int64_t chunk) const {
+int64_t CandidateView::backward_bytes(int64_t chunk) const {
   if (chunk + 1 == chunks()) return blocks->head.scratch_bytes;
   if (layers_of(chunk) == 0) return 0;
   return blocks->layer_backward.scratch_bytes + (blocks->light ? blocks->saved_bytes : 0);
 }
 
-int64_t Bounds::View::bytes_by_formula() const {
+int64_t CandidateView::bytes_by_formula() const {
   PipelineShape shape;
   shape.schedule = candidate->layout.pipeline_schedule;
   shape.stages = stages();
@@ -167,7 +167,7 @@ int64_t Bounds::View::bytes_by_formula() const {
   return most;
 }
 
-int64_t Bounds::View::bytes_of(const std::vector<std::vector<Action>>& actions) const {
+int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions) const {
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t alive = state_bytes(s), peak = alive;

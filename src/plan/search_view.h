@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-struct Bounds::View {
+struct CandidateView {
   const Candidate* candidate = nullptr;
   const BlockCosts* blocks = nullptr;
   const MeshPlaces* places = nullptr;

@@ -16,7 +16,7 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 class ActionWalk {
  public:
   using Lists = std::vector<std::vector<Action>>;
-  ActionWalk(const Bounds::View& view, const Lists& lists)
+  ActionWalk(const CandidateView& view, const Lists& lists)
       : view_(view),
         lists_(lists),
         free_(lists.size()),
@@ -91,7 +91,7 @@ class ActionWalk {
     arrived_[direction][to] = line;
   }
 
-  const Bounds::View& view_;
+  const CandidateView& view_;
   const Lists& lists_;
   std::vector<int64_t> free_;
   std::vector<size_t> at_;
@@ -102,7 +102,7 @@ class ActionWalk {
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };
 
-int64_t Bounds::View::step_of(const std::vector<std::vector<Action>>& actions) const {
+int64_t CandidateView::step_of(const std::vector<std::vector<Action>>& actions) const {
   return ActionWalk(*this, actions).run();
 }
 
