@@ -120,6 +120,7 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
       costs.input_bytes = measure.bytes_of("hidden");
   }
   costs.saved_bytes = measure.frame_bytes("layer.saved");
+  costs.stream_gradient_bytes = 2 * measure.bytes_of("d_hidden");
   costs.message_bytes = static_cast<double>(measure.bytes_of("hidden"));
   for (const WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
   costs.shares = shares_of(e.blocks, e.program.values);

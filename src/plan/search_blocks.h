@@ -34,6 +34,8 @@ struct GroupCost {
   int64_t elements = 0;
   int64_t weight_bytes = 0, kept_bytes = 0;  // of an element: of the weight, by the optimizer
   int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
+
+  bool only_layer() const { return layer && !embed && !head; }
 };
 
 struct BlockCosts {
@@ -41,6 +43,7 @@ struct BlockCosts {
   bool light = false;          // `layer` saves nothing, `again` does before the backward
   int64_t saved_bytes = 0;     // of a layer's forward for its backward, all of it
   int64_t input_bytes = 0;     // of a layer's input, where a later call reads it
+  int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of a layer's backward
   double message_bytes = 0;
   std::vector<GroupCost> groups;
   BlockShares shares;

@@ -46,7 +46,7 @@ bool CandidateView::uses(const GroupCost& g, int64_t stage) const {
 }
 
 int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
-  if (g.layer && !g.embed && !g.head) return layers_on(stage);
+  if (g.only_layer()) return layers_on(stage);
   const bool here = (g.embed && stage == 0) || (g.head && stage + 1 == stages());
   return here ? 1 : 0;
 }
@@ -135,10 +135,18 @@ int64_t CandidateView::saved_bytes(int64_t chunk) const {
   return layers_of(chunk) * (blocks->input_bytes + (blocks->light ? 0 : blocks->saved_bytes));
 }
 
-int64_t CandidateView::backward_bytes(int64_t chunk) const {
-  if (chunk + 1 == chunks()) return blocks->head.scratch_bytes;
-  if (layers_of(chunk) == 0) return 0;
-  return blocks->layer_backward.scratch_bytes + (blocks->light ? blocks->saved_bytes : 0);
+// At the call of the head, or of the chunk's last layer.
+int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
+  int64_t head = 0, layer = 0;
+  if (chunk + 1 == chunks()) head = blocks->head.scratch_bytes;
+  if (layers_of(chunk) > 0) {
+    layer = blocks->layer_backward.scratch_bytes + blocks->stream_gradient_bytes +
+            (blocks->light ? blocks->saved_bytes : 0);
+    for (const GroupCost& g : blocks->groups)
+      if (g.only_layer() && weights(chunk, false) == 0 && (reduces_each() || !begun))
+        layer += g.elements * size_of(DType::kF32);
+  }
+  return std::max(head, layer);
 }
 
 int64_t CandidateView::bytes_by_formula() const {
@@ -175,14 +183,15 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
     for (const Action& a : actions[static_cast<size_t>(s)]) {
       if (a.kind == ActionKind::kForward) peak = std::max(peak, alive += saved_bytes(a.chunk));
       if (a.kind != ActionKind::kBackward) continue;
-      peak = std::max(peak, alive + backward_bytes(a.chunk));
+      const bool begun_before = begun[static_cast<size_t>(a.chunk)];
+      peak = std::max(peak, alive + backward_bytes(a.chunk, begun_before));
       alive -= saved_bytes(a.chunk);
       // From the first backward (or weights' part, which may come later) to the update.
       const bool now = weights(a.chunk, false) == 0;
-      if (!now || begun[static_cast<size_t>(a.chunk)]) continue;
+      if (!now || begun_before) continue;
       begun[static_cast<size_t>(a.chunk)] = true;
       for (const GroupCost& g : blocks->groups)
-        if (g.layer && !g.embed && !g.head) alive += layers_of(a.chunk) * gradient_bytes(g);
+        if (g.only_layer()) alive += layers_of(a.chunk) * gradient_bytes(g);
     }
     most = std::max(most, peak);
   }

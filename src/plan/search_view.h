@@ -49,7 +49,8 @@ struct CandidateView {
   int64_t state_bytes(int64_t stage) const;
   int64_t gradient_bytes(const GroupCost& g) const;
   int64_t saved_bytes(int64_t chunk) const;
-  int64_t backward_bytes(int64_t chunk) const;  // beside what is saved, while it runs
+  // Beside what is saved, while it runs; `begun`: its gradients are there already.
+  int64_t backward_bytes(int64_t chunk, bool begun) const;
 };
 
 }  // namespace tessera
