@@ -184,7 +184,8 @@ class Packer {
 
   bool may_improve() const {
     const auto lives = static_cast<int64_t>(lives_.size());
-    return best_bytes_ > bound_ + bound_ / kCloseEnough && orders_ < kMostOrders && orders_ * lives < kMostPlaced;
+    return best_bytes_ > bound_ + bound_ / kCloseEnough && orders_ < kMostOrders &&
+           orders_ * lives < kMostPlaced;
   }
 
   // Gives every life an offset in this order. Whether none before needed as few bytes.

@@ -159,9 +159,8 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   for (int t = 0; t < kTraffics; ++t)
     add_part(parts, fmt::format("exposed {} traffic", name_of(static_cast<Traffic>(t))),
              a.exposed[static_cast<size_t>(t)], b.exposed[static_cast<size_t>(t)]);
-  std::sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) {
-    return std::abs(x.first) > std::abs(y.first);
-  });
+  std::sort(parts.begin(), parts.end(),
+            [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
   const double shown = 0.05 * std::abs(parts[0].first);
   std::vector<std::string> lines;
   for (const auto& [seconds, name] : parts)

@@ -21,11 +21,11 @@
 namespace tessera {
 
 struct SearchRequest {
-  CompileRequest base;   // model, precision, options; of its layout what is not searched
+  CompileRequest base;  // model, precision, options; of its layout what is not searched
   int64_t devices = 1;
-  int64_t global = 1;    // sequences of a step
-  size_t keep = 10;      // of the best
-  bool prune = true;     // false: every layout is simulated in full, for tests
+  int64_t global = 1;  // sequences of a step
+  size_t keep = 10;    // of the best
+  bool prune = true;   // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
 };
@@ -50,10 +50,10 @@ struct Found {
 struct SearchResult {
   std::vector<Found> best;  // by time
   int64_t candidates = 0;
-  int64_t too_large = 0;   // by their bound of memory
-  int64_t too_slow = 0;    // by their bound of time
-  int64_t simulated = 0;   // the rest: compiled, and simulated where they fit
-  int64_t fit = 0;         // of these
+  int64_t too_large = 0;       // by their bound of memory
+  int64_t too_slow = 0;        // by their bound of time
+  int64_t simulated = 0;       // the rest: compiled, and simulated where they fit
+  int64_t fit = 0;             // of these
   int64_t smallest_bytes = 0;  // where none fits: what a rank of the smallest needs at least
 };
 

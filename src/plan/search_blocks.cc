@@ -118,7 +118,11 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
     if (measure.reads(s.backward, "hidden") || measure.reads(s.again, "hidden") ||
         measure.reads(s.weights, "hidden"))
       costs.input_bytes = measure.bytes_of("hidden");
+    if (measure.reads(s.weights, "hidden")) costs.kept_bytes += costs.input_bytes;
+    if (measure.reads(s.weights, "layer.saved"))
+      costs.kept_bytes += measure.frame_bytes("layer.saved");
   }
+  costs.pending_bytes = measure.frame_bytes("layer.pending");
   costs.saved_bytes = measure.frame_bytes("layer.saved");
   costs.stream_gradient_bytes = 2 * measure.bytes_of("d_hidden");
   costs.message_bytes = static_cast<double>(measure.bytes_of("hidden"));

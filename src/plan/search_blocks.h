@@ -40,9 +40,12 @@ struct GroupCost {
 
 struct BlockCosts {
   SegmentCost embed, layer, again, head, layer_backward, layer_weights, embed_backward;
-  bool light = false;          // `layer` saves nothing, `again` does before the backward
-  int64_t saved_bytes = 0;     // of a layer's forward for its backward, all of it
-  int64_t input_bytes = 0;     // of a layer's input, where a later call reads it
+  bool light = false;       // `layer` saves nothing, `again` does before the backward
+  int64_t saved_bytes = 0;  // of a layer's forward for its backward, all of it
+  int64_t input_bytes = 0;  // of a layer's input, where a later call reads it
+  // With the backward divided: what the first part leaves to the second, and what of the forward
+  // the second still reads.
+  int64_t pending_bytes = 0, kept_bytes = 0;
   int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of a layer's backward
   double message_bytes = 0;
   std::vector<GroupCost> groups;

@@ -22,9 +22,9 @@ const BlockCosts& Bounds::blocks(const Candidate& c) {
   const BlockKey key{l.tensor, c.micro, l.recompute, l.sequence_parallel, divided};
   auto known = blocks_.find(key);
   if (known == blocks_.end())
-    known = blocks_
-                .emplace(key, block_costs(request_of(request_, c), target_, hardware_, software_))
-                .first;
+    known =
+        blocks_.emplace(key, block_costs(request_of(request_, c), target_, hardware_, software_))
+            .first;
   return known->second;
 }
 
@@ -67,8 +67,8 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
       auto shape = shapes.find(c.over);
       if (shape == shapes.end())
         shape = shapes
-                    .emplace(c.over, group_shape(places.mesh[0], c.over, places.stage[group],
-                                                 hardware_))
+                    .emplace(c.over,
+                             group_shape(places.mesh[0], c.over, places.stage[group], hardware_))
                     .first;
       sum += to_ns(collective_s(c.kind, c.bytes, shape->second, hardware_));
     }
@@ -87,8 +87,9 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
     const int64_t gather =
-        zero == 0 ? 0
-                  : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
+        zero == 0
+            ? 0
+            : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
     const int64_t reduce =
         to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
                            bytes(size_of(DType::kF32)), shard, hardware_));

@@ -41,9 +41,7 @@ int64_t CandidateView::gathered(int64_t chunk) const {
   return begin + (layers_of(chunk) > 0 ? n.gather_layer : 0);
 }
 
-bool CandidateView::uses(const GroupCost& g, int64_t stage) const {
-  return copies(g, stage) > 0;
-}
+bool CandidateView::uses(const GroupCost& g, int64_t stage) const { return copies(g, stage) > 0; }
 
 int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
   if (g.only_layer()) return layers_on(stage);
@@ -111,8 +109,8 @@ int64_t CandidateView::step_by_formula() const {
     step = std::max({step, ready + work + tail(s, behind > 0), moves + moving(s) + update(s)});
     const auto at = static_cast<size_t>(s);
     ready += forward(s) + next[at];
-    after += std::min(backward(s, true), backward(s, false)) +
-             (s + 1 < stages() ? back[at + 1] : 0);
+    after +=
+        std::min(backward(s, true), backward(s, false)) + (s + 1 < stages() ? back[at + 1] : 0);
   }
   const bool divided = weights(0, false) > 0;
   return std::max(step, end_of_first + tail(0, divided));
@@ -135,18 +133,26 @@ int64_t CandidateView::saved_bytes(int64_t chunk) const {
   return layers_of(chunk) * (blocks->input_bytes + (blocks->light ? 0 : blocks->saved_bytes));
 }
 
-// At the call of the head, or of the chunk's last layer.
+int64_t CandidateView::kept_bytes(int64_t chunk) const {
+  if (weights(chunk, false) == 0) return 0;
+  return layers_of(chunk) * (blocks->light ? blocks->input_bytes : blocks->kept_bytes);
+}
+
+// At the call of the head, of the chunk's last layer, or of the one below it, where gradients of
+// the last are still being reduced: place() leaves them one call of computation for that.
 int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
-  int64_t head = 0, layer = 0;
-  if (chunk + 1 == chunks()) head = blocks->head.scratch_bytes;
-  if (layers_of(chunk) > 0) {
-    layer = blocks->layer_backward.scratch_bytes + blocks->stream_gradient_bytes +
-            (blocks->light ? blocks->saved_bytes : 0);
-    for (const GroupCost& g : blocks->groups)
-      if (g.only_layer() && weights(chunk, false) == 0 && (reduces_each() || !begun))
-        layer += g.elements * size_of(DType::kF32);
-  }
-  return std::max(head, layer);
+  const int64_t head = chunk + 1 == chunks() ? blocks->head.scratch_bytes : 0;
+  if (layers_of(chunk) == 0) return head;
+  const int64_t layer = blocks->layer_backward.scratch_bytes + blocks->stream_gradient_bytes +
+                        (blocks->light ? blocks->saved_bytes : 0);
+  if (weights(chunk, false) > 0) return std::max(head, layer);
+  int64_t gradients = 0;
+  for (const GroupCost& g : blocks->groups)
+    if (g.only_layer()) gradients += g.elements * size_of(DType::kF32);
+  const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
+  const bool both = reduces_each() && layers_of(chunk) > 1;
+  const int64_t below = both ? layer + 2 * gradients - saved_bytes(chunk) / layers_of(chunk) : 0;
+  return std::max({head, last, below});
 }
 
 int64_t CandidateView::bytes_by_formula() const {
@@ -168,8 +174,8 @@ int64_t CandidateView::bytes_by_formula() const {
     // In a steady state the most are in flight again after gradients are there.
     const bool steady = candidate->layout.interleave == 1 && microbatches > in_flight &&
                         shape.schedule == PipelineSchedule::k1F1B;
-    const int64_t transient = steady ? in_flight * least + gradients
-                                     : std::max(in_flight * least, gradients);
+    const int64_t transient =
+        steady ? in_flight * least + gradients : std::max(in_flight * least, gradients);
     most = std::max(most, state_bytes(s) + transient);
   }
   return most;
@@ -181,15 +187,20 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
     int64_t alive = state_bytes(s), peak = alive;
     std::vector<bool> begun(static_cast<size_t>(chunks()), false);
     for (const Action& a : actions[static_cast<size_t>(s)]) {
-      if (a.kind == ActionKind::kForward) peak = std::max(peak, alive += saved_bytes(a.chunk));
-      if (a.kind != ActionKind::kBackward) continue;
-      const bool begun_before = begun[static_cast<size_t>(a.chunk)];
-      peak = std::max(peak, alive + backward_bytes(a.chunk, begun_before));
-      alive -= saved_bytes(a.chunk);
-      // From the first backward (or weights' part, which may come later) to the update.
-      const bool now = weights(a.chunk, false) == 0;
-      if (!now || begun_before) continue;
-      begun[static_cast<size_t>(a.chunk)] = true;
+      const int64_t pending =
+          kept_bytes(a.chunk) == 0 ? 0 : layers_of(a.chunk) * blocks->pending_bytes;
+      if (a.kind == ActionKind::kForward) alive += saved_bytes(a.chunk);
+      if (a.kind == ActionKind::kBackward) {
+        peak = std::max(peak, alive + backward_bytes(a.chunk, begun[size_t(a.chunk)]));
+        alive += kept_bytes(a.chunk) + pending - saved_bytes(a.chunk);
+      }
+      if (a.kind == ActionKind::kWeights) alive -= kept_bytes(a.chunk) + pending;
+      peak = std::max(peak, alive);
+      // From the first call that adds to the update.
+      const bool divided = weights(a.chunk, false) > 0;
+      const bool adds = a.kind == (divided ? ActionKind::kWeights : ActionKind::kBackward);
+      if (!adds || begun[size_t(a.chunk)]) continue;
+      begun[size_t(a.chunk)] = true;
       for (const GroupCost& g : blocks->groups)
         if (g.only_layer()) alive += layers_of(a.chunk) * gradient_bytes(g);
     }

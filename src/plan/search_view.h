@@ -11,8 +11,8 @@ struct CandidateView {
   const MeshPlaces* places = nullptr;
   const std::vector<int64_t>* layers = nullptr;  // of each chunk
   int64_t shards = 1, microbatches = 1;
-  int64_t begin = 0;               // ns, before the step's first call
-  std::vector<CallNs> calls;       // of each group of stages
+  int64_t begin = 0;                // ns, before the step's first call
+  std::vector<CallNs> calls;        // of each group of stages
   std::vector<int64_t> next, back;  // of a message from each stage to the next, to the last
 
   int64_t step_by_formula() const;
@@ -49,6 +49,7 @@ struct CandidateView {
   int64_t state_bytes(int64_t stage) const;
   int64_t gradient_bytes(const GroupCost& g) const;
   int64_t saved_bytes(int64_t chunk) const;
+  int64_t kept_bytes(int64_t chunk) const;  // of it, until the weights' part
   // Beside what is saved, while it runs; `begun`: its gradients are there already.
   int64_t backward_bytes(int64_t chunk, bool begun) const;
 };

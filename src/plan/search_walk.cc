@@ -70,8 +70,7 @@ class ActionWalk {
     int64_t ready = free_[s];
     if (a.kind == ActionKind::kForward && a.chunk > 0)
       ready = arrived_[0][slot(a.chunk, a.microbatch)];
-    if (backward && a.chunk + 1 < view_.chunks())
-      ready = arrived_[1][slot(a.chunk, a.microbatch)];
+    if (backward && a.chunk + 1 < view_.chunks()) ready = arrived_[1][slot(a.chunk, a.microbatch)];
     if (ready == kNever) return false;
     free_[s] = std::max(ready, free_[s]) + duration(a);
     if (a.kind == ActionKind::kForward && a.chunk + 1 < view_.chunks())
@@ -95,9 +94,9 @@ class ActionWalk {
   const Lists& lists_;
   std::vector<int64_t> free_;
   std::vector<size_t> at_;
-  std::vector<std::vector<bool>> begun_;        // of each kind and chunk
-  std::vector<std::vector<int64_t>> arrived_;   // of each direction, chunk and micro-batch
-  std::vector<std::vector<int64_t>> sent_;      // of each direction and stage
+  std::vector<std::vector<bool>> begun_;       // of each kind and chunk
+  std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch
+  std::vector<std::vector<int64_t>> sent_;     // of each direction and stage
   std::vector<int64_t> forward_;
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };

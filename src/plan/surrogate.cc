@@ -100,8 +100,8 @@ Estimate Surrogate::at(const Point& p) const {
   return {mean, std::max(0.0, kernel_.offset + kernel_.variance - k.squaredNorm())};
 }
 
-Kernel fit_kernel(const Distances& distances, const Kernel& start,
-                  const std::vector<Point>& points, const std::vector<double>& residuals) {
+Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::vector<Point>& points,
+                  const std::vector<double>& residuals) {
   Kernel best = start;
   double height = log_posterior(distances, best, points, residuals);
   const size_t numbers = best.length.size() + 2;

@@ -116,9 +116,8 @@ size_t Tuner::next() const {
     Estimate y = surrogate.at(p);
     y.mean += prior_of(i);
     // Before anything ran there is nothing to improve: the fastest that probably runs.
-    const double gain = best != nullptr
-                            ? expected_improvement(y, std::log(best->result.seconds))
-                            : std::exp(-y.mean);
+    const double gain = best != nullptr ? expected_improvement(y, std::log(best->result.seconds))
+                                        : std::exp(-y.mean);
     const double score = gain * runs.at(p, odds_of(i));
     if (chosen != space_.points.size() && score <= most) continue;
     chosen = i;

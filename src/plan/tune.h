@@ -16,7 +16,7 @@
 namespace tessera {
 
 enum class Outcome : uint8_t { kRan, kOutOfMemory, kTimeOut, kFailed };
-const char* name_of(Outcome outcome);           // "ran", "out of memory", "time-out", "failed"
+const char* name_of(Outcome outcome);            // "ran", "out of memory", "time-out", "failed"
 Outcome parse_outcome(const std::string& name);  // Throws Error
 
 struct TrialResult {
