@@ -28,6 +28,8 @@ const std::array kVerbs{
          "tessera submit run.yaml --nodes 2 --time 4:00:00", verb_submit},
     Verb{"compile", kTraining, "show the program of a training step: blocks, calls, memory, cost",
          "tessera compile run.yaml --print", verb_compile},
+    Verb{"plan", kTraining, "predict time, memory and cost of a run on any machine",
+         "tessera plan run.yaml --cluster a100-80gb", verb_plan},
     Verb{"config", kTraining, "explain the keys of a run file, print one with everything resolved",
          "tessera config explain optimizer.learning_rate", verb_config},
     Verb{"eval", kModels, "perplexity and bits per byte on a data set",

@@ -34,5 +34,6 @@ int verb_checkpoint(Args args);
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);
+int verb_plan(Args args);
 
 }  // namespace tessera

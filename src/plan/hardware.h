@@ -27,7 +27,7 @@ struct ProductRate {
 };
 
 // Measured bytes a second of ops by name ("norm": 9e9), counted as cost_of does.
-using OpRates = std::map<std::string, double, std::less<>>;
+struct OpRates : std::map<std::string, double, std::less<>> {};
 
 struct DeviceFigures {
   std::string name, kind = "gpu";  // gpu | cpu | accelerator

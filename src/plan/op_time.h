@@ -14,6 +14,7 @@
 #include <span>
 
 #include "plan/hardware.h"
+#include "ir/rule.h"
 #include "plan/software.h"
 
 namespace tessera {
@@ -35,6 +36,9 @@ struct OpFlops {
   double model = 0, hardware = 0, square = 0;
 };
 OpFlops op_flops(const Op& op, std::span<const Value> values);
+
+// Tokens of which the fused head makes logits at once.
+constexpr int64_t kHeadChunk = 512;
 
 bool communicates(OpKind kind);
 

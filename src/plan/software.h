@@ -14,7 +14,7 @@ namespace tessera {
 
 // How many kernels the software launches for an op of that name; each reads and writes the operands
 // once. 1 where it is not named.
-using KernelCounts = std::map<std::string, int64_t, std::less<>>;
+struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 
 struct Software {
   std::string name;
@@ -30,7 +30,7 @@ struct Software {
     visit("step_s", self.step_s, "host time of a step beside its launches; nothing runs then");
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
-    visit("overlap_pipeline", self.overlap_pipeline, "so do messages between stages");
+    visit("overlap_pipeline", self.overlap_pipeline, "so do messages between stages; else who sends waits for the transfer");
     visit("kernels", self.kernels, "kernels an op, by its name; 1 where none is given");
     visit("compiler", self.compiler, "options of the compiler that replace the run's");
   }
@@ -41,8 +41,7 @@ Software load_software(const Path& path, std::span<const std::string> overrides 
 Software read_software(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
-// The request with the software's options in place of the run's, and without calls that stand
-// earlier for an overlap that the software has not.
+// The request with the software's options in place of the run's.
 CompileRequest as_compiled_by(const Software& software, CompileRequest request);
 
 void read_value(const Tree& tree, KernelCounts& value, const Place& place);
