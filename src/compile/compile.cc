@@ -1,12 +1,11 @@
 #include "compile/compile.h"
 
 #include "base/error.h"
-#include "compile/expand.h"
+#include "compile/blocks.h"
 #include "compile/layout_check.h"
 #include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
-#include "compile/schedule.h"
 #include "compile/zero.h"
 #include "ir/rule.h"
 #include "model/forward.h"
@@ -46,9 +45,9 @@ CompileRequest without_dropout(CompileRequest r) {
   return r;
 }
 
-double forward_flops(const Graph& g, const Block& b) {
+double forward_flops(const std::vector<Value>& values, const Block& b) {
   double flops = 0;
-  for (const Op& op : b.forward) flops += cost_of(op, g.values).flops;
+  for (const Op& op : b.forward) flops += cost_of(op, values).flops;
   return flops;
 }
 
@@ -64,13 +63,8 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
   if (!r.layout.stages.empty()) {
     share.layers = r.layout.stages;
   } else {
-    double layer = 1, embedding = 0, head = 0;
-    for (const Block& b : g.blocks) {
-      if (b.name == "layer") layer = forward_flops(g, b);
-      if (b.name == "embed") embedding = forward_flops(g, b);
-      if (b.name == "head") head = forward_flops(g, b);
-    }
-    share.layers = spread_layers(r.model.layers, p.chunks(), embedding / layer, head / layer);
+    const BlockShares shares = shares_of(g.blocks, g.values);
+    share.layers = spread_layers(r.model.layers, p.chunks(), shares.embedding, shares.head);
   }
   for (const int64_t n : share.layers) p.cost.push_back(std::max<int64_t>(n, 1));
   share.actions = pipeline_actions(p);
@@ -103,16 +97,23 @@ void drop_uncalled(Program& p) {
   for (Call& c : p.schedule) c.segment = now[static_cast<size_t>(c.segment)];
 }
 
-// What the programs of all stages are made of.
-struct Model {
-  CompileRequest request;
-  Recompute recompute;
-  StageShare share;
-  Expanded expanded;
-};
+}  // namespace
 
-Model prepare(const CompileRequest& asked, const Target& target) {
-  Model m;
+BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {
+  double layer = 1;
+  BlockShares shares;
+  for (const Block& b : blocks) {
+    if (b.name == "layer") layer = forward_flops(values, b);
+    if (b.name == "embed") shares.embedding = forward_flops(values, b);
+    if (b.name == "head") shares.head = forward_flops(values, b);
+  }
+  shares.embedding /= layer;
+  shares.head /= layer;
+  return shares;
+}
+
+Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
+  Blocks m;
   m.request = without_dropout(asked);
   check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
   if (m.request.precision == Precision::kFp16 || m.request.precision == Precision::kAuto)
@@ -129,12 +130,12 @@ Model prepare(const CompileRequest& asked, const Target& target) {
   return m;
 }
 
-Program program_of(const Model& model, int64_t stage, const Target& target) {
-  const CompileRequest& request = model.request;
-  StageShare share = model.share;
+Program program_of(const Blocks& blocks, int64_t stage, const Target& target) {
+  const CompileRequest& request = blocks.request;
+  StageShare share = blocks.share;
   share.stage = stage;
-  Expanded expanded = model.expanded;
-  Program p = schedule(expanded, request, model.recompute, target, share);
+  Expanded expanded = blocks.expanded;
+  Program p = schedule(expanded, request, blocks.recompute, target, share);
   zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
   overlap(p, request.layout.overlap);
   drop_uncalled(p);
@@ -143,17 +144,15 @@ Program program_of(const Model& model, int64_t stage, const Target& target) {
   return p;
 }
 
-}  // namespace
-
 Program compile(const CompileRequest& request, const Target& target) {
-  return program_of(prepare(request, target), request.stage, target);
+  return program_of(compile_blocks(request, target), request.stage, target);
 }
 
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target) {
-  const Model model = prepare(request, target);
+  const Blocks blocks = compile_blocks(request, target);
   std::vector<Program> programs;
   for (int64_t stage = 0; stage < request.layout.pipeline; ++stage)
-    programs.push_back(program_of(model, stage, target));
+    programs.push_back(program_of(blocks, stage, target));
   return programs;
 }
 
