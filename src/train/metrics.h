@@ -2,6 +2,7 @@
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
 //    "tokens_per_s":…,"model_flops_share":…}                     one line a step
+//                                  … ,"loss_scale":…,"skipped":…  of fp16
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
@@ -10,12 +11,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/file.h"
 
 namespace tessera {
+
+struct LossScaleMetrics {
+  double scale = 1;      // of the next step
+  bool skipped = false;  // this one overflowed and changed nothing
+};
 
 struct StepMetrics {
   int64_t step = 0;          // from 1
@@ -26,6 +33,7 @@ struct StepMetrics {
   double step_s = 0;         // wall time of the step
   double tokens_per_s = 0;
   double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
+  std::optional<LossScaleMetrics> loss_scale = {};  // of fp16
 };
 
 struct ValidationMetrics {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compile/compile.h"
+#include "data/batches.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
 #include "train/run_config.h"
@@ -17,6 +18,9 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu);
 void resolve_sizes(RunConfig& config);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
+
+// Which samples which step takes; `rank` of the data ranks.
+BatchShape batch_shape(const RunConfig& config, int64_t rank);
 
 // Bytes by role of state and transient frames, largest live set, arena.
 struct MemoryPlan {
