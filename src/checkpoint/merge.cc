@@ -28,7 +28,8 @@ double number_of(const Tree& t) {
 // alpha / rank of the run that trained them.
 double scale_of(const CheckpointReader& r) {
   const Tree* lora = r.header().config.find("lora");
-  const Tree *rank = lora ? lora->find("rank") : nullptr, *alpha = lora ? lora->find("alpha") : nullptr;
+  const Tree *rank = lora ? lora->find("rank") : nullptr,
+             *alpha = lora ? lora->find("alpha") : nullptr;
   if (rank == nullptr || alpha == nullptr || !(number_of(*rank) > 0))
     throw Error("{}: holds adapters, but its header has no lora.rank and lora.alpha",
                 r.folder().string());

@@ -50,9 +50,9 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   const auto contract = static_cast<int>(product.attributes.integer("contract", 1));
   const int out = shape.rank() - contract, divided = g[w].sharding.place[kTensorAxis];
   const double inputs = static_cast<double>(shape.product(out, shape.rank()));
-  const ValueId a = adapter_weight(g, w, ".lora_a",
-                                   with_rank(shape, out, shape.rank(), policy.rank, true),
-                                   1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
+  const ValueId a =
+      adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
+                     1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
   const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
                                    divided < out ? divided : -1);
   const ValueId base = clone_value(g, y, ".base");
@@ -64,8 +64,9 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   const std::string origin = product.origin + ".lora";
   const ValueId low =
       builder.emit_one(OpKind::kMatmul, origin + "_a", {{"contract", int64_t{contract}}}, {x, a});
-  const ValueId change = builder.emit_one(
-      OpKind::kMatmul, origin + "_b", {{"contract", int64_t{1}}, {"scale", policy.scale()}}, {low, b});
+  const ValueId change =
+      builder.emit_one(OpKind::kMatmul, origin + "_b",
+                       {{"contract", int64_t{1}}, {"scale", policy.scale()}}, {low, b});
   builder.emit(OpKind::kSum, origin, {{"terms", int64_t{2}}}, {base, change}, {y});
 }
 
@@ -102,8 +103,8 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
   for (const std::string& t : policy.targets)
     if (std::none_of(found.begin(), found.end(),
                      [&](const std::string& name) { return matches(t, name); }))
-      throw Error("lora.targets has '{}', which is no weight of a product. There are such as {}.", t,
-                  found.empty() ? "layer.attn.qkv.weight" : found[0]);
+      throw Error("lora.targets has '{}', which is no weight of a product. There are such as {}.",
+                  t, found.empty() ? "layer.attn.qkv.weight" : found[0]);
 }
 
 void freeze(Graph& g, const std::vector<std::string>& patterns) {

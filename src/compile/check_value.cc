@@ -240,8 +240,7 @@ class Values {
   // What the first layer read has a gradient that nobody wants where nothing before it is trained.
   bool is_first_gradient(const Frame& f) const {
     const FrameKind& kind = p_.kind(f.kind);
-    return f.layer == 0 && !kind.values.empty() &&
-           p_[kind.values[0]].role == Role::kStreamGradient;
+    return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
   }
 
   // Of a kind that anybody reads, or adds to, no frame ends with something unread.

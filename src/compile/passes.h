@@ -29,7 +29,8 @@ void decode(Graph& graph, int64_t context);
 // Beside each product with a target weight, the adapters' two; weights that are no adapter's are
 // frozen. Before shard. Throws Error for a target that is no weight of a product.
 void add_adapters(Graph& graph, const AdapterPolicy& adapters);
-// Weights whose names match a pattern are not trained. Throws Error for a pattern that matches none.
+// Weights whose names match a pattern are not trained. Throws Error for a pattern that matches
+// none.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
 
 // Types by policy: f32 leaves all as it is; bf16 and fp16 make weights and activations bf16 or f16

@@ -5,8 +5,8 @@
 //   s[n, 0] = sum_v e^(z[n, v] - m[n])               over own columns
 //   s[n, 1] = z[n, label[n]] - m[n]                  by the rank that has the label, else 0
 //   loss    = sum_n ln s[n, 0] - s[n, 1]             nats, over the rows whose label is not ignored
-//   dz      = e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]]       times gradient_scale; 0 in ignored rows and in
-//                                                        padding
+//   dz      = gradient_scale * (e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]])
+//             0 in ignored rows and in padding
 //
 // Sums as in kernels/cross_entropy.h; the result does not depend on the number of threads. A logit
 // that is NaN or +inf makes the loss NaN.

@@ -20,9 +20,9 @@ namespace tessera::kernels {
 
 struct LinearCrossEntropyShape {
   int64_t tokens = 0, hidden = 0, vocabulary = 0;  // N, D, V
-  DType dtype = DType::kF32;                       // of x, W and dx: f32 or bf16
+  DType dtype = DType::kF32;                       // of x, W and dx: f32, bf16 or f16
   bool gradient = true;                            // without: the loss only (validation)
-  int64_t chunk = 0;  // tokens at a time; 0: chosen by measured rules
+  int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
 };
 
 struct LinearCrossEntropyOperands {

@@ -183,9 +183,10 @@ void Run::prepare() {
 // After the first step, which need not wait for it.
 void Run::measure_machine() {
   Library& library = trainer_->machine().library();
-  const DType type = config_.precision == Precision::kBf16 || config_.precision == Precision::kBf16Sr
-                         ? DType::kBF16
-                         : DType::kF32;  // halves are widened
+  const DType type =
+      config_.precision == Precision::kBf16 || config_.precision == Precision::kBf16Sr
+          ? DType::kBF16
+          : DType::kF32;  // halves are widened
   matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
   // Of one sequence; a step has as many as the ramp says.
   sequence_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) /
@@ -394,8 +395,8 @@ void Run::save_checkpoint(int64_t step) {
   save(folder, step, header, trainer_->state(), save_group());
   const CheckpointSection& c = config_.checkpoint;
   if (first_)
-    prune(folder, {c.keep, c.keep_every_steps, c.at_steps,
-                   [this](int64_t s) { return passes_tokens(s); }});
+    prune(folder,
+          {c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); }});
   saved_step_ = step;
   outcome_.checkpoint = (folder / std::to_string(step)).string();
   say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));

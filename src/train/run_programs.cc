@@ -67,20 +67,20 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.precision = config.precision;
   const OptimizerSection& o = config.optimizer;
   const bool low = config.precision == Precision::kBf16Sr;
-  r.optimizer = {.kind = o.kind,
-                 .beta1 = o.beta1,
-                 .beta2 = o.beta2,
-                 .epsilon = o.epsilon,
-                 .weight_decay = o.weight_decay,
-                 .clip_norm = o.clip_norm,
-                 .decays_vectors = o.decay == Decay::kAll,
-                 .bf16_moments = o.moments == MomentType::kAuto ? low
-                                                                : o.moments == MomentType::kBf16,
-                 .stochastic = o.rounding == Rounding::kStochastic,
-                 .decay_power = o.decay_power,
-                 .update_clip = o.update_clip,
-                 .least_scale = o.least_scale,
-                 .scale_by_weight = o.scale_by_weight};
+  r.optimizer = {
+      .kind = o.kind,
+      .beta1 = o.beta1,
+      .beta2 = o.beta2,
+      .epsilon = o.epsilon,
+      .weight_decay = o.weight_decay,
+      .clip_norm = o.clip_norm,
+      .decays_vectors = o.decay == Decay::kAll,
+      .bf16_moments = o.moments == MomentType::kAuto ? low : o.moments == MomentType::kBf16,
+      .stochastic = o.rounding == Rounding::kStochastic,
+      .decay_power = o.decay_power,
+      .update_clip = o.update_clip,
+      .least_scale = o.least_scale,
+      .scale_by_weight = o.scale_by_weight};
   r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
   r.frozen = o.freeze;
   r.purpose = purpose;

@@ -72,7 +72,8 @@ struct OptimizerSection {
   std::vector<std::string> freeze;
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "the update rule; the defaults below are adamw's (docs/optimizers.md)");
+    visit("kind", self.kind,
+          "the update rule; the defaults below are adamw's (docs/optimizers.md)");
     visit("learning_rate", self.learning_rate, "the peak, which the schedule scales");
     visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept");
     visit("beta2", self.beta2, "decay of the second moment; of lion's only one");
@@ -103,8 +104,9 @@ struct LoraSection {
   static void fields(auto& self, auto&& visit) {
     visit("rank", self.rank, "train adapters of this rank, and nothing else; 0: none");
     visit("alpha", self.alpha, "an adapter counts alpha / rank times");
-    visit("targets", self.targets,
-          "weights that get one, * for any text, such as *.attn.*; none: all of a layer's products");
+    visit(
+        "targets", self.targets,
+        "weights that get one, * for any text, such as *.attn.*; none: all of a layer's products");
   }
 };
 
@@ -153,8 +155,9 @@ struct CheckpointSection {
     visit("every_steps", self.every_steps, "how often; 0: none but the last");
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
-    visit("keep_every_tokens", self.keep_every_tokens,
-          "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
+    visit(
+        "keep_every_tokens", self.keep_every_tokens,
+        "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
     visit("from", self.from, "a checkpoint to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");

@@ -226,8 +226,8 @@ class Validation {
         fail("batch.ramp", "has {}, wanted multiples of layout.data × batch.micro = {}", g,
              ranks * b.micro);
     if (b.ramp.empty() != (b.ramp_steps == 0) || b.ramp_steps < 0)
-      fail("batch.ramp_steps", "= {} with {} batches on the ramp, wanted both or none", b.ramp_steps,
-           b.ramp.size());
+      fail("batch.ramp_steps", "= {} with {} batches on the ramp, wanted both or none",
+           b.ramp_steps, b.ramp.size());
     if (!b.ramp.empty() && !c_.run.dump_gradients.empty())
       fail("run.dump_gradients", "is for runs without batch.ramp");
   }

@@ -56,8 +56,8 @@ int64_t Trainer::data_rank() const {
 void Trainer::load(CheckpointReader& checkpoint, Load what) {
   for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
     const TensorView view = machine_->view(piece);
-    const bool is_adapter = config_.lora.rank > 0 && piece.role == Role::kWeight &&
-                            !program()[piece.weight].frozen;
+    const bool is_adapter =
+        config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
     if (what == Load::kWeights && piece.role != Role::kWeight)
       kernels::clear(flat(view));
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)

@@ -58,9 +58,9 @@ class LayoutDraw {
     r.microbatches = number(1, 5);
     r.precision = one_of<Precision>(
         {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16});
-    r.optimizer.kind =
-        one_of<OptimizerKind>({OptimizerKind::kAdamW, OptimizerKind::kAdamW,
-                               OptimizerKind::kAdafactor, OptimizerKind::kLion, OptimizerKind::kSgd});
+    r.optimizer.kind = one_of<OptimizerKind>({OptimizerKind::kAdamW, OptimizerKind::kAdamW,
+                                              OptimizerKind::kAdafactor, OptimizerKind::kLion,
+                                              OptimizerKind::kSgd});
     r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
     if (number(0, 4) == 0) r.adapters.rank = 4;
     if (number(0, 4) == 0) r.frozen = {"layer.mlp.*"};

@@ -77,8 +77,9 @@ TEST(Cast, HalvesAreThoseOfTheScalarConversion) {
       }
       // Up to three quarters of the way to the next half, ties among them.
       const float step = std::ldexp(static_cast<float>(i % 4) * 0.25f, -24);
-      between.as<float>()[i] = wanted + (std::abs(wanted) < 0x1p-14f ? step : wanted * 0x1p-11f *
-                                         static_cast<float>(i % 3));
+      between.as<float>()[i] =
+          wanted +
+          (std::abs(wanted) < 0x1p-14f ? step : wanted * 0x1p-11f * static_cast<float>(i % 3));
     }
     cast(between, again);
     for (int64_t i = 0; i < n; ++i)

@@ -90,7 +90,8 @@ std::vector<double> values_of(const Buffer& b, DType type) {
     if (type == DType::kF32)
       values.push_back(static_cast<double>(reinterpret_cast<float*>(b.data())[i]));
     else if (type == DType::kF16)
-      values.push_back(static_cast<double>(static_cast<float>(reinterpret_cast<F16*>(b.data())[i])));
+      values.push_back(
+          static_cast<double>(static_cast<float>(reinterpret_cast<F16*>(b.data())[i])));
     else
       values.push_back(
           static_cast<double>(static_cast<float>(reinterpret_cast<BF16*>(b.data())[i])));
@@ -127,8 +128,8 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
   std::fill_n(reinterpret_cast<float*>(dw.data()), p.w.size(), 1e9f);  // must not be read
   const Buffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};
-  LinearCrossEntropyOperands o{x.data(), w.data(),  p.labels.data(),
-                               report,   dx.data(), reinterpret_cast<float*>(dw.data()),
+  LinearCrossEntropyOperands o{x.data(), w.data(),     p.labels.data(),
+                               report,   dx.data(),    reinterpret_cast<float*>(dw.data()),
                                true,     options.scale};
   op.run(o, workspace.data());
   return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, DType::kF32)};

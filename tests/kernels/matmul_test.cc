@@ -25,8 +25,7 @@ struct Matrix {
   Buffer memory;
   Matrix(int64_t elements, DType t) : type(t), memory("matrix", elements * size_of(t) + 64) {}
   double get(int64_t i) const {
-    if (type == DType::kF32)
-      return static_cast<double>(reinterpret_cast<float*>(memory.data())[i]);
+    if (type == DType::kF32) return static_cast<double>(reinterpret_cast<float*>(memory.data())[i]);
     if (type == DType::kF16)
       return static_cast<double>(static_cast<float>(reinterpret_cast<F16*>(memory.data())[i]));
     return static_cast<double>(static_cast<float>(reinterpret_cast<BF16*>(memory.data())[i]));
@@ -121,8 +120,8 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
         want = want * static_cast<double>(s.alpha) + before[static_cast<size_t>(at)];
         size = size * std::abs(static_cast<double>(s.alpha)) +
                std::abs(before[static_cast<size_t>(at)]);
-        const double bound =
-            size * 0x1p-24 * (std::sqrt(static_cast<double>(s.k)) + 4) * 2 + std::abs(want) * unit + least;
+        const double bound = size * 0x1p-24 * (std::sqrt(static_cast<double>(s.k)) + 4) * 2 +
+                             std::abs(want) * unit + least;
         ASSERT_NEAR(c.get(at), want, bound) << "at [" << p << ", " << i << ", " << j << "]";
       }
     }

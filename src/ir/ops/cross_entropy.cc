@@ -18,14 +18,16 @@ const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
 size_t scaled(const Attributes& a) { return a.integer("scaled") != 0 ? 1 : 0; }
 
 std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 2 + scaled(a) && in[1]->dtype == DType::kI32, "cross_entropy takes logits and labels");
+  CHECK(in.size() == 2 + scaled(a) && in[1]->dtype == DType::kI32,
+        "cross_entropy takes logits and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.integer("gradient")) out.push_back({".gradient", in[0]->dtype, in[0]->shape});
   return out;
 }
 
 std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 3 + scaled(a) && in[0]->shape[-1] == in[1]->shape[-1] && in[2]->dtype == DType::kI32,
+  CHECK(in.size() == 3 + scaled(a) && in[0]->shape[-1] == in[1]->shape[-1] &&
+            in[2]->dtype == DType::kI32,
         "linear_cross_entropy takes x, w and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.integer("gradient")) {
@@ -62,8 +64,7 @@ void gradient_linear(Gradients& g, const Op& op) {
     a.set("frozen", int64_t{1});
   else
     outputs.push_back(g.weight(op.inputs[1]));
-  const auto out =
-      g.builder().emit(OpKind::kLinearCrossEntropy, op.origin, a, op.inputs, outputs);
+  const auto out = g.builder().emit(OpKind::kLinearCrossEntropy, op.origin, a, op.inputs, outputs);
   g.add(op.inputs[0], out[1]);
 }
 

@@ -70,7 +70,8 @@ void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double 
 void update_factors(const FactorShape& shape, double b, const double* row_sums,
                     const double* column_sums, float* rows, float* columns) {
   const auto mix = [b](float& mean, double sum, int64_t n) {
-    mean = static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
+    mean =
+        static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
   };
   const int64_t per_row = shape.columns > 0 ? shape.columns : 1;
   for (int64_t i = 0; i < shape.rows; ++i) mix(rows[i], row_sums[i], per_row);

@@ -64,15 +64,15 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfF16(D d, hn::Vec<D> v) {
   const auto magnitude = hn::And(u, hn::Set(du, 0x7fffffffu));
   const auto sign = hn::ShiftRight<16>(hn::Xor(u, magnitude));
   const auto above = [&](uint32_t bits) {
-    return hn::RebindMask(du, hn::Gt(hn::BitCast(di, magnitude),
-                                     hn::Set(di, static_cast<int32_t>(bits - 1))));
+    return hn::RebindMask(
+        du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<int32_t>(bits - 1))));
   };
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
   const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(du, 0xfffu - (112u << 23))));
   const auto sum = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
   const auto small = hn::Sub(hn::BitCast(du, sum), hn::Set(du, 0x3f000000u));
-  const auto quiet = hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3ffu)),
-                            hn::Set(du, 0x7e00u));
+  const auto quiet =
+      hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3ffu)), hn::Set(du, 0x7e00u));
   auto bits = hn::IfThenElse(above(0x38800000u), hn::ShiftRight<13>(rounded), small);
   bits = hn::IfThenElse(above(0x477ff000u), hn::Set(du, 0x7c00u), bits);  // 65,520
   bits = hn::IfThenElse(above(0x7f800001u), quiet, bits);

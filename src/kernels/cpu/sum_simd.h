@@ -13,10 +13,12 @@ HWY_NOINLINE inline void AddRows(const SumRows& a, int64_t begin, int64_t end) {
 // partial[d] = sum of the rows [begin, end) of x.
 HWY_NOINLINE inline void SumColumns(Source x, int64_t d, int64_t begin, int64_t end,
                                     float* partial) {
-  for (int64_t c = 0; c < d; c += kLanes) StoreSome(hn::Zero(F()), {partial, DType::kF32}, c, d - c);
+  for (int64_t c = 0; c < d; c += kLanes)
+    StoreSome(hn::Zero(F()), {partial, DType::kF32}, c, d - c);
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t c = 0; c < d; c += kLanes) {
-      const V sum = hn::Add(LoadSome({partial, DType::kF32}, c, d - c), LoadSome(x, row * d + c, d - c));
+      const V sum =
+          hn::Add(LoadSome({partial, DType::kF32}, c, d - c), LoadSome(x, row * d + c, d - c));
       StoreSome(sum, {partial, DType::kF32}, c, d - c);
     }
   }

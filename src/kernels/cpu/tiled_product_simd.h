@@ -75,7 +75,8 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
   for (int64_t j = 0; j < columns; j += kColumns) {
     const Source from = Source(part.b, s.b) + (offset + j * s.k);
     float* to = room + j * depth;
-    for (int64_t x = 0; x < depth * kColumns; x += kLanes) hn::StoreU(Load(F(), from, x), F(), to + x);
+    for (int64_t x = 0; x < depth * kColumns; x += kLanes)
+      hn::StoreU(Load(F(), from, x), F(), to + x);
   }
   return room;
 }
