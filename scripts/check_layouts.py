@@ -16,9 +16,11 @@ Count: relative differences to one rank of the same precision, the worst over th
     norm        the same of the gradient norm                       fp32 1e-4   bf16 2e-2
     gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
-The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages them. AdamW's
+The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages
+them; those of fp16 (2^-11 each) a quarter or a fifth. AdamW's
 epsilon is well above a gradient's roundings: gradients that are zero but for these, as of GPT-2's
-key biases, would else become steps of any size. Optimizers are drawn, too.
+key biases, would else become steps of any size. Optimizers are drawn, too, and now and then
+adapters or a frozen embedding.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -52,8 +54,9 @@ metrics: {{ validate_every_steps: 0, validate_sequences: 7, tensorboard: false }
 """
 BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, parameters=1e-4),
           "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
-          "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2)}
-EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3}
+          "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
+          "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
+EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
@@ -121,9 +124,10 @@ def draw(rng, precision=None):
     schedule, interleave = draw_schedule(rng, stages)
     model = draw_model(rng, tensor, stages * interleave)
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
-    precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr"])
+    precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
     optimizer = draw_optimizer(rng, model["model.family"], precision)
-    return {**model, **optimizer, "precision": precision,
+    tuning = rng.choice([{}] * 6 + [{"lora.rank": 4}, {"optimizer.freeze": "[embed.*]"}])
+    return {**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": rng.choice(["fused", "materialised"]),

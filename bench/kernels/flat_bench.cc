@@ -1,10 +1,10 @@
 // Ops over flat ranges, as a share of the memory bandwidth. Bytes are those that must be read and
 // written once.
 #include "bench/kernels/limits.h"
-#include "kernels/update.h"
 #include "kernels/cast.h"
 #include "kernels/initialise.h"
 #include "kernels/squares.h"
+#include "kernels/update.h"
 
 namespace tessera::bench {
 namespace {

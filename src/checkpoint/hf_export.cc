@@ -5,6 +5,7 @@
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
+#include "checkpoint/merge.h"
 #include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
@@ -145,6 +146,11 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   if (fs::exists(place, error) && !fs::is_empty(place, error))
     throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
   CheckpointReader reader(checkpoint);
+  if (has_adapters(reader))
+    throw Error(
+        "{}: holds adapters beside its weights, which transformers would not see. Add them in with "
+        "  tessera checkpoint merge {} --out MERGED   and export that.",
+        checkpoint.string(), checkpoint.string());
   HfExport result;
   result.model = model_of_header(reader.header().model, (checkpoint / kIndexFile).string());
   const auto names = hf_tensors(result.model);

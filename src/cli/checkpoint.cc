@@ -1,4 +1,4 @@
-// tessera checkpoint ls | verify | diff | average | import | export
+// tessera checkpoint ls | verify | diff | average | merge | import | export
 #include <chrono>
 #include <cstdio>
 
@@ -314,6 +314,8 @@ const Verb kVerbs[] = {
     {"average", kMake, "a checkpoint of the mean weights of others",
      "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000",
      checkpoint_average},
+    {"merge", kMake, "plain weights of a base model and its adapters",
+     "tessera checkpoint merge runs/tuned --out tuned.checkpoint", checkpoint_merge},
     {"import", kHuggingFace, "make a checkpoint of a Hugging Face folder",
      "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint", import_folder},
     {"export", kHuggingFace, "write a folder that transformers loads",

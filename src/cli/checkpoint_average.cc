@@ -11,8 +11,9 @@ int checkpoint_average(Args args) {
   std::vector<std::string> from;
   std::string out;
   bool json = false;
-  Arguments arguments("checkpoint average", "Makes a checkpoint of the mean weights of others.",
-                      "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000");
+  Arguments arguments(
+      "checkpoint average", "Makes a checkpoint of the mean weights of others.",
+      "tessera checkpoint average --out mean run/checkpoints/900 run/checkpoints/1000");
   arguments.many(from, "CHECKPOINT", "two or more of one model", 2);
   arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
   arguments.json(json);

@@ -31,7 +31,8 @@ int verb_submit(Args args);
 int verb_eval(Args args);
 int verb_generate(Args args);
 int verb_checkpoint(Args args);
-int checkpoint_average(Args args);  // one of its verbs
+int checkpoint_average(Args args);  // verbs of it with a file of their own
+int checkpoint_merge(Args args);
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);

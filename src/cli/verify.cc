@@ -30,7 +30,9 @@ struct Bound {
 // factors are those of correct runs with room to spare; bf16 is summed in f32 and rounded seldom.
 Bound bound_of(Precision precision, int64_t layers) {
   const double walk = std::sqrt(static_cast<double>(layers) + 1);
-  const double values = precision == Precision::kFp32 ? 40 * 0x1p-24 * walk : 0.2 * 0x1p-9 * walk;
+  double values = 0.2 * 0x1p-9 * walk;
+  if (precision == Precision::kFp32) values = 40 * 0x1p-24 * walk;
+  if (precision == Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
   return {values, 10 * values};
 }
 

@@ -50,6 +50,8 @@ void reduce_in_order(const Reduce& r) {
   if (r.in == DType::kF32 && r.out_type == DType::kF32) return reduce<float, float, float>(r);
   if (r.in == DType::kBF16 && r.out_type == DType::kBF16) return reduce<float, BF16, BF16>(r);
   if (r.in == DType::kBF16 && r.out_type == DType::kF32) return reduce<float, BF16, float>(r);
+  if (r.in == DType::kF16 && r.out_type == DType::kF16) return reduce<float, F16, F16>(r);
+  if (r.in == DType::kF16 && r.out_type == DType::kF32) return reduce<float, F16, float>(r);
   if (r.in == DType::kF64 && r.out_type == DType::kF64) return reduce<double, double, double>(r);
   CHECK(false, "no sum of {} to {}", name_of(r.in), name_of(r.out_type));
 }

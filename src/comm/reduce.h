@@ -7,9 +7,9 @@
 
 namespace tessera {
 
-// out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 is added
-// in f32 and rounded once. `out` has the type `in`, or f32 for bf16; it may be one of the terms.
-// With `add` the result is added to out[i].
+// out[i] = ((x_0[i] + x_1[i]) + x_2[i]) + … for i < n, the terms being of type `in`. bf16 and
+// f16 are added in f32 and rounded once. `out` has the type `in`, or f32; it may be one of the
+// terms. With `add` the result is added to out[i].
 struct Reduce {
   std::span<const std::byte* const> terms = {};
   DType in = DType::kF32;

@@ -237,6 +237,12 @@ class Values {
     c.updates += access == Access::kUpdate;
   }
 
+  // What the first layer read has a gradient that nobody wants where nothing before it is trained.
+  bool is_first_gradient(const Frame& f) const {
+    const FrameKind& kind = p_.kind(f.kind);
+    return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
+  }
+
   // Of a kind that anybody reads, or adds to, no frame ends with something unread.
   void check_ends() {
     std::vector<bool> used(p_.kinds.size(), false);
@@ -247,6 +253,7 @@ class Values {
     for (size_t f = 0; f < p_.frames.size(); ++f) {
       const Content& c = contents_[f];
       if (p_.frames[f].state || c.read || !used[static_cast<size_t>(p_.frames[f].kind)]) continue;
+      if (is_first_gradient(p_.frames[f])) continue;
       say(c.writer, fmt::format("{} writes {}, which no call after it reads", name(c.writer),
                                 frame(static_cast<FrameId>(f))));
     }

@@ -18,6 +18,8 @@ constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   Graph g = forward(r.model, r.sequences * r.layout.data, r.tokens);
   g.mesh = mesh_of(r.layout);
+  add_adapters(g, r.adapters);
+  freeze(g, r.frozen);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
   if (generates) keep_logits(g);
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context);
@@ -28,6 +30,7 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
   if (r.purpose == Purpose::kTrain) differentiate(g);
+  if (r.purpose == Purpose::kTrain && r.precision == Precision::kFp16) scale_loss(g);
   remove_shares(g);
   if (r.purpose == Purpose::kTrain && recompute.selective)
     recompute_selective(g, r.options.selective);
@@ -116,8 +119,7 @@ Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   Blocks m;
   m.request = without_dropout(asked);
   check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
-  if (m.request.precision == Precision::kFp16 || m.request.precision == Precision::kAuto)
-    throw Error("precision: this version trains in fp32, bf16 and bf16_sr only.");
+  CHECK(m.request.precision != Precision::kAuto, "precision auto is resolved before");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",

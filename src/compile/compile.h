@@ -23,6 +23,8 @@ struct CompileRequest {
   CompilerOptions options;
   Precision precision = Precision::kFp32;
   OptimizerPolicy optimizer;
+  AdapterPolicy adapters;
+  std::vector<std::string> frozen;  // patterns of names of weights that are not trained
   Purpose purpose = Purpose::kTrain;
   int64_t sequences = 1;     // of a micro-batch, on this rank
   int64_t tokens = 1;        // of a sequence

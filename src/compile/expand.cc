@@ -210,7 +210,7 @@ void Expander::block_segments(const Block& block, BlockSegments& out) {
     }
     if (light < block.layers) out.forward = segment("forward." + block.name, forward);
   }
-  if (trains())
+  if (trains() && !block.backward.empty())
     out.backward = segment(block.loss ? block.name : "backward." + block.name, block.backward);
   if (!block.weights.empty()) out.weights = segment("weights." + block.name, block.weights);
 }
@@ -297,8 +297,10 @@ void Expander::step_segments() {
     out_.sum_report =
         collective("sum.report", OpKind::kAllReduce, "world", report, report, Queue::kGroups);
   if (!trains()) return;
+  std::vector<ValueId> inputs = {report};
+  if (request_.precision == Precision::kFp16) inputs.push_back(only(Role::kStep, "step"));
   Builder(g_, clip, kOne, "")
-      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}}, {report}, {report});
+      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}}, inputs, {report});
   out_.clip = segment("clip", clip);
 }
 
@@ -320,7 +322,7 @@ Expanded Expander::run() {
   message_segments();
   for (WeightGroup& g : out_.groups) {
     reduce_segments(g);
-    if (trains()) weight_segments(g);
+    if (trains() && !g.frozen) weight_segments(g);
   }
   out_.program.values = std::move(g_.values);
   out_.blocks = std::move(g_.blocks);

@@ -28,6 +28,7 @@ struct WeightGroup {
   std::string name;            // "layer", "layer.tensor", "shared"
   std::vector<size_t> blocks;  // that use it
   bool per_layer = false;
+  bool frozen = false;  // nothing is kept of its weights
   std::string partial;  // axes but those of data over which the gradient is partial: "tensor"
 
   FrameKindId weights = kNone, gradients = kNone;

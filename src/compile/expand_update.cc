@@ -1,9 +1,9 @@
 // What the optimizer keeps of a group of weights, and the segments that update them.
 //
-// Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch of
-// a flat frame: so each rank adds up what it owns, over the global rows and columns, and the sums of
-// all ranks of the stage are added. Every rank then keeps all means, which are a few numbers beside
-// the weights, and no layout shows in them.
+// Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch
+// of a flat frame: so each rank adds up what it owns, over the global rows and columns, and the
+// sums of all ranks of the stage are added. Every rank then keeps all means, which are a few
+// numbers beside the weights, and no layout shows in them.
 #include "base/error.h"
 #include "compile/expander.h"
 #include "ir/builder.h"
@@ -164,8 +164,8 @@ void Expander::factor_segments(WeightGroup& g) {
   g.factor = segment("factor." + g.name, factor);
   const std::string over = ranks_of_stage(g_.mesh);
   if (over.empty()) return;
-  g.sum_measure = collective("sum.measure." + g.name, OpKind::kAllReduce, over, sums, sums,
-                             Queue::kGroups);
+  g.sum_measure =
+      collective("sum.measure." + g.name, OpKind::kAllReduce, over, sums, sums, Queue::kGroups);
   g.sum_factor = collective("sum.factor." + g.name, OpKind::kAllReduce, over, squares, squares,
                             Queue::kGroups);
 }
@@ -182,8 +182,9 @@ void Expander::update_segment(WeightGroup& g) {
                   {"decay", o.weight_decay}};
   if (o.decays_vectors) a.set("decay_vectors", int64_t{1});
   if (g.factors != kNone) {
-    inputs.insert(inputs.end(), {flat(g.factor_sums, false), flat(g.factors, false),
-                                 out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0]});
+    inputs.insert(inputs.end(),
+                  {flat(g.factor_sums, false), flat(g.factors, false),
+                   out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0]});
     a.set("update_clip", o.update_clip);
     a.set("least_scale", o.scale_by_weight ? o.least_scale : 0.0);
   }

@@ -39,8 +39,10 @@ WeightGroup& Expander::group_for(ValueId weight) {
     if (readers(g_.blocks[b].forward, weight) + readers(g_.blocks[b].backward, weight) > 0)
       g.blocks.push_back(b);
   CHECK(!g.blocks.empty(), "weight {} is used by no block", g_[weight].name);
-  g.partial = partial_axes(g_[weight], g_.mesh);
+  g.frozen = g_[weight].frozen;
+  if (!g.frozen) g.partial = partial_axes(g_[weight], g_.mesh);
   g.name = g.blocks.size() > 1 ? "shared" : g_.blocks[g.blocks[0]].name;
+  if (g.frozen) g.name += ".frozen";
   if (!g.partial.empty()) g.name += "." + g.partial;
   g.per_layer = (g_[weight].per & kPerLayer) != 0;
   for (WeightGroup& known : out_.groups)
@@ -123,7 +125,7 @@ void Expander::weight_frames() {
   group_weights();
   for (WeightGroup& g : out_.groups) {
     g.state = {divides(3) ? g.weights_shard : g.weights};
-    if (!trains() && !request_.optimizer_state) continue;
+    if (g.frozen || (!trains() && !request_.optimizer_state)) continue;
     optimizer_frames(g);
   }
 }
@@ -135,6 +137,7 @@ void Expander::gradient_frames() {
   for (size_t i = 0; i < g_.values.size(); ++i)
     if (g_.values[i].role == Role::kGradient) named[g_.values[i].name] = static_cast<ValueId>(i);
   for (WeightGroup& g : out_.groups) {
+    if (g.frozen) continue;
     const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
     std::vector<ValueId> gradients;
     for (const ValueId w : weights.values) {
@@ -173,10 +176,10 @@ void Expander::reduce_segments(WeightGroup& g) {
   if (divides(3))
     g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard",
                           flat(g.weights_shard, true), flat(g.weights, false), Queue::kData);
-  else if (divides(1))
+  else if (divides(1) && !g.frozen)
     g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard", flat(g.weights, true),
                           flat(g.weights, false), Queue::kData);
-  if (!trains()) return;
+  if (!trains() || g.frozen) return;
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   const ValueId own = flat(sums, divides(1));
   if (several && divides(1))

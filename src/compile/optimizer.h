@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace tessera {
 
@@ -18,5 +21,17 @@ struct OptimizerPolicy {
   double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
   bool scale_by_weight = true;
 };
+
+// Low-rank adapters (Hu et al. 2021): beside the product with a weight W [out, in] stands one with
+// A [rank, in] and B [out, rank], y = W x + alpha / rank · B A x; W is frozen.
+struct AdapterPolicy {
+  int64_t rank = 0;  // 0: none
+  double alpha = 16;
+  std::vector<std::string> targets;  // names of weights, '*' for any text; none: every product's
+  double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+// Whether a name is that of a pattern in which '*' stands for any text.
+bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "compile/layout.h"
+#include "compile/optimizer.h"
 #include "ir/program.h"
 
 namespace tessera {
@@ -26,9 +27,19 @@ void keep_logits(Graph& graph);
 // attention → cached_attention over a cache of `context` tokens a layer.
 void decode(Graph& graph, int64_t context);
 
-// Types by policy: f32 leaves all as it is; bf16 makes weights and activations bf16 (statistics,
-// losses, weight gradients stay f32).
+// Beside each product with a target weight, the adapters' two; weights that are no adapter's are
+// frozen. Before shard. Throws Error for a target that is no weight of a product.
+void add_adapters(Graph& graph, const AdapterPolicy& adapters);
+// Weights whose names match a pattern are not trained. Throws Error for a pattern that matches
+// none.
+void freeze(Graph& graph, const std::vector<std::string>& patterns);
+
+// Types by policy: f32 leaves all as it is; bf16 and fp16 make weights and activations bf16 or f16
+// (statistics, losses, weight gradients stay f32).
 void apply_precision(Graph& graph, Precision precision);
+// Gradients of the loss are multiplied by the step's loss scale, so that f16 holds them. Behind
+// differentiate.
+void scale_loss(Graph& graph);
 
 // linear_cross_entropy, cross_entropy → the parts of one whose vocabulary is divided. Part of
 // shard.

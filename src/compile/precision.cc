@@ -16,12 +16,25 @@ void infer_again(Graph& g, const Op& op) {
 
 void apply_precision(Graph& graph, Precision precision) {
   if (precision == Precision::kFp32) return;
-  CHECK(precision == Precision::kBf16 || precision == Precision::kBf16Sr,
-        "precision {} has no policy here", static_cast<int>(precision));
+  CHECK(precision != Precision::kAuto, "precision auto has no policy here");
+  const DType type = precision == Precision::kFp16 ? DType::kF16 : DType::kBF16;
   for (Value& v : graph.values)
-    if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = DType::kBF16;
+    if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = type;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward) infer_again(graph, op);
+}
+
+void scale_loss(Graph& graph) {
+  ValueId step = kNone;
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    if (graph.values[i].role == Role::kStep) step = static_cast<ValueId>(i);
+  CHECK(step != kNone, "the graph has no step");
+  for (Block& b : graph.blocks)
+    for (Op& op : b.backward) {
+      if (!op.attributes.integer("gradient")) continue;
+      op.attributes.set("scaled", int64_t{1});
+      op.inputs.push_back(step);
+    }
 }
 
 }  // namespace tessera

@@ -85,8 +85,7 @@ class BatchSource::Prefetch {
   }
 
   void read(int64_t number, Slot& slot) {
-    const int64_t m = shape_.microbatches();
-    const int64_t first = shape_.first_sample(number / m, number % m);
+    const int64_t first = (number * shape_.ranks + shape_.rank) * shape_.micro;
     const auto row = [](std::vector<int32_t>& values, int64_t i, int64_t length) {
       return std::span(values).subspan(static_cast<size_t>(i * length),
                                        static_cast<size_t>(length));
@@ -115,6 +114,21 @@ class BatchSource::Prefetch {
   std::thread thread_;
 };
 
+int64_t BatchShape::global_at(int64_t step) const {
+  const auto stage = ramp.empty() ? size_t{0} : static_cast<size_t>(step / ramp_steps);
+  return stage < ramp.size() ? ramp[stage] : global;
+}
+
+int64_t BatchShape::samples_before(int64_t step) const {
+  int64_t samples = 0;
+  for (const int64_t g : ramp) {
+    const int64_t steps = std::min(step, ramp_steps);
+    samples += steps * g;
+    step -= steps;
+  }
+  return samples + step * global;
+}
+
 namespace {
 
 RowReader rows_of(SampleReader reader, int64_t length) {
@@ -135,6 +149,9 @@ BatchSource::BatchSource(BatchShape shape, RowReader reader, int ahead) {
             shape.global % (shape.micro * shape.ranks) == 0,
         "a global batch of {} in micro-batches of {} on {} ranks", shape.global, shape.micro,
         shape.ranks);
+  CHECK(shape.ramp.empty() || shape.ramp_steps > 0, "a ramp of {} steps a batch", shape.ramp_steps);
+  for (const int64_t g : shape.ramp)
+    CHECK(g > 0 && g % (shape.micro * shape.ranks) == 0, "a batch of {} on the ramp", g);
   CHECK(shape.rank >= 0 && shape.rank < shape.ranks, "rank {} of {}", shape.rank, shape.ranks);
   prefetch_ = std::make_unique<Prefetch>(shape, std::move(reader), ahead);
 }
@@ -147,7 +164,7 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const BatchShape& shape = prefetch_->shape();
   const auto b = static_cast<size_t>(shape.micro), t = static_cast<size_t>(shape.sequence_length);
   const size_t s = static_cast<size_t>(shape.source_length);
-  CHECK(step >= 0 && microbatch >= 0 && microbatch < shape.microbatches(),
+  CHECK(step >= 0 && microbatch >= 0 && microbatch < shape.microbatches(step),
         "micro-batch {} of step {}", microbatch, step);
   CHECK(out.tokens.size() == b * t && out.labels.size() == b * t && out.positions.size() == b * t &&
             out.samples.size() == b && out.source.size() == b * s &&
@@ -156,7 +173,8 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
         out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
         out.documents.size(), out.source.size());
   const int64_t first = shape.first_sample(step, microbatch);
-  prefetch_->take(step * shape.microbatches() + microbatch, [&](const Prefetch::Slot& slot) {
+  const int64_t before = shape.samples_before(step) / (shape.micro * shape.ranks);
+  prefetch_->take(before + microbatch, [&](const Prefetch::Slot& slot) {
     std::copy(slot.tokens.begin(), slot.tokens.end(), out.tokens.begin());
     std::copy(slot.labels.begin(), slot.labels.end(), out.labels.begin());
     std::copy(slot.positions.begin(), slot.positions.end(), out.positions.begin());

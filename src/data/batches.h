@@ -5,24 +5,32 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "data/sample_row.h"
 
 namespace tessera {
 
-// Step s (from 0) takes samples [s·global, (s + 1)·global). With R data ranks and b = micro, its
-// micro-batch m of rank r holds samples s·global + (m·R + r)·b + [0, b): the position in the data
-// is a pure function of the step, and the ranks' micro-batches m together are R·b neighbours.
+// Step s (from 0) takes the samples behind those of the steps before it: [s·global, (s + 1)·global)
+// without a ramp. With R data ranks and b = micro, its micro-batch m of rank r holds the samples
+// (m·R + r)·b + [0, b) of these: the position in the data is a pure function of the step, and the
+// ranks' micro-batches m together are R·b neighbours.
 struct BatchShape {
-  int64_t global = 1;           // sequences a step
+  int64_t global = 1;           // sequences a step, after the ramp
   int64_t micro = 1;            // sequences a micro-batch of one rank; global = micro × ranks × m
   int64_t sequence_length = 0;  // T
   int64_t rank = 0, ranks = 1;  // over data
   int64_t source_length = 0;    // S, of an encoder; 0: there is none
 
-  int64_t microbatches() const { return global / (micro * ranks); }
+  // Sequences of the first steps: ramp[0] for ramp_steps steps, then ramp[1] for as many, …
+  std::vector<int64_t> ramp = {};
+  int64_t ramp_steps = 0;
+
+  int64_t global_at(int64_t step) const;
+  int64_t samples_before(int64_t step) const;
+  int64_t microbatches(int64_t step) const { return global_at(step) / (micro * ranks); }
   int64_t first_sample(int64_t step, int64_t microbatch) const {
-    return step * global + (microbatch * ranks + rank) * micro;
+    return samples_before(step) + (microbatch * ranks + rank) * micro;
   }
 };
 

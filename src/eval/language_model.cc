@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <numbers>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/merge.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 
@@ -26,12 +28,37 @@ CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequen
   return r;
 }
 
-std::unique_ptr<Machine> load(CheckpointReader& checkpoint,
-                              const std::vector<CompileRequest>& requests,
+struct AdapterFields {
+  AdapterPolicy* policy;
+  static void fields(auto& self, auto&& visit) {
+    visit("rank", self.policy->rank, "");
+    visit("alpha", self.policy->alpha, "");
+    visit("targets", self.policy->targets, "");
+  }
+};
+
+// What the run that wrote the checkpoint put beside the weights.
+AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
+  AdapterPolicy policy;
+  if (!has_adapters(checkpoint)) return policy;
+  const std::string source = checkpoint.folder().string();
+  const Tree* lora = checkpoint.header().config.find("lora");
+  if (lora == nullptr)
+    throw Error("{}: holds adapters, but its header does not say which. Merge them first.", source);
+  AdapterFields fields{&policy};
+  Places places;
+  read_fields(fields_of(fields), *lora, source, places);
+  return policy;
+}
+
+std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileRequest> requests,
                               const ModelOptions& options) {
   auto library = std::make_unique<Library>(read_cpu_features(), options.threads);
   std::vector<Program> programs;
-  for (const CompileRequest& r : requests) programs.push_back(compile(r, library->target()));
+  for (CompileRequest& r : requests) {
+    r.adapters = adapters_of(checkpoint);
+    programs.push_back(compile(r, library->target()));
+  }
   auto machine = std::make_unique<Machine>(std::move(programs), std::move(library));
   for (const StatePiece& piece : pieces(machine->program()))
     checkpoint.read(piece.name, piece.begin, piece.end, machine->view(piece));

@@ -128,6 +128,13 @@ bool Gradients::wanted(ValueId v) const {
 ValueId Gradients::weight(ValueId w) {
   const Value weight = builder_[w];
   CHECK(weight.role == Role::kWeight, "{} is no weight", weight.name);
+  if (weight.frozen) {  // some ops write it beside what is wanted; nobody reads it
+    const ValueId v =
+        builder_.value(weight.name + ".unused", DType::kF32, weight.shape, Role::kScratch, kOne);
+    builder_.graph()[v].sharding = dual(weight.sharding);
+    localise(builder_.graph()[v], builder_.graph().mesh);
+    return v;
+  }
   const std::string name = weight.name + ".gradient";
   const std::vector<Value>& all = builder_.graph().values;
   for (size_t i = 0; i < all.size(); ++i)

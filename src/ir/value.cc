@@ -6,7 +6,7 @@ namespace tessera {
 
 std::string_view name_of(Role r) {
   constexpr std::array<std::string_view, 15> kNames = {
-      "weight", "master", "gradient", "moment1", "moment2", "factor",          "packed",     "batch",
+      "weight", "master", "gradient", "moment1", "moment2",         "factor",     "packed", "batch",
       "step",   "report", "cache",    "stream",  "stream_gradient", "activation", "scratch"};
   return kNames.at(static_cast<size_t>(r));
 }

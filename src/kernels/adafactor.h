@@ -9,16 +9,16 @@
 //                                                     rate * u)
 // A vector keeps the mean of each element's squares: row alone, u = g / sqrt(row).
 //
-// A rank has stretches of a weight, so the sums over rows and columns, of w^2 and of u^2 are made in
-// parts, in double precision, which the ranks add before they go on.
+// A rank has stretches of a weight, so the sums over rows and columns, of w^2 and of u^2 are made
+// in parts, in double precision, which the ranks add before they go on.
 #pragma once
 
 #include "kernels/update.h"
 
 namespace tessera::kernels {
 
-// Elements [begin, end) of a flat view; `begin` is that element of a weight of `columns` columns, or
-// of a vector (columns = 0).
+// Elements [begin, end) of a flat view; `begin` is that element of a weight of `columns` columns,
+// or of a vector (columns = 0).
 struct FactorStretch {
   int64_t begin = 0, end = 0, element = 0, columns = 0;
 };

@@ -1,4 +1,5 @@
-// Conversions between f32 and bf16 (round to nearest, ties to even; NaN stays NaN), and copies.
+// Conversions between f32, bf16 and f16 (round to nearest, ties to even; NaN stays NaN), and
+// copies.
 #pragma once
 
 #include "tensor/tensor.h"

@@ -5,7 +5,8 @@
 //   s[n, 0] = sum_v e^(z[n, v] - m[n])               over own columns
 //   s[n, 1] = z[n, label[n]] - m[n]                  by the rank that has the label, else 0
 //   loss    = sum_n ln s[n, 0] - s[n, 1]             nats, over the rows whose label is not ignored
-//   dz      = e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]]       0 in ignored rows and in padding
+//   dz      = gradient_scale * (e^(z[n, v] - m[n]) / s[n, 0] - [v = label[n]])
+//             0 in ignored rows and in padding
 //
 // Sums as in kernels/cross_entropy.h; the result does not depend on the number of threads. A logit
 // that is NaN or +inf makes the loss NaN.
@@ -38,6 +39,7 @@ struct DividedCrossEntropy {
   TensorView labels;         // [N] i32
   double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
   bool gradient = false;
+  float gradient_scale = 1;
 };
 void divided_cross_entropy(const DividedCrossEntropy& a);
 

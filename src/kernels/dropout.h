@@ -23,7 +23,7 @@ struct DropoutWindow {
 };
 
 // y = kept ? x / (1 - p) : 0. It is its own gradient (dx from dy). y may alias x.
-void dropout(const TensorView& x,        // [B, T, F] f32 or bf16
+void dropout(const TensorView& x,        // [B, T, F] f32, bf16 or f16
              const TensorView& samples,  // [B] i64, global sample numbers
              const Dropout& d,
              const TensorView& y,  // [B, T, F]  written

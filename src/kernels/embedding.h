@@ -15,13 +15,13 @@ struct TableRows {
 };
 
 void embedding(const TensorView& ids,    // [N] i32
-               const TensorView& table,  // [V, D] f32 or bf16
-               const TensorView& y,      // [N, D] f32 or bf16  written
+               const TensorView& table,  // [V, D] f32, bf16 or f16
+               const TensorView& y,      // [N, D] f32, bf16 or f16  written
                const TableRows& rows = {});
 
 // d_table[ids[n], :] += dy[n, :] for n in order, whatever the number of threads.
 void embedding_grad(const TensorView& ids,      // [N] i32
-                    const TensorView& dy,       // [N, D] f32 or bf16
+                    const TensorView& dy,       // [N, D] f32, bf16 or f16
                     const TensorView& d_table,  // [V, D] f32  added to
                     const TableRows& rows = {});
 

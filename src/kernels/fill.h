@@ -6,6 +6,6 @@
 namespace tessera::kernels {
 
 void clear(const TensorView& y);              // all bytes zero
-void fill(const TensorView& y, float value);  // f32 or bf16
+void fill(const TensorView& y, float value);  // f32, bf16 or f16
 
 }  // namespace tessera::kernels

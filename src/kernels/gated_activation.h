@@ -15,7 +15,7 @@ namespace tessera::kernels {
 enum class GateKind : uint8_t { kSilu, kErf, kTanh };
 
 void gated_activation(GateKind kind,
-                      const TensorView& x,   // [N, M, 2] f32 or bf16
+                      const TensorView& x,   // [N, M, 2] f32, bf16 or f16
                       const TensorView& y);  // [N, M]  written
 
 struct GatedActivationGrad {

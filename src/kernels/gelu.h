@@ -14,7 +14,7 @@ namespace tessera::kernels {
 enum class GeluKind : uint8_t { kErf, kTanh };
 
 void gelu(GeluKind kind,
-          const TensorView& x,     // [N, D] f32 or bf16
+          const TensorView& x,     // [N, D] f32, bf16 or f16
           const TensorView& bias,  // [D], or no data: none
           const TensorView& y);    // [N, D]  written; may alias x
 

@@ -16,7 +16,7 @@ struct NormalInitialiser {
   int64_t first = 0;  // global number of y's first element
   double mean = 0, deviation = 0.02;
 };
-void initialise_normal(const TensorView& y,  // [n] f32 or bf16  written
+void initialise_normal(const TensorView& y,  // [n] f32, bf16 or f16  written
                        const NormalInitialiser& n);
 
 }  // namespace tessera::kernels

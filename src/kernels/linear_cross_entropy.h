@@ -20,10 +20,9 @@ namespace tessera::kernels {
 
 struct LinearCrossEntropyShape {
   int64_t tokens = 0, hidden = 0, vocabulary = 0;  // N, D, V
-  DType dtype = DType::kF32;                       // of x, W and dx: f32 or bf16
+  DType dtype = DType::kF32;                       // of x, W and dx: f32, bf16 or f16
   bool gradient = true;                            // without: the loss only (validation)
-  float gradient_scale = 1.0f;
-  int64_t chunk = 0;  // tokens at a time; 0: chosen by measured rules
+  int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
 };
 
 struct LinearCrossEntropyOperands {
@@ -32,8 +31,9 @@ struct LinearCrossEntropyOperands {
   const int32_t* labels = nullptr;  // [N]: 0 … V-1, or kIgnoredLabel; CHECKed
   double* report = nullptr;         // [0] += loss, [1] += tokens that count
   void* dx = nullptr;               // [N, D]  written
-  float* dweight = nullptr;         // [V, D]  added to, or written where `fresh`
+  float* dweight = nullptr;         // [V, D]  added to, or written where `fresh`; or none
   bool fresh = false;               // dweight holds nothing yet
+  float gradient_scale = 1;
 };
 
 // Prepared once for a shape; run() allocates nothing. One run at a time.

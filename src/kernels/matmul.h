@@ -10,9 +10,10 @@
 //   input gradient   m=N n=K k=M                         A = dy  B = W   C = dx
 //   weight gradient  m=M n=K k=N  transpose_a            A = dy  B = x   C = dW (accumulate, f32)
 //
-// Sums are f32 whatever the types. A and B are f32 or bf16 (two different types: right, but slow);
-// C is f32 or bf16, rounded once, from the f32 sum. Where the processor multiplies no bf16 the
-// operands are widened into the workspace and multiplied in f32: the rounding points stay the same.
+// Sums are f32 whatever the types. A and B are f32, bf16 or f16 (two different types: right, but
+// slow); C is f32, bf16 or f16, rounded once, from the f32 sum. Where the processor multiplies no
+// bf16 the operands are widened into the workspace and multiplied in f32: the rounding points stay
+// the same.
 //
 // A Matmul is prepared once, for one shape; run() allocates no memory for tensors. One run at a
 // time.

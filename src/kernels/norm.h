@@ -2,7 +2,7 @@
 //   layer norm (Ba et al. 2016):          y = (x - mean) * rstd * gain + bias
 //   RMS norm (Zhang & Sennrich 2019):     y = x * rstd * gain (+ bias)
 //   rstd = 1 / sqrt(var + epsilon), var = mean_d (x - mean)^2, with mean = 0 for RMS norm.
-// x, terms and y are f32 or bf16, each as it likes; statistics are always f32.
+// x, terms and y are f32, bf16 or f16, each as it likes; statistics are always f32.
 #pragma once
 
 #include <cstdint>

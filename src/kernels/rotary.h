@@ -30,7 +30,7 @@ struct Rotary {
 int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r);
 
 // In place. A group holds its G query heads, then its key, then its value.
-void rotary(const TensorView& qkv,        // [B, T, KV, G+2, D] f32 or bf16
+void rotary(const TensorView& qkv,        // [B, T, KV, G+2, D] f32, bf16 or f16
             const TensorView& positions,  // [B, T] i32
             const Rotary& r,
             void* workspace);  // rotary_workspace_bytes(B * T, r)

@@ -12,7 +12,7 @@ namespace tessera::kernels {
 constexpr int64_t kSquaresBlock = 4096;
 
 int64_t squares_workspace_bytes(int64_t n);
-double sum_of_squares(const TensorView& x,  // [n] f32 or bf16
+double sum_of_squares(const TensorView& x,  // [n] f32, bf16 or f16
                       void* workspace);     // squares_workspace_bytes(n)
 
 // Whether every element is finite, and the first that is not (or -1).

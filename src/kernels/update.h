@@ -1,5 +1,5 @@
-// What optimizers do with a flat range of weights, in one sweep. In all of them g = scale * gradient
-// and, where decay applies to a range, w *= 1 - learning_rate * weight_decay comes first.
+// What optimizers do with a flat range of weights, in one sweep. In all of them g = scale *
+// gradient and, where decay applies to a range, w *= 1 - learning_rate * weight_decay comes first.
 //
 //   adamw   m += (1 - beta1) * (g - m),   v = beta2 * v + (1 - beta2) * g * g
 //           w -= learning_rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
@@ -41,12 +41,13 @@ struct UpdateRange {
   int64_t element = 0;
 };
 
+// Ranges come by rising begin, apart; elements outside of them are left alone.
 struct Update {
-  TensorView weights;      // [n] f32 or bf16  updated (the masters, where there are some)
-  TensorView m, v;         // [n] f32 or bf16  updated; none where the optimizer has none
-  TensorView gradient;     // [n] f32 or bf16
-  TensorView weights_low;  // [n] bf16 or f16  written: the weights, rounded to nearest; or none
-  std::span<const UpdateRange> ranges;  // by rising begin, apart; elements outside are left alone
+  TensorView weights = {};      // [n] f32 or bf16  updated (the masters, where there are some)
+  TensorView m = {}, v = {};    // [n] f32 or bf16  updated; none where the optimizer has none
+  TensorView gradient = {};     // [n] f32 or bf16
+  TensorView weights_low = {};  // [n] bf16 or f16  written: the weights, to nearest; or none
+  std::span<const UpdateRange> ranges = {};
   bool stochastic = false;
 };
 

@@ -46,8 +46,7 @@ void Executor::prepare_members(PreparedOp& p) const {
   const std::string table = p.op->attributes.text("members");
   const Coordinates& at = channels_.position().at;
   p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
-  if (p.op->kind != OpKind::kSquares)
-    p.stretches = member_stretches(program_, p.members, at);
+  if (p.op->kind != OpKind::kSquares) p.stretches = member_stretches(program_, p.members, at);
   if (p.op->kind == OpKind::kAdafactorSums || p.op->kind == OpKind::kAdafactorSquares ||
       p.op->kind == OpKind::kAdafactor)
     p.factors = factor_places(program_, table);

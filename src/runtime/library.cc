@@ -22,7 +22,7 @@ using kernels::MatmulShape;
 
 auto key(const MatmulShape& s) {
   return std::tuple(s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.accumulate, s.a, s.b, s.c,
-                    s.packed_b);
+                    s.packed_b, s.alpha);
 }
 auto key(const LinearCrossEntropyShape& s) {
   return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.gradient);
@@ -95,6 +95,7 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
   const Value &a = at(values, op.inputs[0]), &c = at(values, op.outputs[0]);
   const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
   MatmulShape s;
+  s.alpha = static_cast<float>(op.attributes.number("scale", 1));
   s.a = s.b = a.dtype;
   s.c = c.dtype;
   if (op.kind == OpKind::kMatmulGradWeight) {

@@ -67,14 +67,16 @@ TensorView Machine::view(const StatePiece& x) const {
 }
 
 void Machine::initialise(uint64_t seed) {
-  for (const StatePiece& piece : pieces(program(), position().at)) {
-    if (piece.role != Role::kWeight)
-      kernels::clear(flat(view(piece)));
-    else
-      initialise_part(view(piece), piece.shape, {piece.begin, piece.end},
-                      program()[piece.weight].initial, hash_name(piece.name, seed));
-  }
+  for (const StatePiece& piece : pieces(program(), position().at)) initialise(piece, seed);
   round_weights();
+}
+
+void Machine::initialise(const StatePiece& piece, uint64_t seed) {
+  if (piece.role != Role::kWeight)
+    kernels::clear(flat(view(piece)));
+  else
+    initialise_part(view(piece), piece.shape, {piece.begin, piece.end},
+                    program()[piece.weight].initial, hash_name(piece.name, seed));
 }
 
 void Machine::round_weights() {

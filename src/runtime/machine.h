@@ -39,6 +39,7 @@ class Machine {
 
   // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
   void initialise(uint64_t seed);
+  void initialise(const StatePiece& piece, uint64_t seed);
   // After masters were written from outside: the weights that products read.
   void round_weights();
 

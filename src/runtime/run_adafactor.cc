@@ -33,8 +33,8 @@ float* scales_of(const BoundOp& b, const TensorView& factors) {
   auto* scales = static_cast<float*>(b.workspace);
   const float* means = factors.f32();
   for (const FactorPlace& f : b.factors)
-    kernels::factor_scales(shape_of(f), means + f.rows_at, columns_of(means, f),
-                           scales + f.rows_at, columns_of(scales, f));
+    kernels::factor_scales(shape_of(f), means + f.rows_at, columns_of(means, f), scales + f.rows_at,
+                           columns_of(scales, f));
   return scales;
 }
 
@@ -80,9 +80,8 @@ void run_adafactor_squares(const BoundOp& b) {
     const MemberRange& m = b.members[s.member];
     if (!m.counted_in_stage) continue;
     const FactorPlace& f = place_of(b, m);
-    squares[m.index] +=
-        kernels::sum_of_update_squares(flat(b.in[0]), stretch_of(b, s), report[kScale],
-                                       scales + f.rows_at, columns_of(scales, f));
+    squares[m.index] += kernels::sum_of_update_squares(
+        flat(b.in[0]), stretch_of(b, s), report[kScale], scales + f.rows_at, columns_of(scales, f));
   }
 }
 

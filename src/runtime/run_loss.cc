@@ -19,6 +19,12 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
   return l;
 }
 
+// What the gradient of the loss begins with.
+float gradient_scale(const BoundOp& b) {
+  if (!b.op->attributes.integer("scaled")) return 1;
+  return static_cast<float>(b.in[b.op->inputs.size() - 1].as<double>()[kLossScale]);
+}
+
 }  // namespace
 
 double* loss_sum(const BoundOp& b, ValueId labels) {
@@ -39,6 +45,7 @@ void run_cross_entropy(const BoundOp& b) {
   if (a.report == nullptr) a.report = elsewhere;
   // Without the gradient the logits stay as they are.
   a.gradient = gradient;
+  a.gradient_scale = gradient_scale(b);
   kernels::cross_entropy(a, b.workspace, b.threads);
 }
 
@@ -52,8 +59,11 @@ void run_linear_cross_entropy(const BoundOp& b) {
   if (a.report == nullptr) a.report = elsewhere;
   if (b.op->attributes.integer("gradient")) {
     a.dx = b.out[1].data;
-    a.dweight = b.out[2].f32();
-    a.fresh = b.fresh[2];
+    if (b.op->outputs.size() > 2) {
+      a.dweight = b.out[2].f32();
+      a.fresh = b.fresh[2];
+    }
+    a.gradient_scale = gradient_scale(b);
   }
   b.head->run(a, b.workspace);
 }
@@ -75,6 +85,7 @@ void run_divided_cross_entropy(const BoundOp& b) {
   a.sums = flat(b.in[2]);
   a.labels = flat(b.in[3]);
   a.report = loss_sum(b, b.op->inputs[3]);
+  a.gradient_scale = gradient_scale(b);
   kernels::divided_cross_entropy(a);
 }
 

@@ -21,7 +21,9 @@ void run_squares(const BoundOp& b) {
 
 void run_clip(const BoundOp& b) {
   auto* r = b.out[0].as<double>();
-  const double tokens = std::max(r[kLossTokens], 1.0), limit = b.op->attributes.number("norm");
+  const double loss_scale = b.op->inputs.size() > 1 ? b.in[1].as<double>()[kLossScale] : 1;
+  const double tokens = std::max(r[kLossTokens], 1.0) * loss_scale;
+  const double limit = b.op->attributes.number("norm");
   r[kGradNorm] = std::sqrt(r[kSquares]) / tokens;
   // The small number is PyTorch's and Megatron's, so that a clipped run equals theirs.
   constexpr double kTiny = 1e-6;

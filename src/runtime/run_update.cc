@@ -16,8 +16,8 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, bool stochastic, d
   std::vector<uint64_t> keys;
   for (const MemberRange& m : b.members) keys.push_back(rounding_key(b, m.weight, seed));
   for (const MemberStretch& s : b.stretches)
-    ranges.push_back({s.first, s.first + s.elements, decays(b, b.members[s.member]),
-                      keys[s.member], s.global});
+    ranges.push_back(
+        {s.first, s.first + s.elements, decays(b, b.members[s.member]), keys[s.member], s.global});
   return ranges;
 }
 

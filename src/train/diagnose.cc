@@ -1,5 +1,7 @@
 #include "train/diagnose.h"
 
+#include "checkpoint/convert.h"
+
 #include <cmath>
 #include <optional>
 
@@ -23,10 +25,13 @@ std::optional<Bad> find_bad(const TensorView& t) {
       if (!std::isfinite(t.as<double>()[i])) return Bad{kind_of(t.as<double>()[i]), i};
     return std::nullopt;
   }
-  if (t.dtype != DType::kF32 && t.dtype != DType::kBF16) return std::nullopt;
+  if (t.dtype != DType::kF32 && t.dtype != DType::kBF16 && t.dtype != DType::kF16)
+    return std::nullopt;
   const int64_t i = kernels::first_non_finite(flat(t));
   if (i < 0) return std::nullopt;
-  const float x = t.dtype == DType::kF32 ? t.f32()[i] : static_cast<float>(t.bf16()[i]);
+  double x = 0;
+  convert(t.as<std::byte>() + i * size_of(t.dtype), t.dtype, reinterpret_cast<std::byte*>(&x),
+          DType::kF64, 1);
   return Bad{kind_of(x), i};
 }
 

@@ -15,8 +15,12 @@ namespace {
 
 void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfig& model) {
   const std::vector<StateTensor> gradients = trainer.gradients();
-  const double tokens = trainer.loss_tokens();
-  const std::vector<HfTensor> tensors = hf_tensors(model);
+  const double tokens = trainer.loss_tokens() * trainer.loss_scale();
+  std::vector<HfTensor> tensors = hf_tensors(model);
+  std::erase_if(tensors, [&](const HfTensor& t) {  // what is frozen has none
+    return std::none_of(gradients.begin(), gradients.end(),
+                        [&](const StateTensor& g) { return g.name == t.ours; });
+  });
   std::vector<SafetensorsPlan> plan;
   for (const HfTensor& t : tensors) plan.push_back({t.theirs, DType::kF32, t.their_shape});
   write_safetensors(file, plan, [&](size_t i) -> FillPiece {

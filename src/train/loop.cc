@@ -12,6 +12,7 @@
 #include "train/diagnose.h"
 #include "train/doing.h"
 #include "train/gradient_file.h"
+#include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/resume.h"
 #include "train/run_data.h"
@@ -56,6 +57,7 @@ class Run {
  public:
   Run(RunConfig config, const TrainOptions& options)
       : config_(std::move(config)),
+        loss_scale_(config_.loss_scale),
         options_(options),
         alone_(options.world ? nullptr : self_world()),
         world_(options.world ? *options.world : *alone_),
@@ -85,10 +87,12 @@ class Run {
   void doing(int64_t step, std::string_view what) const;
   void doing(const OpStart& at) const;
   const Tokenizer& tokenizer();
+  bool scales() const { return config_.precision == Precision::kFp16; }
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
 
   RunConfig config_;
+  LossScale loss_scale_;
   const TrainOptions& options_;
   std::unique_ptr<World> alone_;  // where no world was given
   World& world_;
@@ -105,7 +109,7 @@ class Run {
   std::string tokenizer_bytes_;  // for checkpoints; of the first rank
   std::optional<Saves> saves_;
   Schedule schedule_;
-  double matrix_rate_ = 0, step_flops_ = 0, exposed_share_ = -1;
+  double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
   int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
@@ -190,11 +194,14 @@ void Run::prepare() {
 // After the first step, which need not wait for it.
 void Run::measure_machine() {
   Library& library = trainer_->machine().library();
-  const DType type = config_.precision == Precision::kFp32 ? DType::kF32 : DType::kBF16;
+  const DType type =
+      config_.precision == Precision::kBf16 || config_.precision == Precision::kBf16Sr
+          ? DType::kBF16
+          : DType::kF32;  // halves are widened
   matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
-  const int64_t microbatches = config_.batch.global / config_.batch.micro;
-  step_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) *
-                static_cast<double>(microbatches) / static_cast<double>(world_.size());
+  // Of one sequence; a step has as many as the ramp says.
+  sequence_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) /
+                    static_cast<double>(config_.batch.micro * world_.size());
 }
 
 void Run::resume(const StartingPoint& start) {
@@ -217,6 +224,7 @@ void Run::resume(const StartingPoint& start) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
     if (start.resumes) saves_->resumed(header.step);
+    loss_scale_.restore(header.state);
   }
   say(fmt::format("{}    {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
@@ -227,7 +235,9 @@ void Run::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
-  o.step_tokens = config_.batch.global * config_.data.sequence_length;
+  o.tokens_after = [shape = batch_shape(config_, 0)](int64_t steps) {
+    return shape.samples_before(steps) * shape.sequence_length;
+  };
   o.world = &world_;
   o.now_s = options_.now_s;
   o.before_visible = [this] {
@@ -253,12 +263,7 @@ void Run::start() {
   doing(0, "opening the data");
   const int64_t T = config_.data.sequence_length;
   data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
-  BatchShape shape;
-  shape.global = config_.batch.global;
-  shape.micro = config_.batch.micro;
-  shape.sequence_length = T;
-  shape.rank = trainer_->data_rank();
-  shape.ranks = config_.layout.data;
+  const BatchShape shape = batch_shape(config_, trainer_->data_rank());
   batches_ =
       std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
         data_->read(sample, out);
@@ -271,7 +276,7 @@ void Run::start() {
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
   say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
                   format_count(data_->tokens()),
-                  data_->epochs(config_.schedule.steps * config_.batch.global)));
+                  data_->epochs(shape.samples_before(config_.schedule.steps))));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
@@ -313,9 +318,11 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.loss = r.loss;
   m.grad_norm = r.grad_norm;
   m.learning_rate = learning_rate(schedule_, step);
+  if (scales()) m.loss_scale = LossScaleMetrics{loss_scale_.scale(), !r.finite};
   m.step_s = seconds;
   m.tokens_per_s = r.tokens / seconds;
-  m.model_flops_share = step_flops_ / seconds / matrix_rate_;
+  const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
+  m.model_flops_share = sequence_flops_ * sequences / seconds / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
   if (recorded) record(m);
   norms_.push_back(r.grad_norm);
@@ -344,7 +351,7 @@ void Run::show_progress(const StepMetrics& m, double tokens) {
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
   p.tokens_per_s = tokens / mean;
-  p.flops_per_s = step_flops_ / mean;
+  p.flops_per_s = m.model_flops_share * matrix_rate_ * m.step_s / mean;
   p.matrix_rate_share = p.flops_per_s / matrix_rate_;
   p.exposed_share = exposed_share_;
   p.memory_bytes = resident_bytes();
@@ -357,9 +364,11 @@ void Run::one_step(int64_t step) {
   doing(step, "reading the batch");
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
-  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_,
-                                      trace.observer(trainer_->program()));
-  if (!r.finite) stop_at_bad_number(step, r);
+  const StepResult r =
+      trainer_->step(step, learning_rate(schedule_, step), *batches_,
+                     trace.observer(trainer_->program()), scales() ? loss_scale_.scale() : 1);
+  const bool mended = scales() && loss_scale_.update(r.finite);
+  if (!r.finite && !mended) stop_at_bad_number(step, r);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
   outcome_.step = step;
@@ -398,6 +407,7 @@ void Run::save_checkpoint(int64_t step) {
   CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
+  if (scales()) header.state = loss_scale_.state();
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;

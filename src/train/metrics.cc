@@ -53,6 +53,10 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("tokens_per_s", Tree(m.tokens_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));
   if (m.communication) set(t, *m.communication);
+  if (m.loss_scale) {
+    t.set("loss_scale", Tree(m.loss_scale->scale));
+    t.set("skipped", Tree(m.loss_scale->skipped));
+  }
   return to_json(t);
 }
 

@@ -5,6 +5,7 @@
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"
+//                                  … ,"loss_scale":…,"skipped":…  of fp16
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
@@ -22,6 +23,11 @@
 
 namespace tessera {
 
+struct LossScaleMetrics {
+  double scale = 1;      // of the next step
+  bool skipped = false;  // this one overflowed and changed nothing
+};
+
 struct StepMetrics {
   int64_t step = 0;          // from 1
   int64_t tokens = 0;        // loss tokens since the start of the run, this step's included
@@ -32,6 +38,7 @@ struct StepMetrics {
   double tokens_per_s = 0;
   double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
   std::optional<StepCommunication> communication = {};  // nothing: there is one rank
+  std::optional<LossScaleMetrics> loss_scale = {};  // of fp16
 };
 
 struct ValidationMetrics {

@@ -19,8 +19,10 @@ struct RunConfig {
   DataSection data;
   BatchSection batch;
   OptimizerSection optimizer;
+  LoraSection lora;
   ScheduleSection schedule;
   Precision precision = Precision::kAuto;
+  LossScaleSection loss_scale;
   Layout layout;
   CompilerOptions compiler;
   CheckpointSection checkpoint;
@@ -35,9 +37,11 @@ struct RunConfig {
     visit("data", self.data, "");
     visit("batch", self.batch, "");
     visit("optimizer", self.optimizer, "");
+    visit("lora", self.lora, "");
     visit("schedule", self.schedule, "");
     visit("precision", self.precision,
           "policy of the compiler; auto: what is fast and trains well here");
+    visit("loss_scale", self.loss_scale, "");
     visit("layout", self.layout, "");
     visit("compiler", self.compiler, "");
     visit("checkpoint", self.checkpoint, "");

@@ -5,6 +5,7 @@
 
 #include "compile/compile.h"
 #include "compile/memory_plan.h"
+#include "data/batches.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
 #include "train/run_config.h"
@@ -18,6 +19,9 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu);
 void resolve_sizes(RunConfig& config);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
+
+// Which samples which step takes; `rank` of the data ranks.
+BatchShape batch_shape(const RunConfig& config, int64_t rank);
 
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;

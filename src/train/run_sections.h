@@ -48,11 +48,15 @@ struct RunSection {
 
 struct BatchSection {
   int64_t global = 1, micro = 1;
+  std::vector<int64_t> ramp;
+  int64_t ramp_steps = 0;
 
   static void fields(auto& self, auto&& visit) {
     visit("global", self.global, "sequences a step, over all ranks");
     visit("micro", self.micro,
           "sequences that a rank computes at once; divides global / data ranks");
+    visit("ramp", self.ramp, "sequences of the first steps, such as 64, 128, 192, before global");
+    visit("ramp_steps", self.ramp_steps, "steps that each of these holds");
   }
 };
 
@@ -65,9 +69,11 @@ struct OptimizerSection {
   Rounding rounding = Rounding::kStochastic;
   double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
   bool scale_by_weight = true;
+  std::vector<std::string> freeze;
 
   static void fields(auto& self, auto&& visit) {
-    visit("kind", self.kind, "the update rule; the defaults below are adamw's (docs/optimizers.md)");
+    visit("kind", self.kind,
+          "the update rule; the defaults below are adamw's (docs/optimizers.md)");
     visit("learning_rate", self.learning_rate, "the peak, which the schedule scales");
     visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept");
     visit("beta2", self.beta2, "decay of the second moment; of lion's only one");
@@ -82,11 +88,39 @@ struct OptimizerSection {
     visit("scale_by_weight", self.scale_by_weight,
           "adafactor: the rate is times the root mean square of the weight");
     visit("least_scale", self.least_scale, "adafactor: which counts as this at least");
+    visit("freeze", self.freeze,
+          "weights that are not trained, by name, * for any text, such as embed.*");
   }
 };
 
 // What an optimizer starts from where the run file gives its kind alone.
 OptimizerSection optimizer_defaults(OptimizerKind kind);
+
+struct LoraSection {
+  int64_t rank = 0;
+  double alpha = 16;
+  std::vector<std::string> targets;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("rank", self.rank, "train adapters of this rank, and nothing else; 0: none");
+    visit("alpha", self.alpha, "an adapter counts alpha / rank times");
+    visit(
+        "targets", self.targets,
+        "weights that get one, * for any text, such as *.attn.*; none: all of a layer's products");
+  }
+};
+
+struct LossScaleSection {
+  double initial = 1024, least = 1;
+  int64_t window = 1000, hysteresis = 2;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("initial", self.initial, "what the gradient of each token's loss begins with");
+    visit("least", self.least, "a step that overflows at this scale ends the run");
+    visit("window", self.window, "steps without overflow after which the scale doubles");
+    visit("hysteresis", self.hysteresis, "overflows in a window before the scale is halved");
+  }
+};
 
 struct ScheduleSection {
   ScheduleKind kind = ScheduleKind::kCosine;
@@ -121,8 +155,9 @@ struct CheckpointSection {
     visit("every_steps", self.every_steps, "how often; 0: none but the last");
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
-    visit("keep_every_tokens", self.keep_every_tokens,
-          "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
+    visit(
+        "keep_every_tokens", self.keep_every_tokens,
+        "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
     visit("from", self.from, "a checkpoint to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");

@@ -30,6 +30,8 @@ class Validation {
     data();
     batch();
     optimizer();
+    lora();
+    loss_scale();
     schedule();
     layout();
     checkpoint();
@@ -219,6 +221,15 @@ class Validation {
       fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
            b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
            fmt::join(divisors(b.global / ranks), ", "));
+    for (const int64_t g : b.ramp)
+      if (g < 1 || g % (ranks * b.micro) != 0)
+        fail("batch.ramp", "has {}, wanted multiples of layout.data × batch.micro = {}", g,
+             ranks * b.micro);
+    if (b.ramp.empty() != (b.ramp_steps == 0) || b.ramp_steps < 0)
+      fail("batch.ramp_steps", "= {} with {} batches on the ramp, wanted both or none",
+           b.ramp_steps, b.ramp.size());
+    if (!b.ramp.empty() && !c_.run.dump_gradients.empty())
+      fail("run.dump_gradients", "is for runs without batch.ramp");
   }
 
   void optimizer() const {
@@ -234,6 +245,22 @@ class Validation {
     share("optimizer.decay_power", o.decay_power, true);
     above_zero("optimizer.update_clip", o.update_clip);
     above_zero("optimizer.least_scale", o.least_scale);
+  }
+
+  void lora() const {
+    at_least("lora.rank", c_.lora.rank, 0);
+    above_zero("lora.alpha", c_.lora.alpha);
+    if (!c_.lora.targets.empty() && c_.lora.rank == 0)
+      fail("lora.targets", "are given, but lora.rank is not: give it, such as 16");
+  }
+
+  void loss_scale() const {
+    const LossScaleSection& s = c_.loss_scale;
+    above_zero("loss_scale.least", s.least);
+    if (!(s.initial >= s.least))
+      fail("loss_scale.initial", "= {}, wanted loss_scale.least = {} or more", s.initial, s.least);
+    at_least("loss_scale.window", s.window, 1);
+    at_least("loss_scale.hysteresis", s.hysteresis, 1);
   }
 
   void schedule() const {
@@ -260,10 +287,6 @@ class Validation {
       fail(said.substr(0, key), "{}", said.substr(key + 1));
     }
     recompute(l.recompute);
-    if (c_.precision == Precision::kFp16)
-      fail("precision",
-           "= fp16 needs a loss scale, which this build lacks. Possible: fp32, bf16, "
-           "bf16_sr, auto.");
   }
 
   void recompute(const std::string& text) const {

@@ -17,8 +17,8 @@ bool Saves::due(int64_t step) const {
 
 // Whether the step is the first past a multiple of keep_every_tokens.
 bool Saves::passes_tokens(int64_t step) const {
-  const int64_t every = options_.rules.keep_every_tokens, tokens = options_.step_tokens;
-  return every > 0 && step * tokens / every > (step - 1) * tokens / every;
+  const int64_t every = options_.rules.keep_every_tokens;
+  return every > 0 && options_.tokens_after(step) / every > options_.tokens_after(step - 1) / every;
 }
 
 void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {

@@ -16,7 +16,7 @@ namespace tessera {
 struct SavesOptions {
   Path folder;  // checkpoints/
   CheckpointSection rules;
-  int64_t step_tokens = 0;  // that a step trains on
+  std::function<int64_t(int64_t steps)> tokens_after;  // that so many steps train on
   World* world = nullptr;
   std::function<double()> now_s;
   std::function<void()> before_visible;         // see SaveRequest

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kTrain = 0, kValidate = 1;
+constexpr size_t kTrain = 0, kValidate = 1, kRamp = 2;  // a program for each batch of the ramp
 
 template <class T>
 std::span<T> whole(const TensorView& view) {
@@ -39,6 +39,10 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
   programs.push_back(compile(request, target));
   require_memory(config, programs[0], limit, target);
   programs.push_back(compile(validation, target));
+  for (const int64_t batch : config.batch.ramp) {
+    request.microbatches = batch / (config.batch.micro * config.layout.data);
+    programs.push_back(compile(request, target));
+  }
   machine_ =
       std::make_unique<Machine>(std::move(programs), std::move(library),
                                 MachineOptions{&world, config.compiler.poison, std::move(now_s)});
@@ -52,8 +56,12 @@ int64_t Trainer::data_rank() const {
 void Trainer::load(CheckpointReader& checkpoint, Load what) {
   for (const StatePiece& piece : pieces(program(), machine_->position().at)) {
     const TensorView view = machine_->view(piece);
+    const bool is_adapter =
+        config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
     if (what == Load::kWeights && piece.role != Role::kWeight)
       kernels::clear(flat(view));
+    else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
+      machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
     else
       checkpoint.read(piece.name, piece.begin, piece.end, view);
   }
@@ -85,14 +93,18 @@ BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
 }
 
 StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
-                         const std::function<void(const OpEvent&)>& observe) {
-  Executor& e = machine_->executor(kTrain);
-  for (int64_t m = 0; m < batches.shape().microbatches(); ++m)
+                         const std::function<void(const OpEvent&)>& observe, double loss_scale) {
+  const BatchSection& b = config_.batch;
+  const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
+  last_ = stage < static_cast<int64_t>(b.ramp.size()) ? kRamp + static_cast<size_t>(stage) : kTrain;
+  Executor& e = machine_->executor(last_);
+  for (int64_t m = 0; m < batches.shape().microbatches(step - 1); ++m)
     batches.fill(step - 1, m, batch_view(e, m));
   auto* state = e.view(e.named("step")).as<double>();
   state[kStepNumber] = static_cast<double>(step);
   state[kLearningRate] = learning_rate;
   state[kSeed] = static_cast<double>(config_.run.seed);
+  state[kLossScale] = loss_scale;
   e.run(observe);
   const auto* report = e.view(e.named("report")).as<double>();
   return {report[kLossSum] / std::max(report[kLossTokens], 1.0), report[kGradNorm],
@@ -108,7 +120,7 @@ void Trainer::before_update(std::function<void()> wait) {
 }
 
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
-  machine_->executor(kTrain).run(observe);
+  machine_->executor(last_).run(observe);
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
@@ -124,6 +136,11 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
     total.tokens += report[kLossTokens];
   }
   return total;
+}
+
+double Trainer::loss_scale() {
+  Executor& e = machine_->executor(last_);
+  return e.view(e.named("step")).as<double>()[kLossScale];
 }
 
 double Trainer::loss_tokens() {

@@ -47,7 +47,7 @@ class Trainer {
 
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
-                  const std::function<void(const OpEvent&)>& observe = {});
+                  const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
   // Of the last step.
   const CommunicationTime& communication() const;
   // From now on called before a step changes what state() views.
@@ -58,10 +58,11 @@ class Trainer {
   // `sequences` samples of a set from its start (at most all of it).
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 
-  // The last step's gradients, summed over the loss tokens: what this rank owns of them, by the
-  // names of their weights.
+  // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
+  // owns of them, by the names of their weights.
   std::vector<StateTensor> gradients();
   double loss_tokens();  // of the last step
+  double loss_scale();
 
  private:
   BatchView batch_view(Executor& executor, int64_t microbatch);
@@ -69,6 +70,7 @@ class Trainer {
   std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces) const;
 
   const RunConfig& config_;
+  size_t last_ = 0;  // the program of the last step
   std::unique_ptr<Machine> machine_;
 };
 

@@ -56,7 +56,15 @@ class LayoutDraw {
     r.sequences = number(1, 2);
     r.tokens = 16;
     r.microbatches = number(1, 5);
-    r.precision = number(0, 1) ? Precision::kFp32 : Precision::kBf16;
+    r.precision = one_of<Precision>(
+        {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16});
+    r.optimizer.kind = one_of<OptimizerKind>({OptimizerKind::kAdamW, OptimizerKind::kAdamW,
+                                              OptimizerKind::kAdafactor, OptimizerKind::kLion,
+                                              OptimizerKind::kSgd});
+    r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
+    if (number(0, 4) == 0) r.adapters.rank = 4;
+    if (number(0, 4) == 0) r.frozen = {"layer.mlp.*"};
+    if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
     return r;
   }

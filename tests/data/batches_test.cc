@@ -33,13 +33,48 @@ int64_t numbers(int64_t sample, std::span<int32_t> out) {
   return static_cast<int64_t>(out.size());
 }
 
+// 4, 4, 8, 8 and then 12 sequences a step, each sample once and in order, also after a jump.
+TEST(BatchesTest, ARampTakesEverySampleOnce) {
+  std::vector<int64_t> seen;
+  for (const int64_t ranks : {1, 2}) {
+    seen.clear();
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      BatchSource source({.global = 12,
+                          .micro = 2,
+                          .sequence_length = kT,
+                          .rank = rank,
+                          .ranks = ranks,
+                          .ramp = {4, 8},
+                          .ramp_steps = 2},
+                         numbers);
+      const BatchShape& shape = source.shape();
+      const int64_t sizes[] = {4, 4, 8, 8, 12, 12};
+      const int64_t before[] = {0, 4, 8, 16, 24, 36};
+      for (const int64_t step : {0, 1, 2, 3, 4, 5, 2}) {
+        EXPECT_EQ(shape.global_at(step), sizes[step]);
+        EXPECT_EQ(shape.samples_before(step), before[step]);
+        for (int64_t m = 0; m < shape.microbatches(step); ++m) {
+          Micro out(2);
+          source.fill(step, m, out.view());
+          EXPECT_EQ(out.samples[0], before[step] + (m * ranks + rank) * 2);
+          EXPECT_EQ(out.tokens[0], out.samples[0] * 10);
+          seen.insert(seen.end(), out.samples.begin(), out.samples.end());
+        }
+      }
+    }
+    const std::set<int64_t> once(seen.begin(), seen.end());
+    EXPECT_EQ(once.size(), 48u);
+    EXPECT_EQ(*once.rbegin(), 47);
+  }
+}
+
 TEST(BatchesTest, RanksShareTheGlobalBatch) {
   for (const int64_t ranks : {1, 2, 3}) {
     std::set<int64_t> seen;
     for (int64_t rank = 0; rank < ranks; ++rank) {
       BatchSource source(
           {.global = 12, .micro = 2, .sequence_length = kT, .rank = rank, .ranks = ranks}, numbers);
-      ASSERT_EQ(source.shape().microbatches(), 6 / ranks);
+      ASSERT_EQ(source.shape().microbatches(0), 6 / ranks);
       for (int64_t step = 0; step < 4; ++step) {
         for (int64_t m = 0; m < 6 / ranks; ++m) {
           Micro out(2);

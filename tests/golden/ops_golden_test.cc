@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
-#include "kernels/update.h"
 #include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/gelu.h"
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
+#include "kernels/update.h"
 
 namespace tessera {
 namespace {

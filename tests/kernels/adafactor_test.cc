@@ -74,16 +74,14 @@ struct Kernels {
     for (const FactorStretch& s : stretches)
       updates += sum_of_update_squares(g, s, 1, row_scales.as<float>(), column_scales.as<float>());
     const auto count = static_cast<double>(n);
-    adafactor({.weights = w,
-               .m = beta1 > 0 ? m.view() : TensorView(),
-               .gradient = g,
-               .ranges = ranges},
-              {.learning_rate = learning_rate * std::max(kLeast, std::sqrt(squares / count)),
-               .beta1 = beta1,
-               .weight_decay = decay,
-               .step = t},
-              {shape.columns, row_scales.as<float>(), column_scales.as<float>(),
-               1 / std::max(1.0, std::sqrt(updates / count) / kClip)});
+    adafactor(
+        {.weights = w, .m = beta1 > 0 ? m.view() : TensorView(), .gradient = g, .ranges = ranges},
+        {.learning_rate = learning_rate * std::max(kLeast, std::sqrt(squares / count)),
+         .beta1 = beta1,
+         .weight_decay = decay,
+         .step = t},
+        {shape.columns, row_scales.as<float>(), column_scales.as<float>(),
+         1 / std::max(1.0, std::sqrt(updates / count) / kClip)});
   }
 };
 
@@ -96,14 +94,17 @@ void expect_follows(FactorShape shape, const std::vector<int64_t>& cuts, double 
   r.row.resize(static_cast<size_t>(shape.rows));
   r.column.resize(static_cast<size_t>(shape.columns));
   for (int64_t t = 1; t <= 6; ++t) {
-    Array g = Array::random({n}, 30 + static_cast<uint64_t>(t), DType::kF32, 1.0 / static_cast<double>(t));
+    Array g = Array::random({n}, 30 + static_cast<uint64_t>(t), DType::kF32,
+                            1.0 / static_cast<double>(t));
     for (int64_t i = 0; i < (shape.columns > 0 ? shape.columns : 1); ++i) g.set(i, 0);  // a row
     k.step(g, t, 0.1, 0.05, beta1);
     r.step(g, t, 0.1, 0.05, beta1);
   }
   EXPECT_LT(distance(k.w, r.w), 2e-6);
   EXPECT_LT(distance(k.rows, r.row), 1e-6);
-  if (shape.columns > 0) EXPECT_LT(distance(k.columns, r.column), 1e-6);
+  if (shape.columns > 0) {
+    EXPECT_LT(distance(k.columns, r.column), 1e-6);
+  }
 }
 
 TEST(Adafactor, FollowsTheFormulaOverSteps) {
@@ -122,8 +123,8 @@ TEST(Adafactor, ThreadsDoNotChangeTheBits) {
   const int64_t n = shape.rows * shape.columns;
   const Array g = Array::random({n}, 2);
   expect_same_for_any_threads([&] {
-    Kernels k = {shape, {0, 1000, n}, Array::random({n}, 1), Array({n}), Array({shape.rows}),
-                 Array({shape.columns})};
+    Kernels k = {shape,      {0, 1000, n},        Array::random({n}, 1),
+                 Array({n}), Array({shape.rows}), Array({shape.columns})};
     k.step(g, 1, 0.1, 0.05, 0);
     k.step(g, 2, 0.1, 0.05, 0);
     return k.w;

@@ -54,6 +54,8 @@ class Array {
         return static_cast<double>(as<float>()[i]);
       case DType::kBF16:
         return static_cast<double>(static_cast<float>(as<BF16>()[i]));
+      case DType::kF16:
+        return static_cast<double>(static_cast<float>(as<F16>()[i]));
       case DType::kI32:
         return as<int32_t>()[i];
       default:
@@ -67,6 +69,9 @@ class Array {
         break;
       case DType::kBF16:
         as<BF16>()[i] = BF16(static_cast<float>(x));
+        break;
+      case DType::kF16:
+        as<F16>()[i] = F16(static_cast<float>(x));
         break;
       case DType::kI32:
         as<int32_t>()[i] = static_cast<int32_t>(x);
@@ -99,7 +104,9 @@ inline double distance(const Array& a, const std::vector<double>& b) {
 }
 
 // How far a result in this type may be from exact, norm-wise.
-inline double tolerance(DType t) { return t == DType::kBF16 ? 4e-3 : 1e-6; }
+inline double tolerance(DType t) {
+  return t == DType::kBF16 ? 4e-3 : (t == DType::kF16 ? 5e-4 : 1e-6);
+}
 
 // A workspace that fails the test if a kernel writes beyond its end.
 class Workspace {

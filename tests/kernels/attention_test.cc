@@ -88,7 +88,7 @@ TEST(Attention, ThreadsDoNotChangeTheBits) {
 
 TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       const AttentionSizes z{2, 75, 2, 2, 24};
       const int64_t capacity = 80, row = z.kv * (z.g + 2) * z.d;
       const Array qkv = Array::random(z.qkv(), 1, t, 2), d_out(z.out());

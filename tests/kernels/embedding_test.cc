@@ -13,7 +13,7 @@ Array ids_of(int64_t n, int64_t v) {
 
 TEST(Embedding, GathersAndScatters) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const int64_t d : {1, 16, 65}) {
         const int64_t n = 50, v = 13;
         const Array ids = ids_of(n, v), table = Array::random({v, d}, 1, t), y({n, d}, t);

@@ -60,6 +60,34 @@ TEST(Cast, RoundsToNearestEven) {
   });
 }
 
+// Every half, and floats between two of them, as base/dtype.h has it.
+TEST(Cast, HalvesAreThoseOfTheScalarConversion) {
+  for_every_target([] {
+    const int64_t n = 65536;
+    Array halves({n}, DType::kF16), wide({n}), between({n}), again({n}, DType::kF16);
+    for (int64_t i = 0; i < n; ++i) halves.as<F16>()[i].bits = static_cast<uint16_t>(i);
+    cast(halves, wide);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto wanted = static_cast<float>(halves.as<F16>()[i]);
+      const float found = wide.as<float>()[i];
+      if (std::isnan(wanted)) {
+        ASSERT_TRUE(std::isnan(found)) << i;
+      } else {
+        ASSERT_EQ(found, wanted) << i;
+      }
+      // Up to three quarters of the way to the next half, ties among them.
+      const float step = std::ldexp(static_cast<float>(i % 4) * 0.25f, -24);
+      between.as<float>()[i] =
+          wanted +
+          (std::abs(wanted) < 0x1p-14f ? step : wanted * 0x1p-11f * static_cast<float>(i % 3));
+    }
+    cast(between, again);
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(again.as<F16>()[i].bits, F16(between.as<float>()[i]).bits)
+          << i << ": " << between.as<float>()[i];
+  });
+}
+
 TEST(Fill, ClearsAndFills) {
   Array x = Array::random({1001}, 1), low({1001}, DType::kBF16);
   fill(x, 2.5f);
@@ -125,7 +153,7 @@ TEST(Initialise, IsNormal) {
 }
 
 TEST(Initialise, EveryInstructionSetGivesTheSameBits) {
-  for (const DType type : {DType::kF32, DType::kBF16}) {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     Array first({100'003}, type);
     initialise_normal(first, {.key = 5, .first = 77, .mean = 0.1, .deviation = 0.02});
     for_every_target([&] {

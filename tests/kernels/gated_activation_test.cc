@@ -47,7 +47,7 @@ TEST(GatedActivation, SiluIsExactInBothTails) {
 TEST(GatedActivation, MatchesTheFormulaInAllSizesAndTypes) {
   for_every_target([] {
     for (const GateKind kind : kKinds)
-      for (const DType t : {DType::kF32, DType::kBF16})
+      for (const DType t : {DType::kF32, DType::kBF16, DType::kF16})
         for (const auto& [n, m] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {5, 17}, {67, 80}}) {
           const Array x = Array::random({n, m, 2}, 1, t, 3), dy = Array::random({n, m}, 2, t);
           Array y({n, m}, t), dx({n, m, 2}, t);
@@ -67,7 +67,7 @@ TEST(GatedActivation, MatchesTheFormulaInAllSizesAndTypes) {
 }
 
 TEST(GatedActivation, TheGradientMayLieOverTheInput) {
-  for (const DType t : {DType::kF32, DType::kBF16}) {
+  for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
     Array x = Array::random({9, 21, 2}, 1, t, 3);
     const Array dy = Array::random({9, 21}, 2, t);
     Array apart({9, 21, 2}, t);

@@ -45,7 +45,7 @@ TEST(Gelu, IsExactInBothTails) {
 
 TEST(Gelu, BiasAndItsGradientInAllSizesAndTypes) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const auto& [n, d] : {std::pair<int64_t, int64_t>{1, 1}, {5, 17}, {67, 80}}) {
         const Array x = Array::random({n, d}, 1, t, 3), bias = Array::random({d}, 2, t);
         const Array dy = Array::random({n, d}, 3, t), y({n, d}, t), dx({n, d}, t);

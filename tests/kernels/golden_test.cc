@@ -203,7 +203,9 @@ TEST(Golden, LionAndSgd) {
         sgd(u, step_of(golden, c, t));
     }
     EXPECT_LT(distance(weights, doubles(golden(c + ".new_weight"))), 2e-7) << c;
-    if (c != "sgd_plain") EXPECT_LT(distance(m, doubles(golden(c + ".moment1"))), 2e-7) << c;
+    if (c != "sgd_plain") {
+      EXPECT_LT(distance(m, doubles(golden(c + ".moment1"))), 2e-7) << c;
+    }
   }
 }
 
@@ -219,8 +221,7 @@ struct AdafactorState {
     const FactorStretch whole = {0, n, 0, shape.columns};
     add_factor_sums(g, whole, 1, golden.number(c + ".epsilon"), row_sums.data(),
                     column_sums.data());
-    const double b =
-        1 - std::pow(static_cast<double>(s.step), -golden.number(c + ".decay_power"));
+    const double b = 1 - std::pow(static_cast<double>(s.step), -golden.number(c + ".decay_power"));
     update_factors(shape, b, row_sums.data(), column_sums.data(), rows.as<float>(),
                    columns.as<float>());
     const Array row_scales(rows.shape()), column_scales(columns.shape());
@@ -229,8 +230,7 @@ struct AdafactorState {
     double squares = 0;
     for (int64_t i = 0; i < n; ++i) squares += weights.at(i) * weights.at(i);
     const auto rms = [&](double sum) { return std::sqrt(sum / static_cast<double>(n)); };
-    if (s.beta1 == 0)
-      s.learning_rate *= std::max(golden.number(c + ".least_scale"), rms(squares));
+    if (s.beta1 == 0) s.learning_rate *= std::max(golden.number(c + ".least_scale"), rms(squares));
     const double updates =
         sum_of_update_squares(g, whole, 1, row_scales.as<float>(), column_scales.as<float>());
     const UpdateRange all{0, n, true};
@@ -258,9 +258,12 @@ TEST(Golden, Adafactor) {
     }
     EXPECT_LT(distance(state.weights, doubles(golden(c + ".new_weight"))), 3e-7) << c;
     EXPECT_LT(distance(state.rows, doubles(golden(c + ".rows"))), 3e-7) << c;
-    if (matrix) EXPECT_LT(distance(state.columns, doubles(golden(c + ".columns"))), 3e-7) << c;
-    if (c == "adafactor_momentum")
+    if (matrix) {
+      EXPECT_LT(distance(state.columns, doubles(golden(c + ".columns"))), 3e-7) << c;
+    }
+    if (c == "adafactor_momentum") {
       EXPECT_LT(distance(state.m, doubles(golden(c + ".moment1"))), 3e-7) << c;
+    }
   }
 }
 

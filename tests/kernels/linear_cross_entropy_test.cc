@@ -79,6 +79,7 @@ Buffer memory_of(const std::vector<double>& values, DType type) {
     const auto f = static_cast<float>(values[i]);
     if (type == DType::kF32) reinterpret_cast<float*>(b.data())[i] = f;
     if (type == DType::kBF16) reinterpret_cast<BF16*>(b.data())[i] = BF16(f);
+    if (type == DType::kF16) reinterpret_cast<F16*>(b.data())[i] = F16(f);
   }
   return b;
 }
@@ -86,9 +87,14 @@ Buffer memory_of(const std::vector<double>& values, DType type) {
 std::vector<double> values_of(const Buffer& b, DType type) {
   std::vector<double> values;
   for (int64_t i = 0; i < b.bytes() / size_of(type); ++i) {
-    values.push_back(static_cast<double>(
-        type == DType::kF32 ? reinterpret_cast<float*>(b.data())[i]
-                            : static_cast<float>(reinterpret_cast<BF16*>(b.data())[i])));
+    if (type == DType::kF32)
+      values.push_back(static_cast<double>(reinterpret_cast<float*>(b.data())[i]));
+    else if (type == DType::kF16)
+      values.push_back(
+          static_cast<double>(static_cast<float>(reinterpret_cast<F16*>(b.data())[i])));
+    else
+      values.push_back(
+          static_cast<double>(static_cast<float>(reinterpret_cast<BF16*>(b.data())[i])));
   }
   return values;
 }
@@ -114,7 +120,6 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
                                .hidden = p.hidden,
                                .vocabulary = p.vocabulary,
                                .dtype = p.type,
-                               .gradient_scale = options.scale,
                                .chunk = options.chunk},
                               cpu, options.threads);
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
@@ -123,9 +128,9 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
   std::fill_n(reinterpret_cast<float*>(dw.data()), p.w.size(), 1e9f);  // must not be read
   const Buffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};
-  LinearCrossEntropyOperands o{x.data(), w.data(),  p.labels.data(),
-                               report,   dx.data(), reinterpret_cast<float*>(dw.data()),
-                               true};
+  LinearCrossEntropyOperands o{x.data(), w.data(),     p.labels.data(),
+                               report,   dx.data(),    reinterpret_cast<float*>(dw.data()),
+                               true,     options.scale};
   op.run(o, workspace.data());
   return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, DType::kF32)};
 }
@@ -177,6 +182,28 @@ TEST(LinearCrossEntropy, RoundsOnlyTheGradientsInBF16) {
     EXPECT_LT(distance(got.dx, want.dx), 4e-3);
     EXPECT_LT(distance(got.dw, want.dw), 4e-3);
   }
+}
+
+TEST(LinearCrossEntropy, RoundsOnlyTheGradientsInF16) {
+  for (const CpuFeatures& cpu : machines()) {
+    const Problem p(37, 24, 131, DType::kF16);
+    const Answer want = reference(p, 64.0), got = run(p, cpu, {.chunk = 16, .scale = 64});
+    EXPECT_NEAR(got.loss, want.loss, 1e-5 * want.loss);
+    EXPECT_LT(distance(got.dx, want.dx), 5e-4);
+    EXPECT_LT(distance(got.dw, want.dw), 5e-4);
+  }
+}
+
+// A frozen weight has no gradient; the others are the same bits.
+TEST(LinearCrossEntropy, LeavesOutTheGradientOfAFrozenWeight) {
+  const CpuFeatures cpu = read_cpu_features();
+  const Problem p(19, 16, 50, DType::kF32);
+  const LinearCrossEntropy op({.tokens = 19, .hidden = 16, .vocabulary = 50, .chunk = 8}, cpu, 1);
+  const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
+  const Buffer workspace("workspace", op.workspace_bytes());
+  double report[2] = {};
+  op.run({x.data(), w.data(), p.labels.data(), report, dx.data()}, workspace.data());
+  EXPECT_EQ(values_of(dx, p.type), run(p, cpu, {.chunk = 8}).dx);
 }
 
 TEST(LinearCrossEntropy, AddsToAWeightGradientThatIsThere) {

@@ -19,19 +19,21 @@ constexpr float kCanary = 7777.0f;
 // Bytes after a workspace that must stay zero.
 constexpr int64_t kGuard = 4096;
 
-// A matrix as memory, of either type.
+// A matrix as memory, of any type.
 struct Matrix {
   DType type;
   Buffer memory;
   Matrix(int64_t elements, DType t) : type(t), memory("matrix", elements * size_of(t) + 64) {}
   double get(int64_t i) const {
-    return type == DType::kF32
-               ? static_cast<double>(reinterpret_cast<float*>(memory.data())[i])
-               : static_cast<double>(static_cast<float>(reinterpret_cast<BF16*>(memory.data())[i]));
+    if (type == DType::kF32) return static_cast<double>(reinterpret_cast<float*>(memory.data())[i]);
+    if (type == DType::kF16)
+      return static_cast<double>(static_cast<float>(reinterpret_cast<F16*>(memory.data())[i]));
+    return static_cast<double>(static_cast<float>(reinterpret_cast<BF16*>(memory.data())[i]));
   }
   void set(int64_t i, float x) {
     if (type == DType::kF32) reinterpret_cast<float*>(memory.data())[i] = x;
     if (type == DType::kBF16) reinterpret_cast<BF16*>(memory.data())[i] = BF16(x);
+    if (type == DType::kF16) reinterpret_cast<F16*>(memory.data())[i] = F16(x);
   }
 };
 
@@ -102,7 +104,8 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
     ASSERT_EQ(workspace.data()[product.workspace_bytes() + i], std::byte{0}) << "beyond workspace";
     ASSERT_EQ(packed.data()[product.packed_bytes() + i], std::byte{0}) << "beyond packed B";
   }
-  const double unit = s.c == DType::kBF16 ? 0x1p-8 : 0.0;
+  const double unit = s.c == DType::kBF16 ? 0x1p-8 : (s.c == DType::kF16 ? 0x1p-11 : 0.0);
+  const double least = s.c == DType::kF16 ? 0x1p-25 : 0.0;  // half of the unit of small halves
   for (int64_t p = 0; p < s.batch; ++p) {
     for (int64_t i = 0; i < s.m; ++i) {
       for (int64_t j = 0; j < s.n; ++j) {
@@ -117,8 +120,8 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
         want = want * static_cast<double>(s.alpha) + before[static_cast<size_t>(at)];
         size = size * std::abs(static_cast<double>(s.alpha)) +
                std::abs(before[static_cast<size_t>(at)]);
-        const double bound =
-            size * 0x1p-24 * (std::sqrt(static_cast<double>(s.k)) + 4) * 2 + std::abs(want) * unit;
+        const double bound = size * 0x1p-24 * (std::sqrt(static_cast<double>(s.k)) + 4) * 2 +
+                             std::abs(want) * unit + least;
         ASSERT_NEAR(c.get(at), want, bound) << "at [" << p << ", " << i << ", " << j << "]";
       }
     }
@@ -145,7 +148,7 @@ TEST(Matmul, AllLayoutsTypesAndOddSizes) {
   for (const CpuFeatures& cpu : machines()) {
     for (const auto& [m, n, k] : kSizes) {
       for (int layout = 0; layout < 4; ++layout) {
-        for (const DType type : {DType::kF32, DType::kBF16}) {
+        for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
           MatmulShape s{.m = m, .n = n, .k = k, .a = type, .b = type, .c = type};
           s.transpose_a = (layout & 1) != 0;
           s.transpose_b = (layout & 2) != 0;
@@ -167,7 +170,7 @@ TEST(Matmul, MoreThanOneBlockInEveryDirection) {
     CpuFeatures cpu = real;
     cpu.l2_bytes = 64 << 10;  // small blocks, so that a small product has several
     cpu.l3_bytes = 1 << 20;
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       MatmulShape s{
           .m = 150, .n = 90, .k = 901, .transpose_b = true, .a = type, .b = type, .c = type};
       expect_right(s, cpu);
@@ -189,7 +192,7 @@ TEST(Matmul, MoreThanOneBlockInEveryDirection) {
 TEST(Matmul, SlicesOfPackedTensors) {
   // q · k^T of 3 heads inside qkv [T, heads, 3, 16]: rows 3·3·16 apart, heads 3·16 apart.
   for (const CpuFeatures& cpu : machines()) {
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       MatmulShape s{.m = 20, .n = 20, .k = 16, .transpose_b = true, .a = type, .b = type};
       s.batch = 3;
       s.lda = s.ldb = 144;
@@ -206,7 +209,7 @@ TEST(Matmul, SlicesOfPackedTensors) {
 
 TEST(Matmul, DenseBatch) {
   for (const CpuFeatures& cpu : machines()) {
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       expect_right({.m = 9, .n = 17, .k = 33, .a = type, .b = type, .c = type, .batch = 5}, cpu);
     }
   }
@@ -217,7 +220,7 @@ TEST(Matmul, OurOwnProductOnEveryInstructionSet) {
   cpu.avx512 = cpu.avx512_bf16 = cpu.amx_bf16 = false;
   cpu.l2_bytes = 64 << 10;
   for_every_target([&] {
-    for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const auto& [m, n, k] : {std::array<int64_t, 3>{2, 30, 70}, {29, 50, 400}}) {
         for (int layout = 0; layout < 4; ++layout) {
           MatmulShape s{.m = m, .n = n, .k = k, .a = type, .b = type, .c = type};

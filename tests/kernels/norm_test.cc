@@ -60,7 +60,7 @@ void compare(NormKind kind, int64_t n, int64_t d, DType t) {
 
 TEST(Norm, MatchesTheFormulaInAllSizes) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const auto& [n, d] : {std::pair<int64_t, int64_t>{2, 5}, {3, 7}, {33, 64}, {70, 129}}) {
         compare(NormKind::kLayer, n, d, t);
         compare(NormKind::kRms, n, d, t);
@@ -80,7 +80,7 @@ TEST(Norm, OffsetsMuchLargerThanTheDeviationAreHarmless) {
 
 TEST(Norm, SumNormIsASumThenNorms) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       const Shape s{5, 40};
       const Array a = Array::random(s, 1, t), b = Array::random(s, 2),
                   bias = Array::random({40}, 3);

@@ -30,7 +30,7 @@ std::vector<double> turned(const Array& qkv, const Array& positions, int64_t dim
 
 TEST(Rotary, TurnsQueriesAndKeysAndLeavesTheRest) {
   for_every_target([] {
-    for (const DType t : {DType::kF32, DType::kBF16}) {
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const int64_t dims : {2, 6, 8, 16, 32, 64, 80}) {
         const int64_t d = dims <= 64 ? 64 : 80, slots = dims == 8 ? 5 : 3;
         Array qkv = Array::random({kB, kT, kKv, slots, d}, 1, t), positions({kB, kT}, DType::kI32);

@@ -80,9 +80,12 @@ TEST(Lion, FollowsTheFormulaOverSteps) {
     for (int64_t step = 1; step <= 10; ++step) {
       Array g = Array::random({n}, 50 + static_cast<uint64_t>(step));
       g.set(3, 0);  // of which the sign is 0, not 1
-      lion({.weights = w, .m = m, .gradient = g, .ranges = ranges},
-           {.learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1, .step = step,
-            .scale = 0.5});
+      lion({.weights = w, .m = m, .gradient = g, .ranges = ranges}, {.learning_rate = 1e-2,
+                                                                     .beta1 = 0.9,
+                                                                     .beta2 = 0.99,
+                                                                     .weight_decay = 0.1,
+                                                                     .step = step,
+                                                                     .scale = 0.5});
       for (int64_t i = 0; i < n; ++i) {
         double &x = weights[static_cast<size_t>(i)], &y = moments[static_cast<size_t>(i)];
         const double gradient = 0.5 * g.at(i), c = 0.9 * y + 0.1 * gradient;
@@ -172,8 +175,10 @@ TEST(StochasticRounding, SmallStepsAddUp) {
   }
   const double moved = static_cast<double>(steps) * by;
   // Each step draws 1 of 16 units: their variances add up over the steps.
-  const double deviation = std::sqrt(static_cast<double>(steps) * (1.0 / 16) * (15.0 / 16)) * 0x1p-8;
-  EXPECT_NEAR(sum / static_cast<double>(n), moved, 5 * deviation / std::sqrt(static_cast<double>(n)));
+  const double deviation =
+      std::sqrt(static_cast<double>(steps) * (1.0 / 16) * (15.0 / 16)) * 0x1p-8;
+  EXPECT_NEAR(sum / static_cast<double>(n), moved,
+              5 * deviation / std::sqrt(static_cast<double>(n)));
 }
 
 // The same elements of the same weight get the same bits, wherever they lie and however they are

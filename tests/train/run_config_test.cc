@@ -197,8 +197,15 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "optimizer.clip_norm=-1",
                           "schedule.steps=-1",
                           "schedule.floor=1.5",
-                          "precision=fp16",
-                          "precision=bf16_sr",
+                          "optimizer.update_clip=0",
+                          "optimizer.decay_power=2",
+                          "lora.rank=-1",
+                          "lora.targets=[layer.attn.*]",
+                          "loss_scale.initial=0.5",
+                          "loss_scale.window=0",
+                          "batch.ramp=[3]",
+                          "batch.ramp_steps=5",
+                          "checkpoint.keep_every_tokens=-1",
                           "layout.zero=4",
                           "layout.recompute=half",
                           "layout.recompute=full:5",
@@ -212,6 +219,17 @@ TEST(RunConfig, EveryRuleHasAMessage) {
   }
   EXPECT_EQ(error_of(kRun, {"layout.recompute=full:4", "data.split=969,30,1", "run.threads=1"}),
             "no error");
+}
+
+// What a run file leaves out is the optimizer's own; what it says stands.
+TEST(RunConfig, OptimizersBringTheirOwnDefaults) {
+  EXPECT_EQ(read(kRun).optimizer.beta2, 0.95);
+  EXPECT_EQ(read(kRun, {"optimizer.kind=lion"}).optimizer.beta2, 0.99);
+  EXPECT_EQ(read(kRun, {"optimizer.kind=sgd"}).optimizer.weight_decay, 0);
+  const RunConfig c = read(kRun, {"optimizer.kind=adafactor", "optimizer.beta1=0.5"});
+  EXPECT_EQ(c.optimizer.epsilon, 1e-30);
+  EXPECT_EQ(c.optimizer.beta1, 0.5);
+  EXPECT_EQ(c.optimizer.clip_norm, 0);
 }
 
 }  // namespace

@@ -123,5 +123,18 @@ TEST(Schedule, AWarmUpAsLongAsTheRunIsNoDivisionByZero) {
   EXPECT_EQ(learning_rate(s, 6), 0.1);
 }
 
+// T5's pre-training: 1 / sqrt(max(n, 10,000)).
+TEST(Schedule, T5sIsAnInverseRootBehindAConstantWarmUp) {
+  ScheduleSection section;
+  section.kind = ScheduleKind::kInverseSqrt;
+  section.warmup = WarmUp::kConstant;
+  section.warmup_steps = 10'000;
+  section.steps = 1'000'000;
+  const Schedule s = make_schedule(section, 0.01);
+  for (const int64_t n : {0, 1, 9'999, 10'000, 10'001, 40'000, 999'999})
+    EXPECT_NEAR(learning_rate(s, n + 1),
+                1 / std::sqrt(static_cast<double>(std::max<int64_t>(n, 10'000))), 1e-12);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,7 +1,8 @@
 // cross_entropy: report += (Σ −log softmax(logits)[label], number of labels ≥ 0); with attribute
 // `gradient`, dlogits = softmax − onehot as well (in place where the logits die).
 // linear_cross_entropy: the same of logits = x wᵀ, by chunks of tokens, so that logits are never
-// held for all of them; with `gradient`, dx and dw += as well.
+// held for all of them; with `gradient`, dx and dw += as well; with `frozen`, dx alone.
+// With `scaled` the last input is the step, by whose loss scale gradients are multiplied.
 // A loss and its gradient are one op: the gradient rule emits it again with `gradient`, and
 // differentiate drops the first.
 #include "base/error.h"
@@ -14,32 +15,39 @@ namespace {
 
 const OutputSpec kReport = {".report", DType::kF64, {kReportSize}};
 
+size_t scaled(const Attributes& a) { return a.integer("scaled") != 0 ? 1 : 0; }
+
 std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 2 && in[1]->dtype == DType::kI32, "cross_entropy takes logits and labels");
+  CHECK(in.size() == 2 + scaled(a) && in[1]->dtype == DType::kI32,
+        "cross_entropy takes logits and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.integer("gradient")) out.push_back({".gradient", in[0]->dtype, in[0]->shape});
   return out;
 }
 
 std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 3 && in[0]->shape[-1] == in[1]->shape[-1] && in[2]->dtype == DType::kI32,
+  CHECK(in.size() == 3 + scaled(a) && in[0]->shape[-1] == in[1]->shape[-1] &&
+            in[2]->dtype == DType::kI32,
         "linear_cross_entropy takes x, w and labels");
   std::vector<OutputSpec> out = {kReport};
   if (a.integer("gradient")) {
     out.push_back({".gradient", in[0]->dtype, in[0]->shape});
-    out.push_back({".weight.gradient", DType::kF32, in[1]->shape});
+    if (!a.integer("frozen")) out.push_back({".weight.gradient", DType::kF32, in[1]->shape});
   }
   return out;
 }
 
 ShardingRule sharding(const Op& op, std::span<const Value>) {
   ShardingRule r{{"btv", "bt"}, {"r"}, "bt", {}, false, true};
+  if (scaled(op.attributes)) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }
 ShardingRule sharding_linear(const Op& op, std::span<const Value>) {
   ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}, false, true};
+  if (scaled(op.attributes)) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.insert(r.outputs.end(), {"btf", "vf"});
+  r.outputs.resize(op.outputs.size());
   return r;
 }
 
@@ -50,16 +58,21 @@ void gradient(Gradients& g, const Op& op) {
 }
 
 void gradient_linear(Gradients& g, const Op& op) {
-  const auto out =
-      g.builder().emit(OpKind::kLinearCrossEntropy, op.origin, {{"gradient", int64_t{1}}},
-                       op.inputs, {g.report(), kNone, g.weight(op.inputs[1])});
+  Attributes a = {{"gradient", int64_t{1}}};
+  std::vector<ValueId> outputs = {g.report(), kNone};
+  if (g[op.inputs[1]].frozen)
+    a.set("frozen", int64_t{1});
+  else
+    outputs.push_back(g.weight(op.inputs[1]));
+  const auto out = g.builder().emit(OpKind::kLinearCrossEntropy, op.origin, a, op.inputs, outputs);
   g.add(op.inputs[0], out[1]);
 }
 
 double flops_linear(const Op& op, std::span<const Value> values) {
   const double product = 2 * static_cast<double>(at(values, op.inputs[0]).shape.elements()) *
                          static_cast<double>(at(values, op.inputs[1]).shape[0]);
-  return op.attributes.integer("gradient") ? 3 * product : product;
+  if (!op.attributes.integer("gradient")) return product;
+  return op.attributes.integer("frozen") ? 2 * product : 3 * product;
 }
 
 }  // namespace

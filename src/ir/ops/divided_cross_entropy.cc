@@ -4,7 +4,8 @@
 //   logits_sums            s[b,t] = (Σ_v e^(z[b,t,v] − m[b,t]),  z[b,t,label] − m[b,t])
 //   divided_cross_entropy  report += (Σ ln s₀ − s₁, number of labels ≥ 0); with attribute
 //   `gradient`,
-//                          dz = e^(z − m) / s₀ − onehot as well
+//                          dz = e^(z − m) / s₀ − onehot as well; with `scaled`, times the loss
+//                          scale of the last input, the step
 // Every rank of the division knows the whole loss, so one of them adds it to the report.
 #include "base/error.h"
 #include "ir/builder.h"
@@ -30,7 +31,8 @@ std::vector<OutputSpec> infer_sums(const Attributes&, const Inputs& in) {
   return {{".sums", DType::kF32, rows_of(in[0]->shape, {2})}};
 }
 std::vector<OutputSpec> infer_loss(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 4 && in[3]->dtype == DType::kI32,
+  const size_t scaled = a.integer("scaled") != 0 ? 1 : 0;
+  CHECK(in.size() == 4 + scaled && in[3]->dtype == DType::kI32,
         "divided_cross_entropy takes logits, max, sums and labels");
   std::vector<OutputSpec> out = {{".report", DType::kF64, {kReportSize}}};
   if (a.integer("gradient")) out.push_back({".gradient", DType::kF32, in[0]->shape});
@@ -45,6 +47,7 @@ ShardingRule sharding_sums(const Op&, std::span<const Value>) {
 }
 ShardingRule sharding_loss(const Op& op, std::span<const Value>) {
   ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}, false, true};
+  if (op.attributes.integer("scaled")) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }

@@ -1,8 +1,8 @@
 // matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
 // matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
 // matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
-// Attribute `out` = f32: y is f32 whatever x is. Weights keep the dimension that is divided: qkv is
-// [heads, 3, D, F].
+// Attribute `scale`: times that. Attribute `out` = f32: y is f32 whatever x is. Weights keep the
+// dimension that is divided: qkv is [heads, 3, D, F].
 #include <cmath>
 
 #include "base/error.h"
@@ -82,7 +82,8 @@ void gradient(Gradients& g, const Op& op) {
   ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
   Builder& b = g.builder();
-  const Attributes a = {{"contract", int64_t{contracted(op.attributes)}}};
+  Attributes a = {{"contract", int64_t{contracted(op.attributes)}}};
+  if (op.attributes.has("scale")) a.set("scale", op.attributes.number("scale"));
   if (g[dy].dtype != g[w].dtype)  // products have operands of one type
     dy = b.emit_one(OpKind::kCast, op.origin, {{"to", std::string(name_of(g[w].dtype))}}, {dy});
   b.emit(OpKind::kMatmulGradWeight, op.origin, a, {dy, x}, {g.weight(w)});

@@ -12,7 +12,8 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kAttentionMixGradRule, kGeluRule, kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule,
     kSumRule, kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule,
     kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule,
-    kClipRule, kAdamwRule, kLionRule, kSgdRule, kAdafactorSumsRule, kAdafactorSquaresRule, kAdafactorRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
+    kClipRule, kAdamwRule, kLionRule, kSgdRule, kAdafactorSumsRule, kAdafactorSquaresRule,
+    kAdafactorRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
     kShareRule, kSendRule, kReceiveRule;
 
 // Of what works on state: nothing is split by the op, since ZeRO splits whole frames.

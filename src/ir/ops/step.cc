@@ -3,8 +3,10 @@
 //   pack      a weight into the layout of one product (attribute `product`: matmul or
 //             matmul_grad_input)
 //   squares   report[squares] += Σ g²
-//   clip      from loss tokens n and squares: norm = sqrt(squares) / n,
-//             scale = min(1, clip / norm) / n, skip = 1 where anything is not finite
+//   clip      from loss tokens n, squares and the loss scale s (where the step is an input; else
+//   1):
+//             norm = sqrt(squares) / (n s), scale = min(1, clip / norm) / (n s), skip = 1 where
+//             anything is not finite
 // and the optimizer's update, in update.cc.
 #include "base/error.h"
 #include "ir/builder.h"

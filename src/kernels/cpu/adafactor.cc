@@ -13,11 +13,6 @@ HWY_EXPORT(SweepAdafactor);
 
 namespace {
 
-float value(const Source& x, int64_t i) {
-  return x.bf16 ? static_cast<float>(static_cast<const BF16*>(x.data)[i])
-                : static_cast<const float*>(x.data)[i];
-}
-
 // The part of a stretch that lies in one row: elements [begin, end) of the view, from `column` on.
 struct RowPart {
   int64_t begin = 0, end = 0, column = 0;
@@ -36,7 +31,7 @@ int64_t end_row(const FactorStretch& s) {
 }
 
 double square(const Source& g, int64_t i, double scale) {
-  const double x = static_cast<double>(value(g, i)) * scale;
+  const double x = static_cast<double>(g[i]) * scale;
   return x * x;
 }
 
@@ -75,7 +70,8 @@ void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double 
 void update_factors(const FactorShape& shape, double b, const double* row_sums,
                     const double* column_sums, float* rows, float* columns) {
   const auto mix = [b](float& mean, double sum, int64_t n) {
-    mean = static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
+    mean =
+        static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
   };
   const int64_t per_row = shape.columns > 0 ? shape.columns : 1;
   for (int64_t i = 0; i < shape.rows; ++i) mix(rows[i], row_sums[i], per_row);
@@ -102,7 +98,7 @@ double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s,
   double total = 0;
   const auto add = [&](const RowPart& p, double row, const float* others) {
     for (int64_t i = p.begin; i < p.end; ++i) {
-      const double u = static_cast<double>(value(g, i)) * scale * row *
+      const double u = static_cast<double>(g[i]) * scale * row *
                        static_cast<double>(others[p.column + (i - p.begin)]);
       total += u * u;
     }

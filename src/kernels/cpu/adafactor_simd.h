@@ -16,7 +16,7 @@ HWY_INLINE void SweepRow(const UpdateOperands& a, const UpdateStretch& s, float 
   const F f;
   const V keep = hn::Set(f, s.decay ? a.keep : 1.0f), beta1 = hn::Set(f, a.beta1);
   const V rate = hn::Set(f, a.learning_rate * a.one_minus_beta1), scale = hn::Set(f, row);
-  const Source from(columns, false);
+  const Source from(columns, DType::kF32);
   Sweep(a, s, [&](UpdateLanes& x, int64_t i, int64_t n) HWY_ATTR {
     const V u = hn::Mul(hn::Mul(x.g, scale), LoadSome(from, i - s.begin, n));
     x.m = hn::MulAdd(rate, u, hn::Mul(x.m, beta1));

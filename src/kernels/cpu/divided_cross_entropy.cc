@@ -73,9 +73,9 @@ void divided_cross_entropy(const DividedCrossEntropy& a) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
       const bool counts = labels[n] != kIgnoredLabel;
-      if (counts) run(z, l.columns, a.max.f32()[n], 1.0f / a.sums.f32()[2 * n]);
+      if (counts) run(z, l.columns, a.max.f32()[n], a.gradient_scale / a.sums.f32()[2 * n]);
       const int64_t own = column_of(l, n, labels[n]);
-      if (own >= 0) z[own] -= 1.0f;
+      if (own >= 0) z[own] -= a.gradient_scale;
       std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
     }
   });

@@ -12,7 +12,7 @@ HWY_NOINLINE inline double ExpSumOfRow(float* z, int64_t n, float shift) {
 // z becomes factor * e^(z - shift).
 HWY_NOINLINE inline void GradientOfRow(float* z, int64_t n, float shift, float factor) {
   ExpSum(z, n, shift, true);
-  ScaleRow(z, n, factor, Sink(z, false));
+  ScaleRow(z, n, factor, Sink(z, DType::kF32));
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

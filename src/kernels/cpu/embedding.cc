@@ -50,7 +50,7 @@ void embedding(const TensorView& ids, const TensorView& table, const TensorView&
       if (row >= 0) {
         copy(from + row * d, to + n * d, d);
       } else {
-        std::memset((to + n * d).data, 0, static_cast<size_t>(d * (to.bf16 ? 2 : 4)));
+        std::memset((to + n * d).data, 0, static_cast<size_t>(d * to.bytes()));
       }
     }
   });

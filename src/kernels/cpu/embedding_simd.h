@@ -9,7 +9,7 @@ HWY_NOINLINE inline void CopyRow(Source from, Sink to, int64_t d) {
 }
 
 HWY_NOINLINE inline void AddRowTo(Source from, float* to, int64_t n) {
-  const Sink sink(to, false);
+  const Sink sink(to, DType::kF32);
   for (int64_t c = 0; c < n; c += kLanes) {
     StoreSome(hn::Add(LoadSome(sink, c, n - c), LoadSome(from, c, n - c)), sink, c, n - c);
   }

@@ -14,13 +14,9 @@ void clear(const TensorView& y) {
 }
 
 void fill(const TensorView& y, float value) {
-  const bool low = Source::is_bf16(y);
+  const Sink to(y);
   parallel_ranges(y.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
-    if (low) {
-      std::fill(y.bf16() + begin, y.bf16() + end, BF16(value));
-    } else {
-      std::fill(y.f32() + begin, y.f32() + end, value);
-    }
+    for (int64_t i = begin; i < end; ++i) to.set(i, value);
   });
 }
 

@@ -16,22 +16,31 @@ struct Pairs {
 // Two numbers of 16 bits are one lane of 32, the first in its lower half.
 HWY_INLINE Pairs LoadPairs(Source x, int64_t i) {
   const F f;
-  if (x.bf16) {
+  if (x.type == DType::kBF16) {
     const U u;
     const auto both = hn::LoadU(u, static_cast<const uint32_t*>(x.data) + i);
     return {hn::BitCast(f, hn::ShiftLeft<16>(both)),
             hn::BitCast(f, hn::And(both, hn::Set(u, 0xffff0000u)))};
   }
   Pairs p;
-  hn::LoadInterleaved2(f, static_cast<const float*>(x.data) + 2 * i, p.gate, p.value);
+  if (x.type == DType::kF32) {
+    hn::LoadInterleaved2(f, static_cast<const float*>(x.data) + 2 * i, p.gate, p.value);
+    return p;
+  }
+  alignas(64) float buffer[2 * kLanes];
+  hn::Store(Load(f, x, 2 * i), f, buffer);
+  hn::Store(Load(f, x, 2 * i + kLanes), f, buffer + kLanes);
+  hn::LoadInterleaved2(f, buffer, p.gate, p.value);
   return p;
 }
 
 HWY_INLINE void StorePairs(Pairs p, Sink x, int64_t i) {
   const F f;
-  if (x.bf16) {
-    const auto high = hn::ShiftLeft<16>(BitsOfBF16(f, p.value));
-    hn::StoreU(hn::Or(BitsOfBF16(f, p.gate), high), U(), static_cast<uint32_t*>(x.data) + i);
+  if (x.type != DType::kF32) {
+    const bool half = x.type == DType::kF16;
+    const auto high = hn::ShiftLeft<16>(half ? BitsOfF16(f, p.value) : BitsOfBF16(f, p.value));
+    const auto low = half ? BitsOfF16(f, p.gate) : BitsOfBF16(f, p.gate);
+    hn::StoreU(hn::Or(low, high), U(), static_cast<uint32_t*>(x.data) + i);
   } else {
     hn::StoreInterleaved2(p.gate, p.value, f, static_cast<float*>(x.data) + 2 * i);
   }
@@ -45,22 +54,13 @@ HWY_INLINE ValueAndSlope Gate(GateKind kind, V g) {
 // The first n pairs, fewer than a vector; the others read as zero and are not written.
 HWY_INLINE Pairs LoadSomePairs(Source x, int64_t i, int64_t n) {
   alignas(64) float buffer[2 * kLanes] = {};
-  for (int64_t k = 0; k < 2 * n; ++k) {
-    buffer[k] = x.bf16 ? static_cast<float>(static_cast<const BF16*>(x.data)[2 * i + k])
-                       : static_cast<const float*>(x.data)[2 * i + k];
-  }
-  return LoadPairs({buffer, false}, 0);
+  for (int64_t k = 0; k < 2 * n; ++k) buffer[k] = x[2 * i + k];
+  return LoadPairs({buffer, DType::kF32}, 0);
 }
 HWY_INLINE void StoreSomePairs(Pairs p, Sink x, int64_t i, int64_t n) {
   alignas(64) float buffer[2 * kLanes] = {};
-  StorePairs(p, {buffer, false}, 0);
-  for (int64_t k = 0; k < 2 * n; ++k) {
-    if (x.bf16) {
-      static_cast<BF16*>(x.data)[2 * i + k] = BF16(buffer[k]);
-    } else {
-      static_cast<float*>(x.data)[2 * i + k] = buffer[k];
-    }
-  }
+  StorePairs(p, {buffer, DType::kF32}, 0);
+  for (int64_t k = 0; k < 2 * n; ++k) x.set(2 * i + k, buffer[k]);
 }
 
 HWY_INLINE V GatedValue(GateKind kind, Pairs p) { return hn::Mul(Gate(kind, p.gate).y, p.value); }

@@ -34,7 +34,8 @@ HWY_NOINLINE inline void GeluGradBlock(const GeluGradRows& a, int64_t block) {
       const V dx = hn::Mul(LoadSome(a.dy, at, n), slope);
       StoreSome(dx, a.dx, at, n);
       if (partial != nullptr) {
-        StoreSome(hn::Add(dx, LoadSome({partial, false}, c, n)), {partial, false}, c, n);
+        StoreSome(hn::Add(dx, LoadSome({partial, DType::kF32}, c, n)), {partial, DType::kF32}, c,
+                  n);
       }
     }
   }

@@ -91,12 +91,7 @@ HWY_NOINLINE inline void NormalChunks(const NormalRange& a, int64_t begin, int64
         Store(d, hn::LoadU(d, z + i), a.to, start + i - a.first);
         continue;
       }
-      for (int64_t k = i; k < to; ++k) {
-        if (a.to.bf16)
-          static_cast<BF16*>(a.to.data)[start + k - a.first] = BF16(z[k]);
-        else
-          static_cast<float*>(a.to.data)[start + k - a.first] = z[k];
-      }
+      for (int64_t k = i; k < to; ++k) a.to.set(start + k - a.first, z[k]);
     }
   }
 }

@@ -80,8 +80,8 @@ struct LinearCrossEntropy::Plan {
     if (s.tokens % chunk != 0) rest.emplace(s, s.tokens % chunk, cpu, team);
     const int64_t logits = chunk * s.vocabulary;
     rounded = aligned(logits * size_of(DType::kF32));
-    const bool rounds = s.gradient && s.dtype == DType::kBF16;
-    losses = rounded + (rounds ? aligned(logits * size_of(DType::kBF16)) : 0);
+    const bool rounds = s.gradient && s.dtype != DType::kF32;
+    losses = rounded + (rounds ? aligned(logits * size_of(s.dtype)) : 0);
     scratch = losses + aligned(chunk * size_of(DType::kF64));
     bytes = scratch + std::max(whole.workspace_bytes(), rest ? rest->workspace_bytes() : 0);
   }
@@ -97,19 +97,20 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
   std::byte* const room = workspace + scratch;
   products.logits.run(x, o.weight, workspace, room);
-  const bool rounds = shape.dtype == DType::kBF16;
+  const bool rounds = shape.dtype != DType::kF32;
   loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
                 .labels = o.labels + first,
                 .losses = reinterpret_cast<double*>(workspace + losses),
                 .rows = rows,
                 .columns = shape.vocabulary,
                 .gradient = shape.gradient,
-                .rounded = rounds ? reinterpret_cast<BF16*>(workspace + rounded) : nullptr,
-                .gradient_scale = shape.gradient_scale},
+                .rounded = rounds ? Sink(workspace + rounded, shape.dtype) : Sink(),
+                .gradient_scale = o.gradient_scale},
                o.report, threads);
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;
   products.dx->run(dz, o.weight, static_cast<std::byte*>(o.dx) + offset, room);
+  if (o.dweight == nullptr) return;
   if (o.fresh && first == 0) {
     products.dweight->run_fresh(dz, x, o.dweight, room);
   } else {

@@ -179,7 +179,8 @@ bool library_is_good(const MatmulShape& s, const CpuFeatures& cpu) {
   constexpr int64_t kTwoRows = 2;
   if (s.m <= kTwoRows && s.transpose_b && !s.transpose_a && !s.packed_b) return false;
   if (s.alpha != 1.0f) return false;  // the versions of the library differ in how it is said
-  return cpu.avx512 && is_dense(s) && s.a == s.b && (s.a == DType::kF32 || cpu.bf16_products());
+  return cpu.avx512 && is_dense(s) && s.a == s.b && s.a != DType::kF16 && s.c != DType::kF16 &&
+         (s.a == DType::kF32 || cpu.bf16_products());
 }
 
 // A weight gradient reads x once for every block of rows; long enough, bringing x into order pays.

@@ -78,8 +78,8 @@ HWY_INLINE void NormGradRow(const NormGradRows& a, int64_t row, float* dgain, fl
     const V g = hn::Mul(dy, LoadSome(a.gain, c, n));
     sum_g = hn::Add(sum_g, g);
     sum_gx = hn::MulAdd(g, xh, sum_gx);
-    StoreSome(hn::MulAdd(dy, xh, LoadSome({dgain, false}, c, n)), {dgain, false}, c, n);
-    StoreSome(hn::Add(dy, LoadSome({dbias, false}, c, n)), {dbias, false}, c, n);
+    StoreSome(hn::MulAdd(dy, xh, LoadSome({dgain, DType::kF32}, c, n)), {dgain, DType::kF32}, c, n);
+    StoreSome(hn::Add(dy, LoadSome({dbias, DType::kF32}, c, n)), {dbias, DType::kF32}, c, n);
   }
   const float inverse = 1.0f / static_cast<float>(d);
   const V mean_g = hn::Set(f, a.centred ? SumLanes(sum_g) * inverse : 0.0f);

@@ -1,4 +1,4 @@
-// Rows of f32 or bf16 as kernels read and write them.
+// Rows of f32, bf16 or f16 as kernels read and write them.
 #pragma once
 
 #include <cstdint>
@@ -7,35 +7,55 @@
 
 namespace tessera::kernels {
 
+// The types that kernels compute with, widened to f32 as they are read.
+inline DType number_type(const TensorView& v) {
+  CHECK(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
+        "a kernel for f32, bf16 or f16 got {}", name_of(v.dtype));
+  return v.dtype;
+}
+
+// One number, and its rounding to nearest.
+inline float read_number(const void* data, DType type, int64_t i) {
+  if (type == DType::kF32) return static_cast<const float*>(data)[i];
+  if (type == DType::kBF16) return static_cast<float>(static_cast<const BF16*>(data)[i]);
+  return static_cast<float>(static_cast<const F16*>(data)[i]);
+}
+inline void write_number(void* data, DType type, int64_t i, float x) {
+  if (type == DType::kF32)
+    static_cast<float*>(data)[i] = x;
+  else if (type == DType::kBF16)
+    static_cast<BF16*>(data)[i] = BF16(x);
+  else
+    static_cast<F16*>(data)[i] = F16(x);
+}
+
 struct Source {
   const void* data = nullptr;
-  bool bf16 = false;
+  DType type = DType::kF32;
   Source() = default;
-  Source(const TensorView& v) : data(v.data), bf16(is_bf16(v)) {}  // NOLINT: meant to convert
-  Source(const void* p, bool low) : data(p), bf16(low) {}
+  Source(const TensorView& v) : data(v.data), type(number_type(v)) {}  // NOLINT: meant to convert
+  Source(const void* p, DType t) : data(p), type(t) {}
   explicit operator bool() const { return data != nullptr; }
   Source operator+(int64_t elements) const {
-    return {static_cast<const char*>(data) + elements * (bf16 ? 2 : 4), bf16};
+    return {static_cast<const char*>(data) + elements * bytes(), type};
   }
-
-  static bool is_bf16(const TensorView& v) {
-    CHECK(v.dtype == DType::kF32 || v.dtype == DType::kBF16, "a kernel for f32 or bf16 got {}",
-          name_of(v.dtype));
-    return v.dtype == DType::kBF16;
-  }
+  int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }  // of a number
+  float operator[](int64_t i) const { return read_number(data, type, i); }
 };
 
 struct Sink {
   void* data = nullptr;
-  bool bf16 = false;
+  DType type = DType::kF32;
   Sink() = default;
-  Sink(const TensorView& v) : data(v.data), bf16(Source::is_bf16(v)) {}  // NOLINT
-  Sink(void* p, bool low) : data(p), bf16(low) {}
+  Sink(const TensorView& v) : data(v.data), type(number_type(v)) {}  // NOLINT
+  Sink(void* p, DType t) : data(p), type(t) {}
   explicit operator bool() const { return data != nullptr; }
-  operator Source() const { return {data, bf16}; }  // NOLINT
+  operator Source() const { return {data, type}; }  // NOLINT
   Sink operator+(int64_t elements) const {
-    return {static_cast<char*>(data) + elements * (bf16 ? 2 : 4), bf16};
+    return {static_cast<char*>(data) + elements * bytes(), type};
   }
+  int64_t bytes() const { return type == DType::kF32 ? 4 : 2; }
+  void set(int64_t i, float x) const { write_number(data, type, i, x); }
 };
 
 // A view as rows of its last axis.

@@ -38,18 +38,68 @@ HWY_INLINE void NarrowBF16(D d, hn::Vec<D> v, uint16_t* p) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, BitsOfBF16(d, v))), d16, p);
 }
 
+// A half's bits, shifted to where a float has them, are 2^-112 of it, subnormals too.
+template <class D>
+HWY_INLINE hn::Vec<D> WidenF16(D d, const uint16_t* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const auto h = hn::PromoteTo(du, hn::LoadU(d16, p));
+  const auto magnitude = hn::And(h, hn::Set(du, 0x7fffu));
+  const auto sign = hn::ShiftLeft<16>(hn::Xor(h, magnitude));
+  const auto scaled = hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(magnitude)), hn::Set(d, 0x1p112f));
+  const auto special = hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, 0x7bff));
+  const auto bits = hn::IfThenElse(hn::RebindMask(du, special),
+                                   hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(du, 0x7f800000u)),
+                                   hn::BitCast(du, scaled));
+  return hn::BitCast(d, hn::Or(bits, sign));
+}
+
+// The 16 bits of a half in the lower part of each lane: what F16(float) of base/dtype.h gives.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> BitsOfF16(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  const auto u = hn::BitCast(du, v);
+  const auto magnitude = hn::And(u, hn::Set(du, 0x7fffffffu));
+  const auto sign = hn::ShiftRight<16>(hn::Xor(u, magnitude));
+  const auto above = [&](uint32_t bits) {
+    return hn::RebindMask(
+        du, hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, static_cast<int32_t>(bits - 1))));
+  };
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+  const auto rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(du, 0xfffu - (112u << 23))));
+  const auto sum = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
+  const auto small = hn::Sub(hn::BitCast(du, sum), hn::Set(du, 0x3f000000u));
+  const auto quiet =
+      hn::Or(hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3ffu)), hn::Set(du, 0x7e00u));
+  auto bits = hn::IfThenElse(above(0x38800000u), hn::ShiftRight<13>(rounded), small);
+  bits = hn::IfThenElse(above(0x477ff000u), hn::Set(du, 0x7c00u), bits);  // 65,520
+  bits = hn::IfThenElse(above(0x7f800001u), quiet, bits);
+  return hn::Or(bits, sign);
+}
+
+template <class D>
+HWY_INLINE void NarrowF16(D d, hn::Vec<D> v, uint16_t* p) {
+  constexpr hn::Rebind<uint16_t, D> d16;
+  constexpr hn::RebindToSigned<D> di;
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, BitsOfF16(d, v))), d16, p);
+}
+
 template <class D>
 HWY_INLINE hn::Vec<D> Load(D d, Source s, int64_t i) {
-  return s.bf16 ? WidenBF16(d, static_cast<const uint16_t*>(s.data) + i)
-                : hn::LoadU(d, static_cast<const float*>(s.data) + i);
+  if (s.type == DType::kF32) return hn::LoadU(d, static_cast<const float*>(s.data) + i);
+  const uint16_t* p = static_cast<const uint16_t*>(s.data) + i;
+  return s.type == DType::kBF16 ? WidenBF16(d, p) : WidenF16(d, p);
 }
 template <class D>
 HWY_INLINE void Store(D d, hn::Vec<D> v, Sink t, int64_t i) {
-  if (t.bf16) {
-    NarrowBF16(d, v, static_cast<uint16_t*>(t.data) + i);
-  } else {
-    hn::StoreU(v, d, static_cast<float*>(t.data) + i);
-  }
+  if (t.type == DType::kF32) return hn::StoreU(v, d, static_cast<float*>(t.data) + i);
+  uint16_t* p = static_cast<uint16_t*>(t.data) + i;
+  if (t.type == DType::kBF16)
+    NarrowBF16(d, v, p);
+  else
+    NarrowF16(d, v, p);
 }
 
 // The first n lanes; the others read as zero and are not written.
@@ -57,10 +107,7 @@ HWY_INLINE V LoadSome(Source s, int64_t i, int64_t n) {
   const F d;
   if (HWY_LIKELY(n >= kLanes)) return Load(d, s, i);
   alignas(64) float buffer[kLanes] = {};
-  for (int64_t k = 0; k < n; ++k) {
-    buffer[k] = s.bf16 ? static_cast<float>(static_cast<const BF16*>(s.data)[i + k])
-                       : static_cast<const float*>(s.data)[i + k];
-  }
+  for (int64_t k = 0; k < n; ++k) buffer[k] = s[i + k];
   return hn::Load(d, buffer);
 }
 HWY_INLINE void StoreSome(V v, Sink t, int64_t i, int64_t n) {
@@ -68,13 +115,7 @@ HWY_INLINE void StoreSome(V v, Sink t, int64_t i, int64_t n) {
   if (HWY_LIKELY(n >= kLanes)) return Store(d, v, t, i);
   alignas(64) float buffer[kLanes];
   hn::Store(v, d, buffer);
-  for (int64_t k = 0; k < n; ++k) {
-    if (t.bf16) {
-      static_cast<BF16*>(t.data)[i + k] = BF16(buffer[k]);
-    } else {
-      static_cast<float*>(t.data)[i + k] = buffer[k];
-    }
-  }
+  for (int64_t k = 0; k < n; ++k) t.set(i + k, buffer[k]);
 }
 
 HWY_INLINE float SumLanes(V v) { return hn::GetLane(hn::SumOfLanes(F(), v)); }

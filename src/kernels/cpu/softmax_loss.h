@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/dtype.h"
+#include "kernels/cpu/operand.h"
 
 namespace tessera::kernels {
 
@@ -13,7 +13,7 @@ struct LossRows {
   double* losses = nullptr;         // [rows]  written; 0 where ignored
   int64_t rows = 0, columns = 0;
   bool gradient = false;
-  BF16* rounded = nullptr;  // [rows, columns]: takes the gradient; none: in place of the logits
+  Sink rounded = {};  // [rows, columns]: takes the gradient; none: in place of the logits
   float gradient_scale = 1.0f;
 };
 

@@ -10,7 +10,7 @@ namespace tessera::kernels::HWY_NAMESPACE {
 HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   const int64_t n = a.columns;
   float* const z = a.logits + row * n;
-  const Sink out = a.rounded ? Sink(a.rounded + row * n, true) : Sink(z, false);
+  const Sink out = a.rounded ? a.rounded + row * n : Sink(z, DType::kF32);
   const int32_t label = a.labels[row];
   if (label == kIgnoredLabel) {
     a.losses[row] = 0;
@@ -25,11 +25,7 @@ HWY_NOINLINE inline void LossOfRow(const LossRows& a, int64_t row) {
   const float factor = static_cast<float>(a.gradient_scale / sum);
   const float at_label = z[label] * factor - a.gradient_scale;
   ScaleRow(z, n, factor, out);
-  if (a.rounded) {
-    a.rounded[row * n + label] = BF16(at_label);
-  } else {
-    z[label] = at_label;
-  }
+  out.set(label, at_label);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

@@ -53,7 +53,7 @@ HWY_INLINE void ScaleRow(const float* from, int64_t n, float factor, Sink to) {
   const V s = hn::Set(f, factor);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(f, hn::Mul(s, hn::LoadU(f, from + i)), to, i);
-  if (i < n) StoreSome(hn::Mul(s, LoadSome({from, false}, i, n - i)), to, i, n - i);
+  if (i < n) StoreSome(hn::Mul(s, LoadSome({from, DType::kF32}, i, n - i)), to, i, n - i);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

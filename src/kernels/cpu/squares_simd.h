@@ -14,12 +14,9 @@ HWY_NOINLINE inline double SumSquares(Source x, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i += kSums) {
     const int64_t n = HWY_MIN(kSums, end - i);
     const float* p = static_cast<const float*>(x.data) + i;
-    if (x.bf16 || n < kSums) {
+    if (x.type != DType::kF32 || n < kSums) {
       for (int64_t k = 0; k < kSums; ++k) buffer[k] = 0;
-      for (int64_t k = 0; k < n; ++k) {
-        buffer[k] = x.bf16 ? static_cast<float>(static_cast<const BF16*>(x.data)[i + k])
-                           : static_cast<const float*>(x.data)[i + k];
-      }
+      for (int64_t k = 0; k < n; ++k) buffer[k] = x[i + k];
       p = buffer;
     }
     for (int64_t k = 0; k < kSums; ++k) {

@@ -13,11 +13,13 @@ HWY_NOINLINE inline void AddRows(const SumRows& a, int64_t begin, int64_t end) {
 // partial[d] = sum of the rows [begin, end) of x.
 HWY_NOINLINE inline void SumColumns(Source x, int64_t d, int64_t begin, int64_t end,
                                     float* partial) {
-  for (int64_t c = 0; c < d; c += kLanes) StoreSome(hn::Zero(F()), {partial, false}, c, d - c);
+  for (int64_t c = 0; c < d; c += kLanes)
+    StoreSome(hn::Zero(F()), {partial, DType::kF32}, c, d - c);
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t c = 0; c < d; c += kLanes) {
-      const V sum = hn::Add(LoadSome({partial, false}, c, d - c), LoadSome(x, row * d + c, d - c));
-      StoreSome(sum, {partial, false}, c, d - c);
+      const V sum =
+          hn::Add(LoadSome({partial, DType::kF32}, c, d - c), LoadSome(x, row * d + c, d - c));
+      StoreSome(sum, {partial, DType::kF32}, c, d - c);
     }
   }
 }
@@ -28,9 +30,9 @@ HWY_NOINLINE inline void AddPartials(const BlockSums& a, int64_t begin, int64_t 
     const int64_t n = end - c;
     V acc = hn::Zero(F());
     for (int64_t block = 0; block < a.blocks; ++block) {
-      acc = hn::Add(acc, LoadSome({a.partials, false}, block * a.stride + c, n));
+      acc = hn::Add(acc, LoadSome({a.partials, DType::kF32}, block * a.stride + c, n));
     }
-    StoreSome(hn::Add(LoadSome({a.to, false}, c, n), acc), {a.to, false}, c, n);
+    StoreSome(hn::Add(LoadSome({a.to, DType::kF32}, c, n), acc), {a.to, DType::kF32}, c, n);
   }
 }
 

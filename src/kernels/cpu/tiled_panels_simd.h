@@ -65,9 +65,9 @@ inline void pack_panels_of(const PanelSource& source, int64_t first, int64_t lin
   if (source.dtype == DType::kF32) {
     fill_panels<kColumns>(static_cast<const float*>(source.data) + offset, source.line_stride,
                           source.step, lines, depth, static_cast<float*>(panel));
-  } else {
-    fill_panels<kColumns>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
-                          source.step, lines, depth, static_cast<BF16*>(panel));
+  } else {  // their bits, whatever they mean: 0 of either is 0
+    fill_panels<kColumns>(static_cast<const uint16_t*>(source.data) + offset, source.line_stride,
+                          source.step, lines, depth, static_cast<uint16_t*>(panel));
   }
 }
 
@@ -79,8 +79,11 @@ void widen_panels(const PanelSource& source, int64_t first, int64_t lines, int64
   if (source.dtype == DType::kF32) {
     fill_panels<width>(static_cast<const float*>(source.data) + offset, source.line_stride,
                        source.step, lines, depth, panels);
-  } else {
+  } else if (source.dtype == DType::kBF16) {
     fill_panels<width>(static_cast<const BF16*>(source.data) + offset, source.line_stride,
+                       source.step, lines, depth, panels);
+  } else {
+    fill_panels<width>(static_cast<const F16*>(source.data) + offset, source.line_stride,
                        source.step, lines, depth, panels);
   }
 }

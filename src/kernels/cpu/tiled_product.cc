@@ -79,7 +79,7 @@ int64_t TiledProduct::workspace_bytes() const {
   if (few_rows_) return 0;
   // f32 blocks of A and B, and of C where it is rounded only after the last slice of k.
   int64_t floats = round_up(block_m_ * block_k_, 16) + round_up(block_n_ * block_k_, 16);
-  if (shape_.c == DType::kBF16) floats += round_up(part_m_ * block_n_, 16);
+  if (shape_.c != DType::kF32) floats += round_up(part_m_ * block_n_, 16);
   return floats * static_cast<int64_t>(sizeof(float)) * threads_;
 }
 

@@ -73,9 +73,10 @@ inline const float* panels_of_b(const PartOfProduct& part, int64_t n, int64_t co
     return static_cast<const float*>(part.b) + offset;
   }
   for (int64_t j = 0; j < columns; j += kColumns) {
-    const BF16* from = static_cast<const BF16*>(part.b) + offset + j * s.k;
+    const Source from = Source(part.b, s.b) + (offset + j * s.k);
     float* to = room + j * depth;
-    for (int64_t x = 0; x < depth * kColumns; ++x) to[x] = widened(from[x]);
+    for (int64_t x = 0; x < depth * kColumns; x += kLanes)
+      hn::StoreU(Load(F(), from, x), F(), to + x);
   }
   return room;
 }
@@ -87,7 +88,7 @@ inline void run_part(const PartOfProduct& part) {
   float* const room_a = part.workspace;
   float* const room_b = room_a + aligned(part.block_m * part.block_k);
   float* const room_c = room_b + aligned(part.block_n * part.block_k);
-  const bool round_c = s.c == DType::kBF16;
+  const bool round_c = s.c != DType::kF32;
   const PanelSource source_a{part.a, s.a, s.transpose_a ? 1 : s.lda, s.transpose_a ? s.lda : 1};
   for (int64_t n = part.n_begin; n < part.n_end; n += part.block_n) {
     const int64_t columns = std::min(part.block_n, part.n_end - n);
@@ -114,9 +115,10 @@ inline void run_part(const PartOfProduct& part) {
     }
     if (!round_c) continue;
     for (int64_t m = part.m_begin; m < part.m_end; ++m) {
-      BF16* to = static_cast<BF16*>(part.c) + m * s.ldc + n;
-      const float* from = room_c + (m - part.m_begin) * part.block_n;
-      for (int64_t j = 0; j < columns; ++j) to[j] = BF16(from[j]);
+      const Sink to = Sink(part.c, s.c) + (m * s.ldc + n);
+      const Source from(room_c + (m - part.m_begin) * part.block_n, DType::kF32);
+      for (int64_t j = 0; j < columns; j += kLanes)
+        StoreSome(LoadSome(from, j, columns - j), to, j, columns - j);
     }
   }
 }
@@ -140,13 +142,13 @@ HWY_INLINE float dot(Source x, Source y, int64_t n) {
 // One thread's part of C where B's rows lie along k and A has few: c[m, n] = a row · b row.
 inline void multiply_few_rows(const PartOfProduct& part) {
   const MatmulShape& s = *part.shape;
-  const Source a(part.a, s.a == DType::kBF16), b(part.b, s.b == DType::kBF16);
+  const Source a(part.a, s.a), b(part.b, s.b);
   for (int64_t n = part.n_begin; n < part.n_end; ++n) {
     for (int64_t m = part.m_begin; m < part.m_end; ++m) {
       const float product = s.alpha * dot(a + m * s.lda, b + n * s.ldb, s.k);
       const int64_t at = m * s.ldc + n;
-      if (s.c == DType::kBF16) {
-        static_cast<BF16*>(part.c)[at] = BF16(product);
+      if (s.c != DType::kF32) {
+        write_number(part.c, s.c, at, product);
       } else {
         float& c = static_cast<float*>(part.c)[at];
         c = product + (part.add ? c : 0.0f);

@@ -45,8 +45,8 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
 
 // The space that threads share is that of the elements, so ranges of any length balance.
 void sweep_stretches(std::span<const UpdateRange> ranges,
-                  void (*f)(const UpdateOperands&, const UpdateStretch&),
-                  const UpdateOperands& operands) {
+                     void (*f)(const UpdateOperands&, const UpdateStretch&),
+                     const UpdateOperands& operands) {
   if (ranges.empty()) return;
   const int64_t origin = ranges.front().begin;
   parallel_ranges(ranges.back().end - origin, kGrainElements, [&](int64_t from, int64_t to) {

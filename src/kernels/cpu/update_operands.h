@@ -15,9 +15,9 @@ struct UpdateOperands {
   float scale = 1;
   float learning_rate = 0;
   float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
-  float root_bias_correction = 1;  // sqrt(1 - beta2^t)
+  float root_bias_correction = 1;    // sqrt(1 - beta2^t)
   float epsilon = 0, step_size = 0;  // learning rate / (1 - beta1^t)
-  float keep = 1;  // 1 - learning rate * weight decay
+  float keep = 1;                    // 1 - learning rate * weight decay
   float weight_decay = 0;
   int64_t columns = 0;  // Adafactor's, as is what follows
   const float *row_scales = nullptr, *column_scales = nullptr;
@@ -37,8 +37,8 @@ struct UpdateStretch {
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name);
 
 // Calls f(stretch) for all parts of all ranges, on as many threads as are worth it.
-void sweep_stretches(std::span<const UpdateRange> ranges, void (*f)(const UpdateOperands&,
-                                                                 const UpdateStretch&),
-                  const UpdateOperands& operands);
+void sweep_stretches(std::span<const UpdateRange> ranges,
+                     void (*f)(const UpdateOperands&, const UpdateStretch&),
+                     const UpdateOperands& operands);
 
 }  // namespace tessera::kernels

@@ -16,7 +16,7 @@ HWY_INLINE Words BitsOfStochastic(V x, Words r) {
 }
 
 HWY_INLINE void StoreStochastic(V x, Words r, Sink to, int64_t i, int64_t n) {
-  if (!to.bf16) return StoreSome(x, to, i, n);
+  if (to.type != DType::kBF16) return StoreSome(x, to, i, n);
   const hn::Rebind<uint16_t, F> d16;
   const hn::RebindToSigned<F> di;
   uint16_t* p = static_cast<uint16_t*>(to.data) + i;

@@ -1,0 +1,34 @@
+// tessera checkpoint merge
+#include <fmt/format.h>
+
+#include "checkpoint/folders.h"
+#include "checkpoint/merge.h"
+#include "cli/verbs.h"
+
+namespace tessera {
+
+int checkpoint_merge(Args args) {
+  std::string from, out;
+  bool json = false;
+  Arguments arguments("checkpoint merge", "Adds adapters into the weights that they go with.",
+                      "tessera checkpoint merge runs/tuned --out tuned.checkpoint");
+  arguments.required(from, "CHECKPOINT", "of a run with lora.rank");
+  arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.json(json);
+  if (!arguments.parse(args)) return 0;
+  const Merged made = merge_adapters(resolve_checkpoint(from), out, version());
+  if (json) {
+    Tree t;
+    t.set("checkpoint", Tree(out));
+    t.set("adapters", Tree(made.adapters));
+    t.set("tensors", Tree(made.tensors));
+    t.set("parameters", Tree(made.parameters));
+    fmt::print("{}\n", to_json(t));
+  } else {
+    fmt::print("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
+               static_cast<double>(made.parameters) * 1e-6, made.tensors);
+  }
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// Adapters and frozen weights: what fine-tuning changes in a graph.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "compile/passes.h"
+#include "compile/rewrite.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+constexpr auto kTensorAxis = static_cast<size_t>(AxisKind::kTensor);
+constexpr std::string_view kWeightSuffix = ".weight";
+
+bool is_target(const AdapterPolicy& policy, const std::string& name) {
+  return policy.targets.empty() ||
+         std::any_of(policy.targets.begin(), policy.targets.end(),
+                     [&](const std::string& t) { return matches(t, name); });
+}
+
+// An adapter's matrix for weight w, divided where w is.
+ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, double std,
+                       int divided) {
+  Value v = g[w];
+  std::string_view name = v.name;
+  if (name.ends_with(kWeightSuffix)) name.remove_suffix(kWeightSuffix.size());
+  v.name = std::string(name) + suffix;
+  v.shape = std::move(shape);
+  v.initial = {std, 0};
+  v.decays = true;
+  v.frozen = false;
+  v.sharding = Sharding();
+  if (divided >= 0) v.sharding.place[kTensorAxis] = static_cast<int8_t>(divided);
+  g.values.push_back(std::move(v));
+  return static_cast<ValueId>(g.values.size() - 1);
+}
+
+// The dimensions [from, to) of a shape behind or before `rank`.
+Shape with_rank(const Shape& s, int from, int to, int64_t rank, bool first) {
+  std::vector<int64_t> dims(s.dims().begin() + from, s.dims().begin() + to);
+  dims.insert(first ? dims.begin() : dims.end(), rank);
+  return Shape(dims);
+}
+
+// y = x wᵀ  becomes  y = x wᵀ + scale · (x Aᵀ) Bᵀ.
+void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& policy) {
+  const ValueId x = product.inputs[0], w = product.inputs[1], y = product.outputs[0];
+  const Shape shape = g[w].shape;
+  const auto contract = static_cast<int>(product.attributes.integer("contract", 1));
+  const int out = shape.rank() - contract, divided = g[w].sharding.place[kTensorAxis];
+  const double inputs = static_cast<double>(shape.product(out, shape.rank()));
+  const ValueId a =
+      adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
+                     1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
+  const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
+                                   divided < out ? divided : -1);
+  const ValueId base = clone_value(g, y, ".base");
+  g[base].role = Role::kActivation;
+  Builder builder(g, block.forward, g[y].per, "");
+  Op plain = product;
+  plain.outputs = {base};
+  block.forward.push_back(plain);
+  const std::string origin = product.origin + ".lora";
+  const ValueId low =
+      builder.emit_one(OpKind::kMatmul, origin + "_a", {{"contract", int64_t{contract}}}, {x, a});
+  const ValueId change =
+      builder.emit_one(OpKind::kMatmul, origin + "_b",
+                       {{"contract", int64_t{1}}, {"scale", policy.scale()}}, {low, b});
+  builder.emit(OpKind::kSum, origin, {{"terms", int64_t{2}}}, {base, change}, {y});
+}
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t at = star; at <= name.size(); ++at)
+    if (matches(rest, name.substr(at))) return true;
+  return false;
+}
+
+void add_adapters(Graph& g, const AdapterPolicy& policy) {
+  if (policy.rank == 0) return;
+  for (Value& v : g.values)
+    if (v.role == Role::kWeight) v.frozen = true;
+  std::vector<std::string> found;
+  for (Block& block : g.blocks) {
+    std::vector<Op> old;
+    old.swap(block.forward);
+    for (Op& op : old) {
+      const bool product = op.kind == OpKind::kMatmul && g[op.inputs[1]].role == Role::kWeight;
+      if (product && is_target(policy, g[op.inputs[1]].name)) {
+        found.push_back(g[op.inputs[1]].name);
+        adapt(g, block, op, policy);
+      } else {
+        block.forward.push_back(std::move(op));
+      }
+    }
+  }
+  for (const std::string& t : policy.targets)
+    if (std::none_of(found.begin(), found.end(),
+                     [&](const std::string& name) { return matches(t, name); }))
+      throw Error("lora.targets has '{}', which is no weight of a product. There are such as {}.",
+                  t, found.empty() ? "layer.attn.qkv.weight" : found[0]);
+}
+
+void freeze(Graph& g, const std::vector<std::string>& patterns) {
+  for (const std::string& p : patterns) {
+    std::string known;
+    bool any = false;
+    for (Value& v : g.values) {
+      if (v.role != Role::kWeight) continue;
+      known += (known.empty() ? "" : ", ") + v.name;
+      if (!matches(p, v.name)) continue;
+      v.frozen = any = true;
+    }
+    if (!any)
+      throw Error("optimizer.freeze has '{}', which is the name of no weight. There are: {}.", p,
+                  known);
+  }
+  const bool trains = std::any_of(g.values.begin(), g.values.end(), [](const Value& v) {
+    return v.role == Role::kWeight && !v.frozen;
+  });
+  if (!trains) throw Error("optimizer.freeze leaves nothing to train.");
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+#include "train/loss_scale.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr double kFactor = 2;
+constexpr double kMost = 0x1p24;  // of no use to f16, whose gradients then overflow in any case
+
+void read(const Tree& state, const char* name, auto& value) {
+  const Tree* found = state.find(name);
+  if (found == nullptr) return;
+  if (const auto* n = std::get_if<int64_t>(&found->value))
+    value = static_cast<std::remove_reference_t<decltype(value)>>(*n);
+  else if (const auto* x = std::get_if<double>(&found->value))
+    value = static_cast<std::remove_reference_t<decltype(value)>>(*x);
+}
+
+}  // namespace
+
+bool LossScale::update(bool finite) {
+  if (finite) {
+    if (++good_ < rule_.window) return true;
+    good_ = 0;
+    patience_ = rule_.hysteresis;
+    scale_ = std::min(scale_ * kFactor, kMost);
+    return true;
+  }
+  ++skipped_;
+  good_ = 0;
+  if (--patience_ > 0) return true;
+  patience_ = 1;  // until a window passes, each overflow halves it
+  if (scale_ <= rule_.least) return false;
+  scale_ = std::max(scale_ / kFactor, rule_.least);
+  return true;
+}
+
+Tree LossScale::state() const {
+  Tree t = Tree::object();
+  t.set("loss_scale", Tree(scale_));
+  t.set("good_steps", Tree(good_));
+  t.set("patience", Tree(patience_));
+  t.set("skipped", Tree(skipped_));
+  return t;
+}
+
+void LossScale::restore(const Tree& state) {
+  if (state.as_members() == nullptr) return;
+  read(state, "loss_scale", scale_);
+  read(state, "good_steps", good_);
+  read(state, "patience", patience_);
+  read(state, "skipped", skipped_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,245 @@
+// Optimizers, precisions and adapters in whole runs on one rank.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "tests/train/tiny_run.h"
+#include "train/loss_scale.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+RunConfig tiny_with(OptimizerKind kind, Family family = Family::kLlama) {
+  RunConfig c = tiny(family);
+  c.optimizer = optimizer_defaults(kind);
+  // No weight is moved by what is but a rounding of its gradient, which sums in another order have.
+  if (kind == OptimizerKind::kAdafactor) c.optimizer.epsilon = 1e-10;
+  if (kind == OptimizerKind::kAdamW) c.optimizer.epsilon = 1e-5;
+  return c;
+}
+
+std::unique_ptr<Trainer> trainer_of(const RunConfig& c, World& world) {
+  return std::make_unique<Trainer>(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX,
+                                   world, std::function<double()>());
+}
+
+std::map<std::string, std::vector<std::byte>> bytes_of(Trainer& t) {
+  std::map<std::string, std::vector<std::byte>> all;
+  for (const StateTensor& s : t.state()) {
+    std::vector<std::byte>& b = all[s.name];
+    b.resize(static_cast<size_t>(s.data.bytes()));
+    std::memcpy(b.data(), s.data.data, b.size());
+  }
+  return all;
+}
+
+class EveryOptimizer : public testing::TestWithParam<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryOptimizer,
+                         testing::Values(OptimizerKind::kAdamW, OptimizerKind::kAdafactor,
+                                         OptimizerKind::kLion, OptimizerKind::kSgd));
+
+TEST_P(EveryOptimizer, LowersTheLossAndAddsUpMicrobatches) {
+  RunConfig c = tiny_with(GetParam());
+  const Curve two = run(c, 8);
+  EXPECT_LT(two.losses.back(), two.losses.front());
+  c.batch.micro = 1;
+  expect_same(two, run(c, 8), 1e-5);
+}
+
+// Nothing of the state is lost where it is all in bf16: the run is near, and 8 steps go down.
+TEST_P(EveryOptimizer, TrainsInEveryPrecision) {
+  const Curve exact = run(tiny_with(GetParam()), 6);
+  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr, Precision::kFp16}) {
+    RunConfig c = tiny_with(GetParam());
+    c.precision = p;
+    const Curve rounded = run(c, 6);
+    for (size_t i = 0; i < exact.losses.size(); ++i)
+      EXPECT_NEAR(rounded.losses[i], exact.losses[i], 5e-3 * exact.losses[i])
+          << name_of_entry(p) << " step " << i + 1;
+  }
+}
+
+// What a run keeps of a weight, in bytes: AdamW's two moments beside weight and master.
+TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
+  const auto kept = [](Precision p, MomentType moments) {
+    RunConfig c = tiny(Family::kLlama);
+    c.precision = p;
+    c.optimizer.moments = moments;
+    const auto world = self_world();
+    const auto trainer = trainer_of(c, *world);
+    double parameters = 0;
+    for (const StateTensor& t : trainer->state())
+      if (t.name.find('|') == std::string::npos)
+        parameters += static_cast<double>(t.data.elements());
+    const MemoryPlan m = memory_plan(trainer->program());
+    return static_cast<double>(m.weights + m.optimizer) / parameters;
+  };
+  // Members of a frame begin at multiples of 64 elements, so there is a little more.
+  const auto expect = [&](double bytes, Precision p, MomentType moments = MomentType::kAuto) {
+    const double found = kept(p, moments);
+    EXPECT_GE(found, bytes) << name_of_entry(p);
+    EXPECT_LT(found, bytes * 1.02) << name_of_entry(p);
+  };
+  expect(12, Precision::kFp32);
+  expect(14, Precision::kBf16);
+  expect(10, Precision::kBf16, MomentType::kBf16);
+  expect(6, Precision::kBf16Sr);
+  expect(10, Precision::kBf16Sr, MomentType::kFp32);
+  expect(14, Precision::kFp16);
+}
+
+// The same seed rounds alike, another otherwise.
+TEST(Bf16Sr, DrawsByTheSeed) {
+  RunConfig c = tiny(Family::kLlama);
+  c.precision = Precision::kBf16Sr;
+  const auto world = self_world();
+  const auto trained = [&] {
+    const auto trainer = trainer_of(c, *world);
+    trainer->machine().initialise(5);
+    BatchSource source = batches(c);
+    for (int s = 1; s <= 3; ++s) trainer->step(s, 1e-3, source);
+    return bytes_of(*trainer);
+  };
+  const auto first = trained();
+  EXPECT_TRUE(first == trained());
+  c.run.seed = 6;  // of the roundings alone: weights and data are the same
+  EXPECT_FALSE(first == trained());
+}
+
+TEST(Fp16, AnOverflowIsSkippedAndMended) {
+  RunConfig c = tiny(Family::kLlama);
+  c.precision = Precision::kFp16;
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  trainer->initialise();
+  BatchSource source = batches(c);
+  const auto before = bytes_of(*trainer);
+  const StepResult over = trainer->step(1, 1e-3, source, {}, 0x1p24);
+  EXPECT_FALSE(over.finite);
+  EXPECT_TRUE(std::isfinite(over.loss));
+  EXPECT_TRUE(bytes_of(*trainer) == before);
+  // The norm is that of the gradient without its scale.
+  const StepResult small = trainer->step(1, 0, source, {}, 256);
+  const StepResult large = trainer->step(1, 0, source, {}, 1024);
+  ASSERT_TRUE(small.finite && large.finite);
+  EXPECT_NEAR(small.grad_norm, large.grad_norm, 1e-2 * small.grad_norm);
+  EXPECT_TRUE(trainer->step(1, 1e-3, source, {}, 1024).finite);
+  EXPECT_FALSE(bytes_of(*trainer) == before);
+}
+
+TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
+  LossScaleSection rule;
+  rule.initial = 64;
+  rule.window = 3;
+  rule.hysteresis = 2;
+  LossScale s(rule);
+  EXPECT_TRUE(s.update(false));  // patience
+  EXPECT_EQ(s.scale(), 64);
+  EXPECT_TRUE(s.update(false));
+  EXPECT_EQ(s.scale(), 32);
+  EXPECT_TRUE(s.update(false));  // no patience is left before a window has passed
+  EXPECT_EQ(s.scale(), 16);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(s.update(true));
+  EXPECT_EQ(s.scale(), 32);
+  EXPECT_EQ(s.skipped(), 3);
+  LossScale again(rule);
+  again.restore(s.state());
+  EXPECT_EQ(again.scale(), 32);
+  EXPECT_EQ(again.skipped(), 3);
+  EXPECT_TRUE(again.update(false));
+  EXPECT_EQ(again.scale(), 32);  // the patience of the one that was saved
+  again.restore(Tree());
+  EXPECT_EQ(again.scale(), 32);
+}
+
+TEST(LossScale, EndsAtTheLeastScale) {
+  LossScaleSection rule;
+  rule.initial = 2;
+  rule.least = 1;
+  rule.hysteresis = 1;
+  LossScale s(rule);
+  EXPECT_TRUE(s.update(false));
+  EXPECT_EQ(s.scale(), 1);
+  EXPECT_FALSE(s.update(false));
+}
+
+// Two sequences in the first step, then four: the first is that of a run of twos, and all of them
+// see the samples behind one another.
+TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
+  RunConfig c = tiny(Family::kLlama);
+  c.batch.ramp = {2};
+  c.batch.ramp_steps = 1;
+  const Curve grown = run(c, 3);
+  c.batch.ramp.clear();
+  c.batch.ramp_steps = 0;
+  const Curve fours = run(c, 1);
+  c.batch.global = 2;
+  const Curve twos = run(c, 2);
+  EXPECT_EQ(grown.losses[0], twos.losses[0]);
+  EXPECT_EQ(grown.norms[0], twos.norms[0]);
+  EXPECT_NE(grown.losses[1], twos.losses[1]);
+  EXPECT_NE(grown.losses[0], fours.losses[0]);
+}
+
+class EveryFamilyTuned : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned,
+                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
+
+TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
+  RunConfig c = tiny(GetParam());
+  const Curve plain = run(c, 1);
+  c.lora.rank = 4;
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  trainer->initialise();
+  const auto before = bytes_of(*trainer);
+  BatchSource source = batches(c);
+  std::vector<double> losses;
+  for (int s = 1; s <= 10; ++s) losses.push_back(trainer->step(s, 1e-2, source).loss);
+  EXPECT_NEAR(losses[0], plain.losses[0], 1e-6 * losses[0]);  // B starts at zero
+  EXPECT_LT(losses.back(), losses[0]);
+  int64_t adapters = 0;
+  for (const auto& [name, bytes] : bytes_of(*trainer)) {
+    const bool adapter = name.find(".lora_") != name.npos;
+    EXPECT_EQ(bytes != before.at(name), adapter) << name;
+    EXPECT_TRUE(adapter || name.find('|') == name.npos) << name;
+    if (adapter && name.find('|') == name.npos) adapters += static_cast<int64_t>(bytes.size()) / 4;
+  }
+  // Two f32 moments an adapter's element and nothing else, but for the alignment of members.
+  const MemoryPlan m = memory_plan(trainer->program());
+  EXPECT_GE(m.optimizer, 8 * adapters);
+  EXPECT_LT(m.optimizer, 8 * adapters + 8 * 64 * 64);
+}
+
+TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
+  RunConfig c = tiny(GetParam());
+  c.optimizer.freeze = {"embed.*", "layer.attn.*"};
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  trainer->initialise();
+  const auto before = bytes_of(*trainer);
+  BatchSource source = batches(c);
+  for (int s = 1; s <= 2; ++s) EXPECT_TRUE(trainer->step(s, 1e-2, source).finite);
+  for (const auto& [name, bytes] : bytes_of(*trainer)) {
+    const bool frozen = name.find("embed.") == 0 || name.find(".attn.") != name.npos;
+    EXPECT_EQ(bytes == before.at(name), frozen) << name;
+  }
+}
+
+TEST(Adapters, TargetsAndPatternsThatNameNothingAreRefused) {
+  RunConfig c = tiny(Family::kLlama);
+  const auto world = self_world();
+  c.lora.rank = 2;
+  c.lora.targets = {"layer.attn.qvk.weight"};
+  EXPECT_THROW(trainer_of(c, *world), Error);
+  c = tiny(Family::kLlama);
+  c.optimizer.freeze = {"embedding"};
+  EXPECT_THROW(trainer_of(c, *world), Error);
+  c.optimizer.freeze = {"*"};
+  EXPECT_THROW(trainer_of(c, *world), Error);
+}
+
+}  // namespace
+}  // namespace tessera

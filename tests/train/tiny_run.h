@@ -1,0 +1,68 @@
+// A model that trains in milliseconds, on one rank.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "model/presets.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera {
+
+inline RunConfig tiny(Family family) {
+  RunConfig c;
+  apply_family(family, c.model);
+  c.model.layers = 2;
+  c.model.hidden = 32;
+  c.model.heads = 4;
+  c.model.vocabulary = 96;
+  c.model.vocabulary_multiple = 32;
+  c.model.context = 24;
+  c.model.tied_embeddings = family == Family::kGpt2;
+  if (family == Family::kLlama) c.model.kv_heads = 2;
+  derive_sizes(c.model);
+  c.data.sequence_length = 24;
+  c.batch.global = 4;
+  c.batch.micro = 2;
+  c.precision = Precision::kFp32;
+  c.run.seed = 5;
+  return c;
+}
+
+// Any function of (sample, place) that is not constant will do as text.
+inline BatchSource batches(const RunConfig& c) {
+  const BatchShape shape = batch_shape(c, 0);
+  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+    for (size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
+    return static_cast<int64_t>(out.size());
+  });
+}
+
+struct Curve {
+  std::vector<double> losses, norms;
+};
+
+inline Curve run(const RunConfig& c, int steps = 3) {
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  trainer.initialise();
+  BatchSource source = batches(c);
+  Curve out;
+  for (int s = 1; s <= steps; ++s) {
+    const StepResult r = trainer.step(s, 1e-3, source);
+    EXPECT_TRUE(r.finite);
+    out.losses.push_back(r.loss);
+    out.norms.push_back(r.grad_norm);
+  }
+  return out;
+}
+
+inline void expect_same(const Curve& a, const Curve& b, double bound) {
+  for (size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i], b.losses[i], bound * a.losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(a.norms[i], b.norms[i], 10 * bound * a.norms[i]) << "step " << i + 1;
+  }
+}
+
+}  // namespace tessera
