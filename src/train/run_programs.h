@@ -18,7 +18,9 @@ void resolve_sizes(RunConfig& config);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
 
-// Bytes by role of state and transient frames, largest live set, arena.
+// The arena by what its bytes are for where most of them are alive: state, and the frames and
+// scratch of that moment. `other` is what the lines before leave: batches, and what packing could
+// not use. The five add up to `arena`; `live` is its lower bound.
 struct MemoryPlan {
   int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
   int64_t arena = 0, live = 0;
