@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-// Bytes of one rank. Weights, optimizer, gradients and other state are exact; activations are the
-// rest of the arena: all frames of micro-batches and scratch, as tightly as they were packed.
+// The arena of one rank by what its bytes are for where most of them are alive: state, and the
+// frames and scratch of that moment. `other` is what the lines before leave: batches, and what
+// packing could not use. The five add up to `arena`; `live` is its lower bound.
 struct MemoryPlan {
   int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
   int64_t arena = 0, live = 0;

@@ -42,8 +42,8 @@ StepCommunication gather_communication(World& world, const CommunicationTime& ow
   for (const auto& [group, bytes] : own.bytes_sent)
     sums[kBytes + traffic_axis(group)] += static_cast<double>(bytes);
   world.all_reduce(sums, Reduction::kSum);
-  double slowest = std::floor(busy * 1e6) * kMaxRanks +
-                   static_cast<double>(kMaxRanks - 1 - world.rank());
+  double slowest =
+      std::floor(busy * 1e6) * kMaxRanks + static_cast<double>(kMaxRanks - 1 - world.rank());
   world.all_reduce({&slowest, 1}, Reduction::kMax);
 
   StepCommunication all;

@@ -20,7 +20,7 @@ size_t traffic_axis(std::string_view group);
 struct StepCommunication {
   // Mean over the ranks, in seconds: of all transfers from start to end, less what is exposed …
   double hidden_s = 0;
-  double exposed_s = 0;  // … and the computing thread waited for other ranks
+  double exposed_s = 0;     // … and the computing thread waited for other ranks
   double bubble_share = 0;  // of all ranks' time: waiting for messages of other stages
   std::array<int64_t, kTrafficAxes.size()> bytes_sent{};  // by all ranks
   int64_t slowest_rank = 0;      // that waited least, so that the others waited for it

@@ -53,15 +53,17 @@ class Others : public World {
 
 TEST(GatherCommunication, BringsTwoRanksTogether) {
   const CommunicationTime first{1.0, 0.25, {{"tensor", 0.25}}, {{"tensor", 100}, {"shard", 7}}};
-  const CommunicationTime second{0.5, 0.75, {{"pipeline", 0.5}, {"shard", 0.25}},
+  const CommunicationTime second{0.5,
+                                 0.75,
+                                 {{"pipeline", 0.5}, {"shard", 0.25}},
                                  {{"tensor", 50}, {"stages:0,1", 3}, {"world", 9}}};
   Others alone(1, {{first, 2.0}, {second, 2.0}});
   gather_communication(alone, second, 2.0);
   Others world(0, {{first, 2.0}, {second, 2.0}});
   world.answers_ = alone.given_;
   const StepCommunication all = gather_communication(world, first, 2.0);
-  EXPECT_DOUBLE_EQ(all.hidden_s, 0.375);   // (0.75 + 0) / 2
-  EXPECT_DOUBLE_EQ(all.exposed_s, 0.5);    // (0.25 + 0.75) / 2
+  EXPECT_DOUBLE_EQ(all.hidden_s, 0.375);      // (0.75 + 0) / 2
+  EXPECT_DOUBLE_EQ(all.exposed_s, 0.5);       // (0.25 + 0.75) / 2
   EXPECT_DOUBLE_EQ(all.bubble_share, 0.125);  // (0 + 0.5 / 2) / 2
   EXPECT_EQ(all.bytes_sent, (std::array<int64_t, 4>{7, 150, 3, 9}));
   EXPECT_EQ(all.slowest_rank, 0);
