@@ -26,6 +26,7 @@ struct SegmentTime {
   PartsNs parts;   // they add up to ns
   OpFlops flops;   // of one rank; none in `model` and `square` for what is done again
   bool head = false, again = false;
+  int64_t beside_ns = 0;  // of a gather that the next product may hide
   bool communicates = false;         // nothing else: a message or collective of its own
   Traffic traffic = Traffic::kData;  // of that
 };
@@ -44,6 +45,8 @@ class SegmentTimes {
   SegmentTime measure(const Call& call, bool fresh);
   void add_op(const Segment& s, const Op& op, const Call& call, bool fresh, SegmentTime& t);
   double communication_s(const Op& op, const Call& call);
+  double message_time(const Op& op, const Call& call);
+  const GroupShape& group(const std::string& over, bool message);
 
   const Program& program_;
   const Hardware& hardware_;

@@ -29,7 +29,7 @@ CONSTANTS = {
     "device.memory_efficiency": (0.80, 0.6, 0.95),
     "node.efficiency": (0.80, 0.4, 1.0),
     "network.efficiency": (0.35, 0.1, 1.0),
-    "software.launch_s": (30e-6, 3e-6, 100e-6),
+    "software.launch_s": (50e-6, 3e-6, 100e-6),
 }
 
 
