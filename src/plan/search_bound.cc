@@ -108,6 +108,7 @@ CandidateView Bounds::view(const Candidate& c) {
   v.shards = v.places->mesh[0][AxisKind::kShard];
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
+  v.sender_waits = !software_.overlap_pipeline;
   for (size_t g = 0; g < v.places->stage.size(); ++g)
     v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
