@@ -23,13 +23,14 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context);
   if (r.options.cross_entropy == CrossEntropyKind::kUnfused && !generates) unfuse_cross_entropy(g);
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
-    materialise_attention(g);
+    materialise_attention(g, r.options.scores == ScoresType::kHalf);
   apply_precision(g, r.precision);
   shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
   if (r.purpose == Purpose::kTrain) differentiate(g);
   remove_shares(g);
-  if (r.purpose == Purpose::kTrain && recompute.selective) recompute_selective(g);
+  if (r.purpose == Purpose::kTrain && recompute.selective)
+    recompute_selective(g, r.options.selective);
   if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
       r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
     split_backward(g);

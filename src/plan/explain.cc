@@ -179,13 +179,16 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
   t.set("tokens", Tree(p.tokens));
   t.set("parts", parts_tree(p.parts));
   Tree flops;
-  flops.set("model", Tree(p.model_flops)).set("hardware", Tree(p.hardware_flops));
-  flops.set("square", Tree(p.square_flops)).set("counter", Tree(p.counter_flops));
+  flops.set("model", Tree(p.model_flops));
+  flops.set("hardware", Tree(p.hardware_flops));
+  flops.set("square", Tree(p.square_flops));
+  flops.set("counter", Tree(p.counter_flops));
   t.set("flops", std::move(flops));
   Tree stages = Tree::list();
   for (const StagePrediction& s : p.stages) {
     Tree stage;
-    stage.set("memory", memory_tree(s)).set("parts", parts_tree(s.parts));
+    stage.set("memory", memory_tree(s));
+    stage.set("parts", parts_tree(s.parts));
     stages.push(std::move(stage));
   }
   t.set("stages", std::move(stages));

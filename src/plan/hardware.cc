@@ -112,9 +112,12 @@ Tree write_value(const std::vector<ProductRate>& x) {
   Tree all = Tree::list();
   for (const ProductRate& r : x) {
     Tree t;
-    t.set("type", Tree(r.type)).set("kind", Tree(r.kind));
-    t.set("m", Tree(r.m)).set("n", Tree(r.n));
-    t.set("k", Tree(r.k)).set("flops_per_s", Tree(r.flops_per_s));
+    t.set("type", Tree(r.type));
+    t.set("kind", Tree(r.kind));
+    t.set("m", Tree(r.m));
+    t.set("n", Tree(r.n));
+    t.set("k", Tree(r.k));
+    t.set("flops_per_s", Tree(r.flops_per_s));
     all.push(std::move(t));
   }
   return all;

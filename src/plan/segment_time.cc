@@ -85,22 +85,39 @@ const SegmentTime& SegmentTimes::of(const Call& call) {
   return times_[s][fresh];
 }
 
-double SegmentTimes::communication_s(const Op& op, const Call& call) {
-  const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-  const std::string over = message ? call.wire.over : op.attributes.text("over");
-  auto group = groups_.find(over);
-  if (group == groups_.end()) {
+const GroupShape& SegmentTimes::group(const std::string& over, bool message) {
+  auto known = groups_.find(over);
+  if (known == groups_.end()) {
     const GroupShape shape =
         message ? message_shape(program_.mesh, program_.stage, stage_number(over), hardware_)
                 : group_shape(program_.mesh, over, program_.stage, hardware_);
-    group = groups_.emplace(over, shape).first;
+    known = groups_.emplace(over, shape).first;
   }
-  const auto bytes_of = [&](ValueId v) { return static_cast<double>(at(local_, v).bytes()); };
-  if (message)
-    return message_s(bytes_of(op.inputs.empty() ? op.outputs[0] : op.inputs[0]), group->second,
-                     hardware_);
-  const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
-  return collective_s(op.kind, bytes_of(whole), group->second, hardware_);
+  return known->second;
+}
+
+double SegmentTimes::message_time(const Op& op, const Call& call) {
+  const Value& v = at(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
+  const auto bytes = static_cast<double>(v.bytes());
+  const GroupShape& pair = group(call.wire.over, true);
+  const auto tensor = static_cast<size_t>(AxisKind::kTensor);
+  const int64_t parts = program_.mesh.size[tensor];
+  if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
+    return message_s(bytes, pair, hardware_);
+  return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
+         collective_s(OpKind::kAllGather, bytes, group("tensor", false), hardware_);
+}
+
+double SegmentTimes::communication_s(const Op& op, const Call& call) {
+  if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
+  const std::string over = op.attributes.text("over");
+  const Value& whole = at(local_, op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]);
+  // The report's sums keep their type: they are a few numbers.
+  const bool gradients = op.kind != OpKind::kAllGather && traffic_of(over) == Traffic::kData &&
+                         whole.dtype == DType::kF32;
+  const double wire = software_.reduce_half && gradients ? 0.5 : 1;
+  return collective_s(op.kind, wire * static_cast<double>(whole.bytes()), group(over, false),
+                      hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,

@@ -44,6 +44,8 @@ class SegmentTimes {
   SegmentTime measure(const Call& call, bool fresh);
   void add_op(const Segment& s, const Op& op, const Call& call, bool fresh, SegmentTime& t);
   double communication_s(const Op& op, const Call& call);
+  double message_time(const Op& op, const Call& call);
+  const GroupShape& group(const std::string& over, bool message);
 
   const Program& program_;
   const Hardware& hardware_;

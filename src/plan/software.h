@@ -19,7 +19,8 @@ struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 struct Software {
   std::string name;
   double launch_s = 0, step_s = 0;
-  bool overlap_data = true, overlap_pipeline = true;
+  bool overlap_data = true, overlap_pipeline = true, reduce_half = false;
+  bool split_messages = false;
   KernelCounts kernels;
   CompilerOptions compiler;
   Places places;  // which of `compiler` were given
@@ -31,6 +32,9 @@ struct Software {
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline, "so do messages between stages; else who sends waits for the transfer");
+    visit("reduce_half", self.reduce_half, "gradients cross the links in 16 bits");
+    visit("split_messages", self.split_messages,
+          "what all tensor ranks hold is sent in parts, one each, and gathered");
     visit("kernels", self.kernels, "kernels an op, by its name; 1 where none is given");
     visit("compiler", self.compiler, "options of the compiler that replace the run's");
   }
