@@ -73,6 +73,8 @@ class SearchDraw {
     s.step_s = pick({0, 1}) == 0 ? 0 : 1e-5;
     s.overlap_data = pick({0, 1}) == 0;
     s.overlap_pipeline = pick({0, 1}) == 0;
+    s.reduce_half = pick({0, 1}) == 0;
+    s.split_messages = pick({0, 1}) == 0;
     return s;
   }
 
