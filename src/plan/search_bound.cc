@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "plan/search_view.h"
 
@@ -90,13 +91,27 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
         zero == 0
             ? 0
             : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
+    const double wire = software_.reduce_half ? 0.5 : 1;
     const int64_t reduce =
         to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
-                           bytes(size_of(DType::kF32)), shard, hardware_));
+                           wire * bytes(size_of(DType::kF32)), shard, hardware_));
     if (g.layer) n.gather_layer += gather, n.reduce_layer += reduce;
     if (g.embed) n.gather_embed += gather, n.reduce_embed += reduce;
   }
   return n;
+}
+
+int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+                           const GroupShape& pair) const {
+  const int64_t parts = c.layout.tensor;
+  if (!software_.split_messages || parts == 1 || c.layout.sequence_parallel)
+    return to_ns(message_s(b.message_bytes, pair, hardware_));
+  double gather = std::numeric_limits<double>::infinity();
+  for (const int64_t stage : places.stage)
+    gather = std::min(
+        gather, collective_s(OpKind::kAllGather, b.message_bytes,
+                             group_shape(places.mesh[0], "tensor", stage, hardware_), hardware_));
+  return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
 }
 
 CandidateView Bounds::view(const Candidate& c) {
@@ -108,12 +123,13 @@ CandidateView Bounds::view(const Candidate& c) {
   v.shards = v.places->mesh[0][AxisKind::kShard];
   v.microbatches = request_.global / c.layout.data / c.micro;
   v.begin = to_ns(software_.step_s);
+  v.sender_waits = !software_.overlap_pipeline;
   for (size_t g = 0; g < v.places->stage.size(); ++g)
     v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
   for (int64_t s = 0; s < c.layout.pipeline; ++s) {
     const auto at = static_cast<size_t>(s);
-    v.next.push_back(to_ns(message_s(v.blocks->message_bytes, v.places->next[at], hardware_)));
-    v.back.push_back(to_ns(message_s(v.blocks->message_bytes, v.places->back[at], hardware_)));
+    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[at]));
+    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[at]));
   }
   return v;
 }

@@ -61,6 +61,8 @@ class Bounds {
   const MeshPlaces& places(const Layout& layout);
   const std::vector<int64_t>& layers(const BlockCosts& blocks, int64_t chunks);
   CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
+  int64_t message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+                     const GroupShape& pair) const;
   CandidateView view(const Candidate& c);
 
   const SearchRequest& request_;

@@ -30,6 +30,10 @@ int64_t CandidateView::backward(int64_t chunk, bool first) const {
          (chunk + 1 == chunks() ? n.head[fresh] : 0) + (chunk == 0 ? n.embed_backward[fresh] : 0);
 }
 
+int64_t CandidateView::ahead(int64_t chunk) const {
+  return layers_of(chunk) > 0 ? calls_on(chunk % stages()).again : 0;
+}
+
 int64_t CandidateView::weights(int64_t chunk, bool first) const {
   return layers_of(chunk) * calls_on(chunk % stages()).weights[first || reduces_each()];
 }
@@ -109,8 +113,8 @@ int64_t CandidateView::step_by_formula() const {
     step = std::max({step, ready + work + tail(s, behind > 0), moves + moving(s) + update(s)});
     const auto at = static_cast<size_t>(s);
     ready += forward(s) + next[at];
-    after +=
-        std::min(backward(s, true), backward(s, false)) + (s + 1 < stages() ? back[at + 1] : 0);
+    after += std::min(backward(s, true), backward(s, false)) - ahead(s) +
+             (s + 1 < stages() ? back[at + 1] : 0);
   }
   const bool divided = weights(0, false) > 0;
   return std::max(step, end_of_first + tail(0, divided));
@@ -150,7 +154,8 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   for (const GroupCost& g : blocks->groups)
     if (g.only_layer()) gradients += g.elements * size_of(DType::kF32);
   const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
-  const bool both = reduces_each() && layers_of(chunk) > 1;
+  // What is done again stands between two layers.
+  const bool both = reduces_each() && layers_of(chunk) > 1 && !blocks->light;
   const int64_t below = both ? layer + 2 * gradients - saved_bytes(chunk) / layers_of(chunk) : 0;
   return std::max({head, last, below});
 }

@@ -11,7 +11,8 @@ struct CandidateView {
   const MeshPlaces* places = nullptr;
   const std::vector<int64_t>* layers = nullptr;  // of each chunk
   int64_t shards = 1, microbatches = 1;
-  int64_t begin = 0;                // ns, before the step's first call
+  int64_t begin = 0;                // ns, before the first call of the step
+  bool sender_waits = false;        // for the transfer of what it sends
   std::vector<CallNs> calls;        // of each group of stages
   std::vector<int64_t> next, back;  // of a message from each stage to the next, to the last
 
@@ -35,6 +36,8 @@ struct CandidateView {
   int64_t forward(int64_t chunk) const;
   int64_t backward(int64_t chunk, bool first) const;
   int64_t weights(int64_t chunk, bool first) const;
+  // Of a backward, what needs no gradient yet: the last layer's forward, done again.
+  int64_t ahead(int64_t chunk) const;
   // The earliest start of a stage's first forward by what it must gather.
   int64_t gathered(int64_t chunk) const;
   // What follows the last backward (or weights' part) of a stage's lowest chunk.

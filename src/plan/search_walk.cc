@@ -20,6 +20,7 @@ class ActionWalk {
       : view_(view),
         lists_(lists),
         free_(lists.size()),
+        computed_(lists.size()),
         at_(lists.size(), 0),
         begun_(3, std::vector<bool>(static_cast<size_t>(view.chunks()), false)) {
     const auto actions = static_cast<size_t>(view.chunks() * view.microbatches);
@@ -28,6 +29,7 @@ class ActionWalk {
     for (int64_t s = 0; s < view.stages(); ++s) free_[size_t(s)] = view.gathered(s);
     for (int64_t c = 0; c < view.chunks(); ++c) {
       forward_.push_back(view.forward(c));
+      ahead_.push_back(view.ahead(c));
       for (const bool first : {false, true}) {
         backward_[first].push_back(view.backward(c, first));
         weights_[first].push_back(view.weights(c, first));
@@ -46,7 +48,8 @@ class ActionWalk {
     for (size_t s = 0; s < lists_.size(); ++s) {
       CHECK(at_[s] == lists_[s].size(), "stage {} waits for ever", s);
       const auto stage = static_cast<int64_t>(s);
-      step = std::max(step, free_[s] + view_.tail(stage, view_.weights(stage, false) > 0));
+      step = std::max({step, computed_[s] + view_.tail(stage, view_.weights(stage, false) > 0),
+                       free_[s] + view_.squares(stage) + view_.update(stage)});
     }
     return step;
   }
@@ -65,39 +68,51 @@ class ActionWalk {
     return a.kind == ActionKind::kBackward ? backward_[first][c] : weights_[first][c];
   }
 
+  // When what it works on has come.
+  int64_t arrival(const Action& a) const {
+    const size_t at = slot(a.chunk, a.microbatch);
+    const bool last = a.chunk + 1 == view_.chunks();
+    if (a.kind == ActionKind::kBackward && !last) return arrived_[1][at];
+    // Where the last chunk has no layers, only the head reads what came.
+    const bool reads = a.kind == ActionKind::kForward || (a.kind == ActionKind::kBackward && last);
+    return reads && a.chunk > 0 ? arrived_[0][at] : 0;
+  }
+
   bool take(size_t s, const Action& a) {
     const bool backward = a.kind == ActionKind::kBackward;
-    int64_t ready = free_[s];
-    if (a.kind == ActionKind::kForward && a.chunk > 0)
-      ready = arrived_[0][slot(a.chunk, a.microbatch)];
-    if (backward && a.chunk + 1 < view_.chunks()) ready = arrived_[1][slot(a.chunk, a.microbatch)];
-    if (ready == kNever) return false;
-    free_[s] = std::max(ready, free_[s]) + duration(a);
+    const int64_t came = arrival(a);
+    if (came == kNever) return false;
+    const int64_t ns = duration(a), ahead = backward ? ahead_[static_cast<size_t>(a.chunk)] : 0;
+    // Without a call of its own it keeps no other from running.
+    int64_t done = came;
+    if (ns > 0) done = computed_[s] = free_[s] = std::max(came, free_[s] + ahead) + ns - ahead;
     if (a.kind == ActionKind::kForward && a.chunk + 1 < view_.chunks())
-      send(s, 0, slot(a.chunk + 1, a.microbatch));
-    if (backward && a.chunk > 0) send(s, 1, slot(a.chunk - 1, a.microbatch));
+      send(s, 0, slot(a.chunk + 1, a.microbatch), done);
+    if (backward && a.chunk > 0) send(s, 1, slot(a.chunk - 1, a.microbatch), done);
     return true;
   }
 
   // Messages of one direction leave a stage one after the other.
-  void send(size_t s, size_t direction, size_t to) {
+  void send(size_t s, size_t direction, size_t to, int64_t done) {
     if (view_.stages() == 1) {
-      arrived_[direction][to] = free_[s];
+      arrived_[direction][to] = done;
       return;
     }
     int64_t& line = sent_[direction][s];
-    line = std::max(line, free_[s]) + (direction == 0 ? view_.next : view_.back)[s];
+    line = std::max(line, done) + (direction == 0 ? view_.next : view_.back)[s];
+    if (view_.sender_waits && done == free_[s]) free_[s] = line;
     arrived_[direction][to] = line;
   }
 
   const CandidateView& view_;
   const Lists& lists_;
-  std::vector<int64_t> free_;
+  std::vector<int64_t> free_;      // of each stage: when its queue of computation is
+  std::vector<int64_t> computed_;  // and when its last action ended, before what it sent
   std::vector<size_t> at_;
   std::vector<std::vector<bool>> begun_;       // of each kind and chunk
   std::vector<std::vector<int64_t>> arrived_;  // of each direction, chunk and micro-batch
   std::vector<std::vector<int64_t>> sent_;     // of each direction and stage
-  std::vector<int64_t> forward_;
+  std::vector<int64_t> forward_, ahead_;
   std::array<std::vector<int64_t>, 2> backward_, weights_;
 };
 

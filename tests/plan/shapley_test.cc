@@ -11,9 +11,8 @@ namespace tessera {
 namespace {
 
 Space three_knobs() {
-  return product({{"a", {"1", "2", "4", "8"}, true},
-                  {"b", {"x", "y", "z"}, false},
-                  {"c", {"0", "1"}, true}});
+  return product(
+      {{"a", {"1", "2", "4", "8"}, true}, {"b", {"x", "y", "z"}, false}, {"c", {"0", "1"}, true}});
 }
 
 double mean_of(const std::vector<double>& v) {

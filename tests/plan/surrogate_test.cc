@@ -50,8 +50,8 @@ TEST(Surrogate, MeanAndVarianceAreThoseByHand) {
   EXPECT_NEAR(s.at({1}).mean, near * (w0 + w1), 1e-12);
   const double explained = near * near * 2 * (own - far) / determinant;
   EXPECT_NEAR(s.at({1}).variance, 2.3 - explained, 1e-12);
-  const double log_likelihood = -0.5 * (1 * w0 + -2 * w1) - 0.5 * std::log(determinant) -
-                                std::log(2 * std::acos(-1.0));
+  const double log_likelihood =
+      -0.5 * (1 * w0 + -2 * w1) - 0.5 * std::log(determinant) - std::log(2 * std::acos(-1.0));
   EXPECT_NEAR(s.log_likelihood(), log_likelihood, 1e-12);
 }
 
@@ -104,8 +104,8 @@ TEST(Acquire, ExpectedImprovementIsTheMeanOfWhatIsGained) {
 }
 
 TEST(Feasibility, LearnsWhereTrialsFailAndKeepsItsPriorElsewhere) {
-  const Space space = product({{"micro", {"1", "2", "4", "8", "16", "32", "64"}, true},
-                               {"kind", {"a", "b"}, false}});
+  const Space space = product(
+      {{"micro", {"1", "2", "4", "8", "16", "32", "64"}, true}, {"kind", {"a", "b"}, false}});
   const Distances distances(space);
   const Feasibility f(distances, 2, {{0, 0}, {1, 0}, {5, 0}, {6, 0}}, {true, true, false, false},
                       {1, 1, 1, 1});

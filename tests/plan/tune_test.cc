@@ -109,7 +109,8 @@ TEST(Tuner, WhatIsExpectedAfterAllPointsIsWhatWasSeen) {
 }
 
 TEST(Outcome, NamesAreReadBack) {
-  for (const Outcome o : {Outcome::kRan, Outcome::kOutOfMemory, Outcome::kTimeOut, Outcome::kFailed})
+  for (const Outcome o :
+       {Outcome::kRan, Outcome::kOutOfMemory, Outcome::kTimeOut, Outcome::kFailed})
     EXPECT_EQ(parse_outcome(name_of(o)), o);
 }
 
