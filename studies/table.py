@@ -10,9 +10,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 class Rows:
     """One process that has compiled the rows and simulates them again for each set of figures."""
 
-    def __init__(self, run, cluster, software, keys):
+    def __init__(self, run, cluster, software, keys, name=""):
         self.keys, self.run, self.cluster, self.software = keys, run, cluster, software
-        self.path = pathlib.Path(run).parent / f".rows-{pathlib.Path(run).stem}.txt"
+        self.path = pathlib.Path(run).parent / f".rows-{name or pathlib.Path(run).stem}.txt"
         self.path.write_text("".join(k + "\n" for k in keys))
         self.process = subprocess.Popen(self.command(), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, cwd=ROOT)
