@@ -13,16 +13,21 @@
 namespace tessera {
 namespace {
 
-// A candidate in the queue: with the formula's bound, then with the closer one.
+// What is known of a candidate's time: the formula's bound, that of the walk over all actions, that
+// of its first stage alone.
+enum class Known : uint8_t { kFormula, kWalk, kAlone };
+
 struct Entry {
   int64_t step_ns = 0;
   size_t index = 0;
-  bool close = false;
+  Known known = Known::kFormula;
 
   bool operator>(const Entry& o) const {
     return step_ns != o.step_ns ? step_ns > o.step_ns : index > o.index;
   }
 };
+
+int64_t step_ns(const Prediction& p) { return std::llround(p.step_s * 1e9); }
 
 class Search {
  public:
@@ -44,9 +49,10 @@ class Search {
   bool may_fit(const Bound& b);
   void all_bounds();
   void look_closer(size_t index);
+  void look_at_first_stage(const Entry& walked);
   std::optional<Prediction> predict(const Candidate& c) const;
   void simulate_in_full(size_t index);
-  bool slower_than_kept(int64_t step_ns) const;
+  bool slower_than_kept(int64_t ns) const;
 
   const SearchRequest& request_;
   const Target& target_;
@@ -70,24 +76,35 @@ bool Search::may_fit(const Bound& b) {
 void Search::all_bounds() {
   for (size_t i = 0; i < candidates_.size(); ++i) {
     const Bound b = request_.prune ? bounds_.quick(candidates_[i]) : Bound{};
-    if (may_fit(b)) open_.push({b.step_ns, i, !request_.prune});
+    if (may_fit(b)) open_.push({b.step_ns, i, request_.prune ? Known::kFormula : Known::kAlone});
   }
 }
 
 void Search::look_closer(size_t index) {
   const Bound b = bounds_.closer(candidates_[index]);
-  if (may_fit(b)) open_.push({b.step_ns, index, true});
+  if (may_fit(b)) open_.push({b.step_ns, index, Known::kWalk});
 }
 
-// Nothing where a stage does not fit: the first and the last most often are the fullest.
+// The first stage, its messages never late: in that are the waits for bytes that are used again.
+void Search::look_at_first_stage(const Entry& walked) {
+  const Candidate& c = candidates_[walked.index];
+  Entry next = {walked.step_ns, walked.index, Known::kAlone};
+  if (c.layout.pipeline > 1) {
+    const Blocks blocks = compile_blocks(request_of(request_, c), target_);
+    const std::vector<Program> alone = {program_of(blocks, 0, target_)};
+    if (!may_fit({0, alone[0].bytes})) return;
+    next.step_ns = std::max(next.step_ns, step_ns(simulate(alone, hardware_, software_)));
+  }
+  open_.push(next);
+}
+
+// Nothing where a stage does not fit; most often the last, if the first does.
 std::optional<Prediction> Search::predict(const Candidate& c) const {
   const Blocks blocks = compile_blocks(request_of(request_, c), target_);
-  const int64_t stages = c.layout.pipeline;
-  std::vector<Program> programs(static_cast<size_t>(stages));
-  for (int64_t i = 0; i < stages; ++i) {
-    const int64_t stage = i == 0 ? 0 : stages - i;
-    Program& p = programs[static_cast<size_t>(stage)] = program_of(blocks, stage, target_);
-    if (p.bytes > room()) return std::nullopt;
+  std::vector<Program> programs(static_cast<size_t>(c.layout.pipeline));
+  for (auto stage = programs.size(); stage-- > 0;) {
+    programs[stage] = program_of(blocks, static_cast<int64_t>(stage), target_);
+    if (programs[stage].bytes > room()) return std::nullopt;
   }
   return simulate(programs, hardware_, software_);
 }
@@ -106,9 +123,9 @@ void Search::simulate_in_full(size_t index) {
   if (kept_.size() > request_.keep) kept_.pop_back();
 }
 
-bool Search::slower_than_kept(int64_t step_ns) const {
+bool Search::slower_than_kept(int64_t ns) const {
   if (!request_.prune || kept_.size() < request_.keep) return false;
-  return step_ns > std::llround(kept_.back().first.prediction.step_s * 1e9);
+  return ns > step_ns(kept_.back().first.prediction);
 }
 
 SearchResult Search::run() {
@@ -117,10 +134,12 @@ SearchResult Search::run() {
   while (!open_.empty() && !slower_than_kept(open_.top().step_ns)) {
     const Entry next = open_.top();
     open_.pop();
-    if (next.close)
-      simulate_in_full(next.index);
-    else
+    if (next.known == Known::kFormula)
       look_closer(next.index);
+    else if (next.known == Known::kWalk)
+      look_at_first_stage(next);
+    else
+      simulate_in_full(next.index);
   }
   result_.too_slow = static_cast<int64_t>(open_.size());
   for (auto& [found, index] : kept_) result_.best.push_back(std::move(found));
