@@ -23,6 +23,7 @@
 #include "train/step_trace.h"
 #include "train/tensorboard.h"
 #include "train/trainer.h"
+#include "train/value_record.h"
 
 namespace tessera {
 namespace {
@@ -108,6 +109,7 @@ class Run {
   std::unique_ptr<TensorBoardFile> tensorboard_;
   std::string tokenizer_bytes_;  // for checkpoints; of the first rank
   std::optional<Saves> saves_;
+  std::optional<ValueRecorder> recorder_;  // where values are dumped
   Schedule schedule_;
   double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
   int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
@@ -253,6 +255,8 @@ void Run::make_saves() {
 // Weights, data and files, from fresh or from a checkpoint.
 void Run::start() {
   make_saves();
+  if (!config_.run.dump_values.empty())
+    recorder_.emplace(trainer_->program(), trainer_->machine().position());
   const StartingPoint from = find_start(config_);
   for (const FoundCheckpoint& c : from.skipped)
     log_.warning("{} is not used: {}", c.path.string(), c.broken);
@@ -364,13 +368,15 @@ void Run::one_step(int64_t step) {
   doing(step, "reading the batch");
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
-  const StepResult r =
-      trainer_->step(step, learning_rate(schedule_, step), *batches_,
-                     trace.observer(trainer_->program()), scales() ? loss_scale_.scale() : 1);
+  std::function<void(const OpEvent&)> observe = trace.observer(trainer_->program());
+  if (recorder_ && !trace.wanted()) observe = recorder_->observer(step);
+  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_, observe,
+                                      scales() ? loss_scale_.scale() : 1);
   const bool mended = scales() && loss_scale_.update(r.finite);
   if (!r.finite && !mended) stop_at_bad_number(step, r);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
+  if (recorder_) recorder_->finish(trainer_->gradients(), trainer_->state());
   outcome_.step = step;
   outcome_.loss = r.loss;
   const double seconds = since(began);
@@ -448,6 +454,9 @@ TrainOutcome Run::go() {
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
   saves_->finish();
+  if (recorder_)
+    write_file(Path(config_.run.dump_values) / fmt::format("values-{}.txt", world_.rank()),
+               to_text(recorder_->records()));
   world_.barrier();  // no rank leaves before the checkpoint stands
   if (saves_->last() >= 0)
     outcome_.checkpoint = (directory() / "checkpoints" / std::to_string(saves_->last())).string();

@@ -34,6 +34,10 @@ class Trainer {
   Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit, World& world,
           std::function<double()> now_s);
 
+  // Of programs that were made elsewhere: of training and of validation, over the same state.
+  Trainer(const RunConfig& config, std::unique_ptr<Machine> machine)
+      : config_(config), machine_(std::move(machine)) {}
+
   const Program& program() const { return machine_->program(); }
   // Which of the data ranks this is: who reads which sequences.
   int64_t data_rank() const;
