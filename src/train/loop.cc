@@ -93,7 +93,7 @@ class Run {
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<TrainingData> data_;
+  std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
   std::unique_ptr<MetricsFile> metrics_;
@@ -221,27 +221,24 @@ void Run::start() {
   else
     resume(from);
   doing(0, "opening the data");
-  const int64_t T = config_.data.sequence_length;
-  data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
+  rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
   BatchShape shape;
   shape.global = config_.batch.global;
   shape.micro = config_.batch.micro;
-  shape.sequence_length = T;
+  shape.sequence_length = rows_->row_tokens();
+  shape.source_length = rows_->row_source();
   shape.rank = trainer_->data_rank();
   shape.ranks = config_.layout.data;
-  batches_ =
-      std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
-        data_->read(sample, out);
-        return T + 1;
-      });
+  batches_ = std::make_unique<BatchSource>(
+      shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
   for (ValidationSpec& v : validation_specs(config_, config_.model.vocabulary))
     validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
   say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
-                  format_count(data_->tokens()),
-                  data_->epochs(config_.schedule.steps * config_.batch.global)));
+                  format_count(rows_->tokens()),
+                  rows_->epochs(config_.schedule.steps * config_.batch.global)));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
