@@ -56,7 +56,7 @@ Tree as_tree(const std::string& set, const Score& s) {
 }  // namespace
 
 int verb_eval(Args args) {
-  std::string checkpoint, logits_file, tokens_file, precision = "fp32";
+  std::string checkpoint, logits_file, tokens_file, source_file, precision = "fp32";
   std::vector<std::string> sets;
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
@@ -68,6 +68,7 @@ int verb_eval(Args args) {
   a.option(samples, "--samples", "N", "of each set; 0: all");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
+  a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
   a.option(threads, "--threads", "N", "0: all cores");
   a.option(precision, "--precision", "P", "fp32 or bf16");
   a.json(json);
@@ -84,7 +85,13 @@ int verb_eval(Args args) {
   if (!logits_file.empty()) {
     int64_t sequences = 0;
     const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
-    write_logits(logits_file, logits(reader, ids, sequences, options), sequences,
+    int64_t rows = sequences;
+    const std::vector<int32_t> source =
+        source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
+    if (rows != sequences)
+      throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+                  sequences);
+    write_logits(logits_file, logits(reader, ids, sequences, options, source), sequences,
                  static_cast<int64_t>(ids.size()) / sequences);
   }
   Tree results = Tree::list();
@@ -93,8 +100,9 @@ int verb_eval(Args args) {
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
     spec.vocabulary = model.padded_vocabulary();
+    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
     const ValidationData data(spec);
-    Score s = score(reader, data, spec.sequence_length, samples, options);
+    Score s = score(reader, data, samples, options);
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/tree.h"
@@ -72,11 +73,16 @@ Curve read_curve(const Path& metrics) {
   return c;
 }
 
-// Where in the backward a weight's gradient is made: the head first, then the last layer.
+// Where in the backward a weight's gradient is made: the head first, then the last layer. An
+// encoder's come after the decoder's and what stands between them.
 int64_t backward_place(const std::string& name) {
+  constexpr int64_t kStack = int64_t{1} << 40;  // more than a stack has layers
+  const std::pair<const char*, int64_t> stacks[] = {
+      {"layer", kStack}, {"decoder", kStack}, {"bridge", 2 * kStack}, {"encoder", 4 * kStack}};
   if (name.starts_with("head")) return 0;
-  if (!name.starts_with("layer")) return INT64_MAX;
-  return INT64_MAX / 2 - std::atoll(name.c_str() + 5);
+  for (const auto& [stack, place] : stacks)
+    if (name.starts_with(stack)) return place - std::atoll(name.c_str() + std::strlen(stack));
+  return INT64_MAX;
 }
 
 class Verification {
@@ -87,14 +93,14 @@ class Verification {
         steps_(steps),
         config_(open_run(run_, overrides_)),
         folder_(Path(config_.run.directory) / "verify"),
-        bound_(bound_of(config_.precision, config_.model.layers)) {}
+        bound_(bound_of(config_.precision, config_.model.all_layers())) {}
 
   // 0 where nothing differs beyond the bound, else 1.
   int go() {
     const int64_t ranks = mesh_of(config_.layout).ranks();
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.values,
-               name_of_entry(config_.precision), config_.model.layers);
+               name_of_entry(config_.precision), config_.model.all_layers());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     train("one", 1, alone());

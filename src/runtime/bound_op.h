@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
+constexpr size_t kMaxInputs = 10, kMaxOutputs = 4;
 
 struct BoundOp {
   const Op* op = nullptr;
@@ -60,6 +60,8 @@ void run_gelu_grad(const BoundOp& b);
 void run_gated_activation(const BoundOp& b);
 void run_gated_activation_grad(const BoundOp& b);
 void run_sum(const BoundOp& b);
+void run_scale(const BoundOp& b);
+void run_accumulate(const BoundOp& b);
 void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);
 void run_cast(const BoundOp& b);

@@ -43,6 +43,12 @@ std::string layout_line(const RunConfig& c) {
   return line + fmt::format(" · recompute {}", l.recompute);
 }
 
+// Of a row, an encoder's and its decoder's.
+int64_t row_tokens(const RunConfig& c) {
+  const CompileRequest r = compile_request(c, Purpose::kTrain);
+  return r.tokens + r.source;
+}
+
 // Ranks of one host share its cores, unless who started them gave each its own.
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   if (cpu.cores < cpu.online_cores) return cpu.cores;
@@ -157,7 +163,7 @@ void Run::prepare() {
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters / 1e6, name_of_entry(config_.precision),
-                  format_count(config_.batch.global * config_.data.sequence_length)));
+                  format_count(config_.batch.global * row_tokens(config_))));
   say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
@@ -231,7 +237,8 @@ void Run::start() {
   shape.ranks = config_.layout.data;
   batches_ = std::make_unique<BatchSource>(
       shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
-  for (ValidationSpec& v : validation_specs(config_, config_.model.vocabulary))
+  const DatasetSpec spec = training_spec(config_, config_.model.vocabulary, tokenizer());
+  for (ValidationSpec& v : validation_specs(config_, spec))
     validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)

@@ -10,9 +10,10 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kAttentionRule, kAttentionGradRule, kCachedAttentionRule, kAttentionScoresRule,
     kAttentionScoresGradRule, kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule,
     kAttentionMixGradRule, kGeluRule, kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule,
-    kSumRule, kBiasGradRule, kDropoutRule, kCastRule, kCrossEntropyRule, kLinearCrossEntropyRule,
-    kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule,
-    kClipRule, kAdamwRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule,
-    kShareRule, kSendRule, kReceiveRule;
+    kSumRule, kScaleRule, kAccumulateRule, kBiasGradRule, kDropoutRule, kCastRule,
+    kCrossEntropyRule, kLinearCrossEntropyRule, kLogitsMaxRule, kLogitsSumsRule,
+    kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule, kClipRule, kAdamwRule,
+    kAllReduceRule, kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule,
+    kReceiveRule;
 
 }  // namespace tessera
