@@ -118,7 +118,7 @@ void run_tasks(const TaskArguments& a, CheckpointReader& reader, const ModelOpti
 }  // namespace
 
 int verb_eval(Args args) {
-  std::string checkpoint, logits_file, tokens_file, precision = "fp32";
+  std::string checkpoint, logits_file, tokens_file, source_file, precision = "fp32";
   std::vector<std::string> sets;
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
@@ -136,6 +136,7 @@ int verb_eval(Args args) {
   a.option(tasks.examples_file, "--examples", "FILE", "write what was found of each example");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
+  a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
   a.option(threads, "--threads", "N", "0: all cores");
   a.option(precision, "--precision", "P", "fp32 or bf16");
   a.json(json);
@@ -153,9 +154,16 @@ int verb_eval(Args args) {
   if (!logits_file.empty()) {
     int64_t sequences = 0;
     const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
+    int64_t rows = sequences;
+    const std::vector<int32_t> source =
+        source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
+    if (rows != sequences)
+      throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+                  sequences);
     const int64_t each = static_cast<int64_t>(ids.size()) / sequences;
-    write_logits(logits_file, LogitsModel(reader, sequences, each, options).read(ids), sequences,
-                 each);
+    LogitsModel m(reader, sequences, each, options,
+                  static_cast<int64_t>(source.size()) / sequences);
+    write_logits(logits_file, m.read(ids, source), sequences, each);
   }
   Tree results = Tree::list();
   for (const std::string& set : sets) {
@@ -163,8 +171,9 @@ int verb_eval(Args args) {
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
     spec.vocabulary = model.padded_vocabulary();
+    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
     const ValidationData data(spec);
-    Score s = score(reader, data, spec.sequence_length, samples, options);
+    Score s = score(reader, data, samples, options);
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));

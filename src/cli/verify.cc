@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/count.h"
@@ -89,14 +90,14 @@ class Verification {
         steps_(steps),
         config_(resolved(open_run(run_, overrides_))),
         folder_(Path(config_.run.directory) / "verify"),
-        bound_(bound_of(config_.precision, config_.model.layers)) {}
+        bound_(bound_of(config_.precision, config_.model.all_layers())) {}
 
   // 0 where nothing differs beyond the bound, else 1.
   int go() {
     const int64_t ranks = mesh_of(config_.layout).ranks();
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
-               name_of_entry(config_.precision), config_.model.layers);
+               name_of_entry(config_.precision), config_.model.all_layers());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     train("one", 1, alone());

@@ -1,5 +1,9 @@
 #include "compile/compile.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "base/error.h"
 #include "compile/blocks.h"
 #include "compile/layout_check.h"
@@ -16,7 +20,7 @@ namespace {
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
-  Graph g = forward(r.model, r.sequences * r.layout.data, r.tokens);
+  Graph g = forward(r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart});
   g.mesh = mesh_of(r.layout);
   add_adapters(g, r.adapters);
   freeze(g, r.frozen);
@@ -54,6 +58,22 @@ double forward_flops(const std::vector<Value>& values, const Block& b) {
   return flops;
 }
 
+// A chunk's cost is told in so many parts of the cheapest layer, where layers differ.
+constexpr double kCostUnits = 4;
+
+// Of every layer of all stacks; what stands before a stack goes with its first.
+std::vector<double> layer_costs(const Graph& g) {
+  std::vector<double> costs;
+  double before = 0;
+  for (const Block& b : g.blocks) {
+    const double flops = forward_flops(g.values, b);
+    if (b.is_stack())
+      for (int64_t l = 0; l < b.layers; ++l) costs.push_back(flops + (l == 0 ? before : 0));
+    before = b.is_stack() || b.input == kNone ? 0 : flops;
+  }
+  return costs;
+}
+
 // Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
 StageShare share_of(const Graph& g, const CompileRequest& r) {
   StageShare share;
@@ -63,22 +83,31 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
   p.interleave = r.layout.interleave;
   p.microbatches = r.microbatches;
   p.backward = r.purpose == Purpose::kTrain;
-  if (!r.layout.stages.empty()) {
-    share.layers = r.layout.stages;
-  } else {
-    const BlockShares shares = shares_of(g.blocks, g.values);
-    share.layers = spread_layers(r.model.layers, p.chunks(), shares.embedding, shares.head);
+  const std::vector<double> layers = layer_costs(g);
+  const double cheapest = *std::min_element(layers.begin(), layers.end());
+  const double embedding = forward_flops(g.values, g.blocks.front()) / cheapest;
+  const double head = forward_flops(g.values, g.blocks.back()) / cheapest;
+  std::vector<double> relative;
+  for (const double c : layers) relative.push_back(c / cheapest);
+  share.layers = r.layout.stages.empty() ? spread_layers(relative, p.chunks(), embedding, head)
+                                         : r.layout.stages;
+  auto next = relative.begin();
+  for (const int64_t n : share.layers) {
+    const double cost = std::accumulate(next, next + n, 0.0);
+    next += n;
+    const bool alike = relative.front() == relative.back();
+    p.cost.push_back(std::max<int64_t>(alike ? n : std::llround(kCostUnits * cost), 1));
   }
-  for (const int64_t n : share.layers) p.cost.push_back(std::max<int64_t>(n, 1));
   share.actions = pipeline_actions(p);
   return share;
 }
 
 std::vector<std::vector<int64_t>> holders_of(const Graph& g, StageShare share) {
   std::vector<std::vector<int64_t>> holders(g.blocks.size());
+  const std::vector<BlockRange> ranges = block_ranges(g.blocks);
   for (size_t b = 0; b < g.blocks.size(); ++b)
     for (share.stage = 0; share.stage < share.pipeline.stages; ++share.stage)
-      if (share.holds(g.blocks[b])) holders[b].push_back(share.stage);
+      if (share.holds(g.blocks[b], ranges[b])) holders[b].push_back(share.stage);
   return holders;
 }
 
@@ -118,13 +147,16 @@ BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>
 Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   Blocks m;
   m.request = without_dropout(asked);
-  check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
+  check_layout(m.request.model, m.request.layout,
+               {0, m.request.sequences, m.request.tokens, m.request.source});
   CHECK(m.request.precision != Precision::kAuto, "precision auto is resolved before");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
+  CHECK(m.request.purpose != Purpose::kDecode || m.request.model.encoder_layers == 0,
+        "decode keeps no cache of a decoder that reads an encoder");
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
         kPurposes[static_cast<int>(m.request.purpose)]);
-  m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.layers);
+  m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.all_layers());
   Graph graph = graph_for(m.request, m.recompute);
   m.share = share_of(graph, m.request);
   const auto holders = holders_of(graph, m.share);
@@ -160,12 +192,12 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 
 PipelineShape pipeline_of(const CompileRequest& asked) {
   const CompileRequest request = without_dropout(asked);
-  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
+  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.all_layers());
   return share_of(graph_for(request, recompute), request).pipeline;
 }
 
 double model_flops(const CompileRequest& request) {
-  const Graph g = forward(request.model, request.sequences, request.tokens);
+  const Graph g = forward(request.model, {request.sequences, request.tokens, request.source});
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)

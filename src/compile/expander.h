@@ -67,6 +67,8 @@ class Expander {
   void prepare_products();
   void pack_segments();
   void block_segments(const Block& block, BlockSegments& out);
+  SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
+                    Queue queue);
   void message_segments();
   void step_segments();
   ValueId only(Role role, const std::string& name) const;

@@ -27,6 +27,10 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
 
 void materialise_attention(Graph& graph, bool half) {
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
+    if (op.attributes.has("across") || op.attributes.has("seen"))
+      throw Error(
+          "compiler.attention = materialised is for causal attention within one text, not for an "
+          "encoder or data.documents_apart. Set it to fused.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
     Attributes scale = {{"scale", op.attributes.number("scale")}};

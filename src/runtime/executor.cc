@@ -129,11 +129,17 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
 
-ValueId Executor::named(std::string_view name) const {
+ValueId Executor::find(std::string_view name) const {
   for (size_t i = 0; i < program_.values.size(); ++i)
     if (program_.values[i].name == name && program_.values[i].frame != kNone)
       return static_cast<ValueId>(i);
-  CHECK(false, "program {} has no value {}", program_.name, name);
+  return kNone;
+}
+
+ValueId Executor::named(std::string_view name) const {
+  const ValueId v = find(name);
+  CHECK(v != kNone, "program {} has no value {}", program_.name, name);
+  return v;
 }
 
 }  // namespace tessera

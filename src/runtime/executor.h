@@ -89,6 +89,7 @@ class Executor {
   TensorView view(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != kNone; }
 
  private:
   // What is known of an op before it runs: where its operands lie but for the frames' offsets.
@@ -118,6 +119,7 @@ class Executor {
     std::optional<Transfer> transfer;  // of that op
   };
 
+  ValueId find(std::string_view name) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);

@@ -46,6 +46,12 @@ std::string layout_line(const RunConfig& c) {
   return line + fmt::format(" · recompute {}", l.recompute);
 }
 
+// Of a row, an encoder's and its decoder's.
+int64_t row_tokens(const RunConfig& c) {
+  const CompileRequest r = compile_request(c, Purpose::kTrain);
+  return r.tokens + r.source;
+}
+
 // Ranks of one host share its cores, unless who started them gave each its own.
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   if (cpu.cores < cpu.online_cores) return cpu.cores;
@@ -102,7 +108,7 @@ class Run {
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<TrainingData> data_;
+  std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
   std::unique_ptr<MetricsFile> metrics_;
@@ -175,7 +181,7 @@ void Run::prepare() {
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters / 1e6, name_of_entry(config_.precision),
-                  format_count(config_.batch.global * config_.data.sequence_length)));
+                  format_count(config_.batch.global * row_tokens(config_))));
   say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
@@ -265,22 +271,21 @@ void Run::start() {
   else
     resume(from);
   doing(0, "opening the data");
-  const int64_t T = config_.data.sequence_length;
-  data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
-  const BatchShape shape = batch_shape(config_, trainer_->data_rank());
-  batches_ =
-      std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
-        data_->read(sample, out);
-        return T + 1;
-      });
-  for (ValidationSpec& v : validation_specs(config_, config_.model.vocabulary))
+  rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
+  BatchShape shape = batch_shape(config_, trainer_->data_rank());
+  shape.sequence_length = rows_->row_tokens();
+  shape.source_length = rows_->row_source();
+  batches_ = std::make_unique<BatchSource>(
+      shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
+  const DatasetSpec spec = training_spec(config_, config_.model.vocabulary, tokenizer());
+  for (ValidationSpec& v : validation_specs(config_, spec))
     validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
   say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
-                  format_count(data_->tokens()),
-                  data_->epochs(shape.samples_before(config_.schedule.steps))));
+                  format_count(rows_->tokens()),
+                  rows_->epochs(shape.samples_before(config_.schedule.steps))));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
