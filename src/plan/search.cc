@@ -155,6 +155,10 @@ void add_part(std::vector<std::pair<double, std::string>>& parts, const std::str
 
 SearchResult search(const SearchRequest& request, const Target& target, const Hardware& hardware,
                     const Software& software) {
+  if (request.base.model.encoder_layers > 0)
+    throw Error(
+        "the search knows models of one stack of layers, and this one has an encoder. `tessera "
+        "plan` predicts any layout of it that a run file names.");
   SearchResult r = Search(request, target, hardware, software).run();
   if (r.candidates == 0)
     throw Error(
