@@ -13,7 +13,7 @@
 namespace tessera {
 
 // How many kernels the software launches for an op of that name; each reads and writes the operands
-// once. 1 where it is not named.
+// once. 0: it is part of its neighbour's. 1 where it is not named.
 struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 
 struct Software {
