@@ -101,6 +101,8 @@ class Comparison {
       std::vector<int64_t> copy;
       for (const size_t a : f.axes) copy.push_back(rank.at.at[a]);
       add(f.copies[copy], r.digest);
+      if (const size_t at = r.key.find("|read|weight|"); at != std::string::npos)
+        weights_.try_emplace(r.key.substr(at + 13), axes_text(rank.mesh, r.place));
       seen_.insert(r.key);
       kinds_.insert(kind_of(r.key));
     }
@@ -124,9 +126,19 @@ class Comparison {
       worst = std::isfinite(gap) ? std::max(worst, gap) : std::numeric_limits<double>::infinity();
     }
     if (wrong.empty()) return;
-    ValueDifference d{key, f.told, worst, {}, 0};
+    ValueDifference d{key, f.told, worst, {}, {}, 0};
     if (wrong.size() < f.copies.size()) d.ranks = ranks_text(f.axes, wrong);
+    if (const size_t at = key.find("|gradient|"); at != std::string::npos)
+      d.shared_over = weights_[key.substr(at + 10) + "|-1"];
     differences_.try_emplace({w->second.order, f.order}, std::move(d));
+  }
+
+  static std::string axes_text(const Mesh& mesh, const Sharding& place) {
+    std::string text;
+    for (size_t a = 0; a < kMaxAxes; ++a)
+      if (place.place[a] == kShared && mesh.size[a] > 1)
+        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(static_cast<AxisKind>(a)));
+    return text;
   }
 
   // The coordinates that all wrong copies have in common.
@@ -151,6 +163,7 @@ class Comparison {
                                                w.record->told + ", which no rank computes",
                                                std::numeric_limits<double>::infinity(),
                                                {},
+                                               {},
                                                0});
     }
   }
@@ -159,6 +172,7 @@ class Comparison {
   std::map<std::string, Wanted> wanted_;
   std::map<Place, Found> found_;
   std::set<std::string> seen_, kinds_;
+  std::map<std::string, std::string> weights_;  // name → axes over which it is shared
   std::map<std::pair<int64_t, int64_t>, ValueDifference> differences_;
   int64_t compared_ = 0;
   double largest_ = 0;

@@ -24,6 +24,7 @@ struct ValueDifference {
   std::string key, told;
   double relative = 0;       // estimated by the digests; infinite: no number, or never computed
   std::string ranks;         // "ranks with tensor=1"; empty: all
+  std::string shared_over;   // of a gradient: axes over which its weight is used differently
   int64_t equal_before = 0;  // values that were compared before it
 };
 

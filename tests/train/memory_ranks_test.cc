@@ -89,7 +89,8 @@ class Peak {
 int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
   int64_t bytes = 0;
   for (const Frame& f : p.frames)
-    if (f.state && roles.contains(p[p.kind(f.kind).values.at(0)].role)) bytes += p.kind(f.kind).bytes;
+    if (f.state && roles.contains(p[p.kind(f.kind).values.at(0)].role))
+      bytes += p.kind(f.kind).bytes;
   return bytes;
 }
 
@@ -135,12 +136,13 @@ int64_t expect_promises(int64_t zero, const std::string& recompute) {
   EXPECT_GE(static_cast<double>(taken), 0.95 * static_cast<double>(m.arena));
   expect_formulas(p, m, zero, static_cast<double>(ranks().size()));
   if (ranks().rank() == 0)
-    fmt::print("ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
-               "gradients {:.1f} + activations {:.1f} + other {:.1f}; the process took {:.1f}\n",
-               zero, recompute, 1e-6 * static_cast<double>(m.arena),
-               1e-6 * static_cast<double>(m.weights), 1e-6 * static_cast<double>(m.optimizer),
-               1e-6 * static_cast<double>(m.gradients), 1e-6 * static_cast<double>(m.activations),
-               1e-6 * static_cast<double>(m.other), 1e-6 * static_cast<double>(taken));
+    fmt::print(
+        "ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
+        "gradients {:.1f} + activations {:.1f} + other {:.1f}; the process took {:.1f}\n",
+        zero, recompute, 1e-6 * static_cast<double>(m.arena), 1e-6 * static_cast<double>(m.weights),
+        1e-6 * static_cast<double>(m.optimizer), 1e-6 * static_cast<double>(m.gradients),
+        1e-6 * static_cast<double>(m.activations), 1e-6 * static_cast<double>(m.other),
+        1e-6 * static_cast<double>(taken));
   return m.activations;
 }
 

@@ -77,7 +77,7 @@ RunConfig base(int which) {
 // What a fault came to.
 struct Verdict {
   bool changes = false, found = false, at_the_op = false;
-  std::string told;
+  std::string told, shared_over;
 };
 
 // A layout with its right run, to try faults on.
@@ -99,6 +99,7 @@ class Bench {
     v.found = c.first.has_value();
     if (!v.found) return v;
     v.told = c.first->told;
+    v.shared_over = c.first->shared_over;
     v.at_the_op = shows(fault, c.first->told);
     return v;
   }
@@ -139,6 +140,7 @@ class Bench {
 
 TEST(Verify, FindsTheSixClassicFaults) {
   const Bench bench(0);
+  std::vector<std::string> shared_over;
   const auto expect_found = [&](const std::function<Fault(std::vector<Program>&)>& rewrite) {
     std::vector<Program> wrong = bench.stages();
     const Fault fault = rewrite(wrong);
@@ -146,6 +148,7 @@ TEST(Verify, FindsTheSixClassicFaults) {
     if (ranks().rank() != 0) return;
     fmt::print("{}\n    first difference: {}\n", fault.what, v.told);
     EXPECT_TRUE(v.found && v.at_the_op) << fault.what << ": " << v.told;
+    shared_over.push_back(v.shared_over);
   };
   WrongCompiler compiler(1);
   // A missing all-reduce of norm gains.
@@ -169,6 +172,9 @@ TEST(Verify, FindsTheSixClassicFaults) {
   expect_found([&](auto& p) { return compiler.other_microbatch(p); });
   // A stale parameter.
   expect_found([&](auto& p) { return compiler.drop_call(p, "gather.layer"); });
+  if (ranks().rank() == 0) {
+    EXPECT_EQ(shared_over[0], "shard and tensor");
+  }
 }
 
 TEST(Verify, FindsGeneratedFaults) {
@@ -180,7 +186,6 @@ TEST(Verify, FindsGeneratedFaults) {
     std::vector<Program> wrong = bench.stages();
     const Fault fault = compiler.rewrite(wrong);
     if (fault.what.empty()) continue;
-    if (ranks().rank() == 0) fmt::print(stderr, "TRY {} {}\n", attempt, fault.what);
     const Verdict v = bench.try_fault(wrong, fault);
     double counts = v.changes ? 1 : 0;  // rank 0 knows
     ranks().all_reduce({&counts, 1}, Reduction::kMax);
