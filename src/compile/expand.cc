@@ -198,6 +198,16 @@ void Expander::keep_saved(std::vector<Op>& ops, ValueId output) const {
   }
 }
 
+// The block's output goes to scratch, where nobody reads it.
+void Expander::give_away(std::vector<Op>& ops, ValueId output) {
+  for (Op& op : ops)
+    for (ValueId& v : op.outputs)
+      if (v == output) {
+        v = clone_value(g_, output, ".again");
+        g_[v].role = Role::kScratch;
+      }
+}
+
 void Expander::block_segments(const Block& block, BlockSegments& out) {
   if (!(block.loss && trains())) {
     const std::vector<Op>& forward = block.forward;
@@ -205,7 +215,10 @@ void Expander::block_segments(const Block& block, BlockSegments& out) {
     if (light > 0) {
       out.light = segment("light." + block.name, clone_scratch(forward, false));
       std::vector<Op> again = clone_scratch(forward, true);
-      keep_saved(again, block.output);
+      if (request_.options.again == AgainKind::kWhole)
+        give_away(again, block.output);
+      else
+        keep_saved(again, block.output);
       out.again = segment("again." + block.name, std::move(again));
     }
     if (light < block.layers) out.forward = segment("forward." + block.name, forward);

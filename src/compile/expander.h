@@ -64,6 +64,7 @@ class Expander {
   Access access_of(const Segment& s, FrameKindId kind) const;
   std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
   void keep_saved(std::vector<Op>& ops, ValueId output) const;
+  void give_away(std::vector<Op>& ops, ValueId output);
 
   Graph g_;
   const CompileRequest& request_;

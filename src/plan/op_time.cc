@@ -126,7 +126,7 @@ double linear_cross_entropy_s(const Op& op, std::span<const Value> values,
   return s * static_cast<double>(tokens) / static_cast<double>(chunk);
 }
 
-// Of a table only the rows that are looked up move.
+// What cost_of counts once may move twice, and of a table only the rows that are looked up move.
 double op_bytes(const Op& op, std::span<const Value> values) {
   if (op.kind == OpKind::kEmbedding) return 2.0 * static_cast<double>(at(values, op.outputs[0]).bytes());
   if (op.kind == OpKind::kEmbeddingGrad) {
@@ -135,7 +135,11 @@ double op_bytes(const Op& op, std::span<const Value> values) {
       if (at(values, v).dtype != DType::kI32) dy += static_cast<double>(at(values, v).bytes());
     return 3 * dy;
   }
-  return cost_of(op, values).bytes;
+  double bytes = cost_of(op, values).bytes;
+  if (op.kind == OpKind::kAdamw)  // moments and masters are read and written
+    for (size_t i = 1; i < op.outputs.size(); ++i)
+      bytes += static_cast<double>(at(values, op.outputs[i]).bytes());
+  return bytes;
 }
 
 double kernels_of(std::string_view name, const Software& software) {

@@ -126,6 +126,10 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
       t.again || (!op.outputs.empty() && at(local_, op.outputs[0]).name.ends_with(".again"));
   if (tessera::communicates(op.kind)) {
     const int64_t ns = to_ns(communication_s(op, call));
+    if (again && software_.overlap_regather && op.kind == OpKind::kAllGather) {
+      t.beside_ns += ns;
+      return;
+    }
     const Traffic traffic = traffic_of(s.queue >= Queue::kSendForward ? std::string_view("stage")
                                                                       : op.attributes.text("over"));
     t.ns += ns;
@@ -143,6 +147,12 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   }
   const int64_t ns = to_ns(seconds);
   const OpFlops flops = op_flops(op, local_);
+  if (flops.hardware > 0 && t.beside_ns > 0) {
+    const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
+    t.ns += exposed;
+    t.parts.exposed[static_cast<size_t>(Traffic::kTensor)] += exposed;
+    t.beside_ns = 0;
+  }
   t.ns += ns;
   t.flops.hardware += flops.hardware;
   if (!again) {

@@ -36,12 +36,9 @@ class Walk {
     for (const Program& p : stages) times_.emplace_back(p, h, software);
     begin_ = std::llround(software.step_s * 1e9);
     for (size_t s = 0; s < stages.size(); ++s) {
-      const auto calls = static_cast<CallId>(stages[s].schedule.size());
       lanes_[s].times.resize(stages[s].schedule.size(), {0, kPending});
       lanes_[s].blocker.resize(stages[s].schedule.size());
-      for (CallId c = 0; c < calls; ++c)
-        lanes_[s].lines[queue_of(s, stages[s].call(c))].calls.push_back(c);
-      for (Line& line : lanes_[s].lines) line.free = begin_;
+      line_up(s);
     }
   }
 
@@ -70,6 +67,7 @@ class Walk {
   const CallTime& time(Event e) const {
     return lanes_[static_cast<size_t>(e.stage)].times[static_cast<size_t>(e.call)];
   }
+  void line_up(size_t s);
   size_t queue_of(size_t s, const Call& c);
   Meeting* meeting_of(size_t s, const Call& c);
   bool step(size_t s, Line& line);
@@ -99,6 +97,31 @@ size_t Walk::queue_of(size_t s, const Call& c) {
   const bool moves = q == Queue::kData || q == Queue::kGroups;
   if (moves && !software_.overlap_data) return 0;
   return static_cast<size_t>(q);
+}
+
+// The calls of each queue. Software that does not overlap the sums over gradients makes them after
+// the last backward of its stage, not between those that other stages wait for.
+void Walk::line_up(size_t s) {
+  Lane& lane = lanes_[s];
+  std::vector<CallId> held;
+  for (CallId c = 0; c < static_cast<CallId>(program(s).schedule.size()); ++c) {
+    const Call& call = program(s).call(c);
+    const Queue q = program(s).segment(call).queue;
+    const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
+                      call.wire.operation != "all_gather" && call.microbatch == kNone;
+    if (sums && !software_.overlap_data) {
+      held.push_back(c);
+      continue;
+    }
+    std::vector<CallId>& compute = lane.lines[0].calls;
+    if (q == Queue::kCompute && call.microbatch == kNone) {
+      compute.insert(compute.end(), held.begin(), held.end());
+      held.clear();
+    }
+    lane.lines[queue_of(s, call)].calls.push_back(c);
+  }
+  lane.lines[0].calls.insert(lane.lines[0].calls.end(), held.begin(), held.end());
+  for (Line& line : lane.lines) line.free = begin_;
 }
 
 // Where a call meets other stages; nullptr: it does not.
@@ -199,11 +222,8 @@ bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, in
   }
   const Event from = m.sent.front();
   m.sent.pop_front();
-  const int64_t arrives = time(from).finish_ns;
-  if (arrives > ready)
-    finish(s, c, arrives, 0, from);
-  else
-    finish(s, c, ready, 0, blocker);
+  // Such software takes a new buffer for each message, so nothing waits for its bytes.
+  finish(s, c, time(from).finish_ns, 0, from);
   return true;
 }
 
@@ -249,9 +269,8 @@ PartsNs Walk::parts_of(size_t s) {
   parts.host = begin_;
   int64_t done = begin_;
   const Program& p = program(s);
-  for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c) {
+  for (const CallId c : lanes_[s].lines[0].calls) {
     const Call& call = p.call(c);
-    if (queue_of(s, call) != 0) continue;
     const CallTime& t = lanes_[s].times[static_cast<size_t>(c)];
     wait(done, t.start_ns, lanes_[s].blocker[static_cast<size_t>(c)], parts);
     parts += times_[s].of(call).parts;

@@ -40,7 +40,7 @@ void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
   for (const auto& [name, count] : *tree.as_members()) {
     int64_t n = 0;
     read_value(count, n, place);
-    if (n < 1) throw Error("{}: {}.{} = {}: wanted 1 or more.", place.at, place.path, name, n);
+    if (n < 0) throw Error("{}: {}.{} = {}: wanted 0 or more.", place.at, place.path, name, n);
     value[name] = n;
   }
 }

@@ -13,14 +13,14 @@
 namespace tessera {
 
 // How many kernels the software launches for an op of that name; each reads and writes the operands
-// once. 1 where it is not named.
+// once. 0: it is part of its neighbour's. 1 where it is not named.
 struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 
 struct Software {
   std::string name;
   double launch_s = 0, step_s = 0;
   bool overlap_data = true, overlap_pipeline = true, reduce_half = false;
-  bool split_messages = false;
+  bool split_messages = false, overlap_regather = false;
   KernelCounts kernels;
   CompilerOptions compiler;
   Places places;  // which of `compiler` were given
@@ -35,6 +35,8 @@ struct Software {
     visit("reduce_half", self.reduce_half, "gradients cross the links in 16 bits");
     visit("split_messages", self.split_messages,
           "what all tensor ranks hold is sent in parts, one each, and gathered");
+    visit("overlap_regather", self.overlap_regather,
+          "in a backward, a gather that is done again runs beside the product after it");
     visit("kernels", self.kernels, "kernels an op, by its name; 1 where none is given");
     visit("compiler", self.compiler, "options of the compiler that replace the run's");
   }

@@ -13,14 +13,17 @@ import math
 import pathlib
 import random
 import statistics
-import subprocess
-
-import rows
+import sys
 
 HERE = pathlib.Path(__file__).parent
-ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+import rows  # noqa: E402
+import table  # noqa: E402
+
 SEED = 20220519  # of the choice of rows that are fitted
-CLUSTER = "configs/clusters/a100-80gb.yaml"
+CLUSTER = "a100-80gb"
+# Mean errors in percent that are asked of each table: a table's errors count in units of them.
+ASKED = {"korthikanti": 2.5, "multi_node": 8.0, "single_node": 8.0}
 SOFTWARE = {"korthikanti": "megatron-2022", "multi_node": "megatron-deepspeed-a100",
             "single_node": "megatron-deepspeed-a100"}
 # name: (start, least, most)
@@ -33,31 +36,13 @@ CONSTANTS = {
 }
 
 
-class Table:
-    """One process that has compiled the rows and simulates them again for each set of figures."""
+class Table(table.Rows):
+    """The rows of one table: (name, measured seconds, keys)."""
 
     def __init__(self, name, entries):
         self.name, self.entries = name, entries
-        path = HERE / f".rows-{name}.txt"
-        path.write_text("".join(k + "\n" for _, _, k in entries))
-        software = f"configs/software/{SOFTWARE[name]}.yaml"
-        self.process = subprocess.Popen(
-            ["build/studies/plan_rows", HERE / "megatron.yaml", CLUSTER, software, path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        self.path = path
-
-    def seconds(self, figures):
-        self.process.stdin.write(figures + "\n")
-        self.process.stdin.flush()
-        out = [float(x) for x in self.process.stdout.readline().split()]
-        if len(out) != len(self.entries):
-            raise RuntimeError(f"{self.name}: {len(out)} of {len(self.entries)} rows")
-        return out
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-        self.path.unlink()
+        super().__init__(str(HERE / "megatron.yaml"), CLUSTER, SOFTWARE[name],
+                         [k for _, _, k in entries], name)
 
 
 def halves(entries, swap):
@@ -68,45 +53,20 @@ def halves(entries, swap):
     return set(order[half:] if swap else order[:half])
 
 
-def text(values):
-    return " ".join(f"{k}={v:.6g}" for k, v in values.items())
-
-
 def loss(tables, values, fitted):
-    """Mean over the tables of the mean error of their fitted rows."""
+    """Sum over the tables of the mean error of their fitted rows, in units of what is asked."""
     total = 0
     for t in tables:
-        predicted = t.seconds(text(values))
+        predicted = t.seconds(values)
         errors = [abs(math.log(predicted[i] / t.entries[i][1])) for i in sorted(fitted[t.name])]
-        total += statistics.mean(errors)
-    return total / len(tables)
-
-
-def fit(tables, fitted, rounds=4):
-    """Coordinate descent with steps that shrink."""
-    values = {k: v[0] for k, v in CONSTANTS.items()}
-    best = loss(tables, values, fitted)
-    step = 0.12
-    for _ in range(rounds):
-        for name, (_, least, most) in CONSTANTS.items():
-            for factor in (1 + step, 1 / (1 + step)):
-                while True:
-                    trial = dict(values)
-                    trial[name] = min(max(values[name] * factor, least), most)
-                    if trial[name] == values[name]:
-                        break
-                    now = loss(tables, trial, fitted)
-                    if now >= best - 1e-5:
-                        break
-                    values, best = trial, now
-        step /= 2.2
-    return values, best
+        total += 100 * statistics.mean(errors) / ASKED[t.name]
+    return total
 
 
 def report(tables, values, fitted):
     lines = []
     for t in tables:
-        predicted = t.seconds(text(values))
+        predicted = t.seconds(values)
         errors = [100 * (p / e[1] - 1) for p, e in zip(predicted, t.entries)]
         for part, chosen in (("fitted", fitted[t.name]),
                              ("held out", set(range(len(errors))) - fitted[t.name]),
@@ -132,8 +92,8 @@ def main():
     fitted = {n: halves(e, a.swap) for n, e in every.items()}
     values = {}
     if a.fit:
-        values, best = fit(tables, fitted)
-        print(f"fitted (loss {best:.4f}): {text(values)}")
+        values, best = table.fit(lambda v: loss(tables, v, fitted), CONSTANTS)
+        print(f"fitted (loss {best:.4f}):", values)
     lines = report(tables, values, fitted)
     name = "results.csv" if not a.swap else "results_swapped.csv"
     with open(HERE / name, "w", newline="") as f:

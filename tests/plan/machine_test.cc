@@ -65,7 +65,7 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
     return read_software(parse_yaml(text, "s.yaml"), "s.yaml");
   };
   EXPECT_THROW(read_text("launch_s: -1\n"), Error);
-  EXPECT_THROW(read_text("kernels: { norm: 0 }\n"), Error);
+  EXPECT_THROW(read_text("kernels: { norm: -1 }\n"), Error);
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
   CompileRequest r;
   r.options.attention = AttentionKind::kMaterialised;
