@@ -1,6 +1,7 @@
-// tessera plan RUN --cluster C [--software S] [--json] [--svg FILE]
+// tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
 #include "base/count.h"
 #include "cli/checkpoint_file.h"
+#include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "model/presets.h"
@@ -98,7 +99,8 @@ void propose(const Plan& plan, const Prediction& now) {
 int verb_plan(Args args) {
   std::string run, cluster, software, svg;
   std::vector<std::string> overrides, figures;
-  bool json = false;
+  bool json = false, search_all = false;
+  int64_t devices = 0;
   Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
               "tessera plan run.yaml --cluster a100-80gb");
   a.required(run, "RUN", "the run file");
@@ -108,6 +110,8 @@ int verb_plan(Args args) {
   a.option(software, "--software", "FILE", "what runs on it, if not Tessera: configs/software");
   a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
   a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
+  a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
+  a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
   a.json(json);
   if (!a.parse(args)) return 0;
   RunConfig config = open_run(run, overrides);
@@ -124,6 +128,14 @@ int verb_plan(Args args) {
   plan.target = at_hand ? library.target() : cluster_target();
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
+  if (search_all) {
+    SearchRequest asked;
+    asked.base = as_compiled_by(plan.software, plan.request);
+    asked.devices = devices > 0 ? devices : mesh_of(config.layout).ranks();
+    asked.global = config.batch.global;
+    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
+    return 0;
+  }
   const std::vector<Program> stages =
       compile_stages(as_compiled_by(plan.software, plan.request), plan.target);
   const Prediction p = simulate(stages, plan.hardware, plan.software);

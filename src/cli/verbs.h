@@ -37,5 +37,6 @@ int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);
 int verb_plan(Args args);
+int verb_tune(Args args);
 
 }  // namespace tessera

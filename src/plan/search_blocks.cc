@@ -11,7 +11,10 @@ namespace {
 class Measure {
  public:
   Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
-      : e_(blocks.expanded), p_(e_.program), times_(p_, hardware, software) {}
+      : e_(blocks.expanded),
+        p_(e_.program),
+        software_(software),
+        times_(p_, hardware, software) {}
 
   SegmentCost cost(SegmentId id) {
     SegmentCost c;
@@ -26,7 +29,7 @@ class Measure {
       c.floor_ns[fresh] = t.parts.host > 0 ? t.ns : 0;
     }
     for (const Op& op : s.ops) {
-      if (!communicates(op.kind)) continue;
+      if (!communicates(op.kind) || runs_beside(s, op)) continue;
       const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
       c.collectives.push_back(
           {op.kind, op.attributes.text("over"), static_cast<double>(p_[whole].bytes())});
@@ -73,6 +76,12 @@ class Measure {
   }
 
  private:
+  // As in SegmentTimes: what such software hides may take no time.
+  bool runs_beside(const Segment& s, const Op& op) const {
+    const bool again = s.name.starts_with("again.") || p_[op.outputs[0]].name.ends_with(".again");
+    return software_.overlap_regather && op.kind == OpKind::kAllGather && again;
+  }
+
   const SegmentTime& time(SegmentId id, bool fresh) {
     Call call;
     call.segment = id;
@@ -82,6 +91,7 @@ class Measure {
 
   const Expanded& e_;
   const Program& p_;
+  const Software& software_;
   SegmentTimes times_;
 };
 

@@ -75,6 +75,7 @@ class SearchDraw {
     s.overlap_pipeline = pick({0, 1}) == 0;
     s.reduce_half = pick({0, 1}) == 0;
     s.split_messages = pick({0, 1}) == 0;
+    s.overlap_regather = pick({0, 1}) == 0;
     return s;
   }
 
