@@ -43,6 +43,20 @@ void write_logits(const std::string& file, const std::vector<float>& logits, int
   });
 }
 
+void save_logits(CheckpointReader& reader, const std::string& file, const std::string& tokens_file,
+                 const std::string& source_file, const ModelOptions& options) {
+  int64_t sequences = 0;
+  const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
+  int64_t rows = sequences;
+  const std::vector<int32_t> source =
+      source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
+  if (rows != sequences)
+    throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+                sequences);
+  write_logits(file, logits(reader, ids, sequences, options, source), sequences,
+               static_cast<int64_t>(ids.size()) / sequences);
+}
+
 Tree as_tree(const std::string& set, const Score& s) {
   Tree t;
   t.set("data", Tree(set));
@@ -82,18 +96,7 @@ int verb_eval(Args args) {
                                 threads_or_all(threads)};
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const ModelConfig model = model_of(reader);
-  if (!logits_file.empty()) {
-    int64_t sequences = 0;
-    const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
-    int64_t rows = sequences;
-    const std::vector<int32_t> source =
-        source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
-    if (rows != sequences)
-      throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
-                  sequences);
-    write_logits(logits_file, logits(reader, ids, sequences, options, source), sequences,
-                 static_cast<int64_t>(ids.size()) / sequences);
-  }
+  if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   for (const std::string& set : sets) {
     DatasetSpec spec;
