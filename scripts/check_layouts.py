@@ -90,7 +90,8 @@ def draw_model(rng, tensor, chunks, family=None):
         model["kv_heads"] = kv_heads
     if family == "t5":
         encoder = rng.randint(1, model["layers"] - 1)
-        model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8)
+        model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8,
+                     vocabulary=311)
     if family == "neox":
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
     return {f"model.{key}": value for key, value in model.items()}
@@ -214,7 +215,8 @@ def data_keys(case, work):
     return {"one": [],
             "spans": [*pieces, f"data.train=[{work}/pieces]", f"data.validation=[{work}/pieces]",
                       "data.objective=span_corruption"],
-            "pairs": [*asked, *pieces, "data.validation=[]", "data.target_length=24"],
+            "pairs": [*asked, *pieces, "data.validation=[]",
+                      f"data.target_length={case['model.context']}"],
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
                       "data.documents_apart=true"],
             "instructions": [*asked, "data.documents_apart=true"]}[case["texts"]]
@@ -298,7 +300,7 @@ class Place:
         self.say("tokenizer", "train", "--vocabulary", 257, "--out", tokenizer, text)
         self.say("data", "build", "--tokenizer", tokenizer, "--out", work / "train", text)
         pieces = work / "spiece.model"
-        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 257, "--sentinels", 20,
+        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 311, "--sentinels", 20,
                  "--out", pieces, text)
         self.say("data", "build", "--tokenizer", pieces, "--out", work / "pieces", text)
         lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(800)]

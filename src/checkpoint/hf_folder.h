@@ -36,7 +36,7 @@ struct SentencePieceIds {
 struct HfExportOptions {
   DType dtype = DType::kF32;  // f32, bf16 or f16; narrowing rounds to nearest even
   int64_t max_file_bytes = 5'000'000'000;
-  std::optional<SentencePieceIds> sentencepiece;  // where the tokenizer is such a model
+  std::optional<SentencePieceIds> sentencepiece = {};  // where the tokenizer is such a model
 };
 
 struct HfExport {

@@ -44,6 +44,22 @@ void write_logits(const std::string& file, std::span<const float> logits, int64_
   });
 }
 
+void save_logits(CheckpointReader& reader, const std::string& logits_file,
+                 const std::string& tokens_file, const std::string& source_file,
+                 const ModelOptions& options) {
+  int64_t sequences = 0;
+  const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
+  int64_t rows = sequences;
+  const std::vector<int32_t> source =
+      source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
+  if (rows != sequences)
+    throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+                sequences);
+  const int64_t each = static_cast<int64_t>(ids.size()) / sequences;
+  LogitsModel m(reader, sequences, each, options, static_cast<int64_t>(source.size()) / sequences);
+  write_logits(logits_file, m.read(ids, source), sequences, each);
+}
+
 Tree as_tree(const std::string& set, const Score& s) {
   Tree t;
   t.set("data", Tree(set));
@@ -151,20 +167,7 @@ int verb_eval(Args args) {
                                 threads_or_all(threads)};
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const ModelConfig model = model_of(reader);
-  if (!logits_file.empty()) {
-    int64_t sequences = 0;
-    const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
-    int64_t rows = sequences;
-    const std::vector<int32_t> source =
-        source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
-    if (rows != sequences)
-      throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
-                  sequences);
-    const int64_t each = static_cast<int64_t>(ids.size()) / sequences;
-    LogitsModel m(reader, sequences, each, options,
-                  static_cast<int64_t>(source.size()) / sequences);
-    write_logits(logits_file, m.read(ids, source), sequences, each);
-  }
+  if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   for (const std::string& set : sets) {
     DatasetSpec spec;

@@ -55,7 +55,7 @@ void add_labels(const Op& op, int first, ShardingRule& r) {
   const auto add = [&](int operand, const char* labels) {
     if (operand != kNone) r.inputs.emplace_back(labels);
   };
-  add(at.across, "bspkd");
+  add(at.across, "bskpd");
   add(at.bias, "kn");
   add(at.seen, at.across == kNone ? "bt" : "bs");
   add(at.samples, "b");
@@ -71,7 +71,7 @@ ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
   ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}};
   const AttentionOperands at = attention_operands(op.attributes, 4);
   add_labels(op, 4, r);
-  if (at.across != kNone) r.outputs.emplace_back("bspkd");
+  if (at.across != kNone) r.outputs.emplace_back("bskpd");
   if (at.bias != kNone) r.outputs.emplace_back("kn");
   return r;
 }
