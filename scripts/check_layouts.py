@@ -58,6 +58,7 @@ BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, pa
           "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
 EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
+FAMILIES = ["gpt2", "neox", "llama", "t5"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
           "--timeout", str(RUN_SECONDS)]
@@ -74,8 +75,8 @@ def draw_mesh(rng):
     return rng.choice(meshes)
 
 
-def draw_model(rng, tensor, chunks):
-    family = rng.choice(["gpt2", "neox", "llama"])
+def draw_model(rng, tensor, chunks, family=None):
+    family = family or rng.choice(FAMILIES)
     heads = 12 if tensor % 3 == 0 else 8
     kv_heads = rng.choice([n for n in (heads, heads // 2, tensor) if n % tensor == 0])
     model = {"family": family, "heads": heads, "hidden": heads * rng.choice([4, 8]),
@@ -87,9 +88,25 @@ def draw_model(rng, tensor, chunks):
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
     if family == "llama":
         model["kv_heads"] = kv_heads
+    if family == "t5":
+        encoder = rng.randint(1, model["layers"] - 1)
+        model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8,
+                     vocabulary=311)
     if family == "neox":
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
     return {f"model.{key}": value for key, value in model.items()}
+
+
+def draw_texts(rng, family):
+    """`texts`: one long text; short ones with attention within each; answers of 1 to 12 tokens,
+    which make very unequal numbers of loss tokens a rank and micro-batch. With an encoder: spans
+    taken out of a text; pairs of texts, padded."""
+    encodes = family == "t5"
+    return rng.choice(["spans", "pairs"] if encodes else ["one", "one", "apart", "instructions"])
+
+
+def layers_of(case):
+    return case["model.layers"] + case.get("model.encoder_layers", 0)
 
 
 def draw_schedule(rng, stages):
@@ -108,21 +125,24 @@ def cut(rng, layers, chunks):
 def draw_layout(rng, mesh, schedule, interleave, model):
     data, tensor, stages = mesh
     groups = [n for n in range(1, data + 1) if data % n == 0]
+    lengths = model["model.context"] % tensor == 0 and model["texts"] != "spans"
     layout = {"data": data, "tensor": tensor, "pipeline": stages,
-              "sequence_parallel": model["model.context"] % tensor == 0 and rng.random() < 0.5,
+              "sequence_parallel": lengths and rng.random() < 0.5,
               "pipeline_schedule": schedule, "interleave": interleave, "zero": rng.randint(0, 3),
               "zero_group": rng.choice([0, rng.choice(groups)]),
               "zero_reduce": rng.choice(["last", "each"]), "overlap": rng.choice([0, 1, 1, 3]),
               "recompute": rng.choice(["none", "none", "selective", "full", "full:1"])}
     if stages > 1 and rng.random() < 0.3:
-        layout["stages"] = cut(rng, model["model.layers"], stages * interleave)
+        layout["stages"] = cut(rng, layers_of(model), stages * interleave)
     return {f"layout.{key}": value for key, value in layout.items()}
 
 
-def draw(rng, precision=None):
+def draw(rng, precision=None, family=None):
     mesh = data, tensor, stages = draw_mesh(rng)
     schedule, interleave = draw_schedule(rng, stages)
-    model = draw_model(rng, tensor, stages * interleave)
+    model = draw_model(rng, tensor, stages * interleave, family)
+    model["texts"] = draw_texts(rng, model["model.family"])
+    attention = rng.choice(["fused", "materialised"])
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
     optimizer = draw_optimizer(rng, model["model.family"], precision)
@@ -130,7 +150,7 @@ def draw(rng, precision=None):
     return {**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
-            "compiler.attention": rng.choice(["fused", "materialised"]),
+            "compiler.attention": attention if model["texts"] == "one" else "fused",
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
             **draw_layout(rng, mesh, schedule, interleave, model)}
@@ -168,7 +188,7 @@ def uneven(case):
     padded *= case["model.vocabulary_multiple"]
     stages = case["layout.pipeline"]
     found = {"vocabulary": padded % case["layout.tensor"],
-             "layers": case["model.layers"] % (stages * case["layout.interleave"]),
+             "layers": layers_of(case) % (stages * case["layout.interleave"]),
              "few micro-batches": micro_batches(case) < stages,
              "dropout": case["model.dropout"] + case["model.attention_dropout"] > 0,
              "clipping": case["optimizer.clip_norm"] > 0}
@@ -185,7 +205,21 @@ def one_rank(case):
 def keys(case):
     text = {True: "true", False: "false"}
     return [f"{key}={text.get(value, value) if isinstance(value, bool) else value}"
-            for key, value in case.items()]
+            for key, value in case.items() if key != "texts"]
+
+
+def data_keys(case, work):
+    asked = ["data.train=[]", f"data.instructions=[{work}/asked.jsonl]",
+             "data.template={prompt}{response}", "data.long_examples=cut"]
+    pieces = [f"data.tokenizer={work}/spiece.model"]
+    return {"one": [],
+            "spans": [*pieces, f"data.train=[{work}/pieces]", f"data.validation=[{work}/pieces]",
+                      "data.objective=span_corruption"],
+            "pairs": [*asked, *pieces, "data.validation=[]",
+                      f"data.target_length={case['model.context']}"],
+            "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
+                      "data.documents_apart=true"],
+            "instructions": [*asked, "data.documents_apart=true"]}[case["texts"]]
 
 
 def layout_words(case):
@@ -196,7 +230,7 @@ def fits(case, mesh, chunks):
     data, tensor, _ = mesh
     shared = math.gcd(case["model.heads"], case.get("model.kv_heads", case["model.heads"]))
     return (shared % tensor == 0 and case["batch.global"] % (data * case["batch.micro"]) == 0
-            and chunks <= case["model.layers"] + 1)
+            and chunks <= layers_of(case) + 1)
 
 
 def follow(rng, case):
@@ -265,6 +299,16 @@ class Place:
         tokenizer = work / "tokenizer.json"
         self.say("tokenizer", "train", "--vocabulary", 257, "--out", tokenizer, text)
         self.say("data", "build", "--tokenizer", tokenizer, "--out", work / "train", text)
+        pieces = work / "spiece.model"
+        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 311, "--sentinels", 20,
+                 "--out", pieces, text)
+        self.say("data", "build", "--tokenizer", pieces, "--out", work / "pieces", text)
+        lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(800)]
+        (work / "lines.txt").write_text("\n".join(lines))
+        self.say("data", "build", "--tokenizer", tokenizer, "--split", "lines", "--out",
+                 work / "lines", work / "lines.txt")
+        (work / "asked.jsonl").write_text("\n".join(json.dumps(
+            {"prompt": line, "response": "a" * rng.choice([1, 1, 1, 12])}) for line in lines))
 
     def say(self, *words):
         done = subprocess.run([self.tessera, *map(str, words)], capture_output=True, text=True)
@@ -278,6 +322,7 @@ class Place:
         ranks = ranks_of(case)
         start = [] if ranks == 1 else [*MPIRUN, "-n", str(ranks)]
         command = [*start, str(self.tessera), "train", str(folder / "run.yaml"), *keys(case),
+                   *data_keys(case, self.work),
                    f"run.dump_gradients={folder / 'gradients'}", *more]
         with (folder / "said.txt").open("a") as said:
             said.write(" ".join(command) + "\n")
@@ -307,7 +352,8 @@ class Trained:
             raise Broken(f"{len(other.steps)} steps recorded, wanted {len(self.steps)}")
         return {"loss": relative((a[1], b[1]) for a, b in zip(self.steps, other.steps)),
                 "norm": relative((a[2], b[2]) for a, b in zip(self.steps, other.steps)),
-                "validation": relative(zip(self.validation, other.validation))}
+                "validation": relative(zip(self.validation, other.validation))
+                if self.validation or other.validation else 0.0}
 
     def tensors(self, other, what):
         """(largest difference of a tensor of the checkpoint `what`, its name); 0 if equal bits."""
@@ -375,12 +421,12 @@ class Check:
             print(f"{'BAD ' if problem else 'ok  '}{index} n={ranks_of(case)} {layout_words(case)}"
                   f" {figures}\n{problem}".rstrip(), flush=True)
         if problem:
-            rest = [key for key in keys(case) if not key.startswith("layout.")]
+            rest = [key for key in keys(case) if not key.startswith("layout.")] + [case["texts"]]
             print("    " + " ".join(rest), flush=True)
 
     def layout(self, index):
         """One layout against one rank."""
-        case = draw(self.rng("layouts", index), self.options.precision)
+        case = draw(self.rng("layouts", index), self.options.precision, self.options.family)
         try:
             a = self.place.train(self.folder("one"), one_rank(case))
             b = self.place.train(self.folder("many"), case)
@@ -399,7 +445,8 @@ class Check:
         return self.report(index, case, "\n".join(far), figures)
 
     def layouts(self, count):
-        drawn = [draw(self.rng("layouts", i), self.options.precision) for i in self.indices(count)]
+        drawn = [draw(self.rng("layouts", i), self.options.precision, self.options.family)
+                 for i in self.indices(count)]
         odd = sum(bool(set(uneven(c)) - {"clipping"}) for c in drawn)
         for index in self.indices(count):
             self.layout(index)
@@ -433,7 +480,7 @@ class Check:
     def continued(self, index):
         """Saved in one layout, gone on with in another, beside ten steps on one rank."""
         rng = self.rng("any", index)
-        case = draw(rng, "fp32")
+        case = draw(rng, "fp32", self.options.family)
         other = follow(rng, case)
         try:
             unbroken = self.place.train(self.folder("one"), one_rank(case), steps=10)
@@ -472,6 +519,7 @@ def options_given():
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--only", type=int, help="this case alone; its files stay")
     parser.add_argument("--precision", choices=list(BOUNDS), help="default: drawn")
+    parser.add_argument("--family", choices=FAMILIES, help="default: drawn")
     parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
     options = parser.parse_args()
     if not options.tessera.exists():

@@ -20,15 +20,17 @@ import tempfile
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import parity_reference as reference
 
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
+T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS)
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "t5", "t5-tied")
+SENTINELS = 100
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
 # distance.
 BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
@@ -73,6 +75,12 @@ def corpus(options, work):
                 work / "tokenizer.json", options.text)
     run_tessera(options, "data", "build", "--tokenizer", work / "tokenizer.json", "--split",
                 "paragraphs", "--out", work / "train", options.text)
+    if not any(family.startswith("t5") for family in options.family or FAMILIES):
+        return
+    run_tessera(options, "tokenizer", "train", "--kind", "unigram", "--vocabulary", VOCABULARY,
+                "--sentinels", SENTINELS, "--out", work / "spiece.model", options.text)
+    run_tessera(options, "data", "build", "--tokenizer", work / "spiece.model", "--split",
+                "paragraphs", "--out", work / "train-t5", options.text)
 
 
 def peer_batches(options):
@@ -95,13 +103,17 @@ def run_file(options, work, family, name, precision, steps):
         "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
                          f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
+        "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true",
     }[family]
+    t5 = family.startswith("t5")
+    tokenizer, train = ("spiece.model", "train-t5") if t5 else ("tokenizer.json", "train")
+    objective = ", objective: span_corruption" if t5 else ""
     path = work / f"{family}.{name}.yaml"
     path.write_text(f"""\
 run: {{ name: {name}, directory: {work / family / name}, seed: 7, threads: {options.threads} }}
-model: {{ {model}, layers: {LAYERS}, hidden: {HIDDEN}, heads: {HEADS},
+model: {{ {model}, layers: {LAYERS + t5}, hidden: {HIDDEN}, heads: {HEADS},
          vocabulary: {VOCABULARY}, vocabulary_multiple: 1, context: {TOKENS} }}
-data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}], sequence_length: {TOKENS} }}
+data: {{ tokenizer: {work / tokenizer}, train: [{work / train}], sequence_length: {TOKENS}{objective} }}
 batch: {{ global: {GLOBAL_BATCH}, micro: {MICRO_BATCH} }}
 optimizer: {{ kind: adamw, learning_rate: {LEARNING_RATE}, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8,
              weight_decay: 0.1, clip_norm: 1.0 }}
@@ -118,7 +130,11 @@ def our_batches(options, run, steps):
     batches = []
     for step in range(1, steps + 1):
         answer = json.loads(run_tessera(options, "data", "explain", run, "--step", step, "--json"))
-        batches.append(torch.tensor([s["tokens"] for s in answer["samples"]]))
+        column = {key: torch.tensor([s[key] for s in answer["samples"]])
+                  for key in ("tokens", "encoder", "labels") if key in answer["samples"][0]}
+        pairs = "encoder" in column
+        batches.append(reference.Pairs(column["encoder"], column["labels"]) if pairs
+                       else column["tokens"])
     return batches
 
 
@@ -131,10 +147,17 @@ def our_curve(folder):
 
 
 def our_logits(options, checkpoint, tokens, work):
+    """Of rows of ids; of pairs, what the decoder says that reads the labels shifted by one."""
     ids, out = work / "ids.json", work / "logits.safetensors"
-    ids.write_text(json.dumps(tokens.tolist()))
+    pairs = isinstance(tokens, reference.Pairs)
+    read = torch.nn.functional.pad(tokens.labels, (1, -1)) if pairs else tokens
+    ids.write_text(json.dumps(read.tolist()))
+    more = []
+    if pairs:
+        more = ["--source", work / "source.json"]
+        (work / "source.json").write_text(json.dumps(tokens.source.tolist()))
     run_tessera(options, "eval", checkpoint, "--logits", out, "--tokens", ids,
-                "--threads", options.threads)
+                "--threads", options.threads, *more)
     return load_file(out)["logits"]
 
 
@@ -169,8 +192,8 @@ class Peer:
     def measure(self):
         first = self.batches[0]
         with torch.no_grad():
-            self.logits = reference.logits_of(self.model, first[:, :-1])
-            exact_logits = reference.logits_of(self.exact, first[:, :-1])
+            self.logits = reference.logits_of(self.model, reference.inputs_of(first))
+            exact_logits = reference.logits_of(self.exact, reference.inputs_of(first))
         self.gradients = reference.gradients_of(self.model, first)
         exact = reference.gradients_of(self.exact, first)
         self.losses, self.norms = reference.train(self.model, self.batches, LEARNING_RATE)
@@ -193,7 +216,7 @@ class Peer:
 def compare_fp32(options, work, family, peer, run, report):
     folder = work / family
     imported = folder / "imported"
-    logits = our_logits(options, imported, peer.batches[0][:, :-1], folder)
+    logits = our_logits(options, imported, reference.inputs_of(peer.batches[0]), folder)
     report.line("logits / largest", largest_distance(logits, peer.logits), BOUNDS["logits"],
                 peer.own["logits"],
                 f"to fp64 {largest_distance(logits, peer.exact_values['logits']):.1e}")
@@ -250,8 +273,9 @@ def compare_way_back(options, work, family, peer, report):
     folder = work / family
     exported = folder / "exported"
     run_tessera(options, "checkpoint", "export", folder / "fp32", "--to", exported)
-    theirs = AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32)
-    tokens = peer.batches[0][:, :-1]
+    loader = AutoModelForSeq2SeqLM if family.startswith("t5") else AutoModelForCausalLM
+    theirs = loader.from_pretrained(exported, dtype=torch.float32)
+    tokens = reference.inputs_of(peer.batches[0])
     with torch.no_grad():
         logits = reference.logits_of(theirs, tokens)
     ours = our_logits(options, folder / "fp32", tokens, folder)
@@ -281,7 +305,8 @@ def check_family(options, work, family, report):
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
     peer = Peer(family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
-    (folder / "hf" / "tokenizer.json").write_bytes((work / "tokenizer.json").read_bytes())
+    tokenizer = "spiece.model" if family.startswith("t5") else "tokenizer.json"
+    (folder / "hf" / tokenizer).write_bytes((work / tokenizer).read_bytes())
     run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
     peer.measure()
     peer.print_own()

@@ -6,13 +6,16 @@
 All reference values are computed in float64 and rounded to float32; losses and norms stay float64.
 Inputs and weights are float32 numbers. tests/golden/README.md says what each tensor is.
 """
+import json
 import pathlib
+import random as plain_random
 import sys
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers.optimization import Adafactor
+from transformers.models.t5.modeling_t5 import T5Attention
 
 import parity_reference as reference
 
@@ -23,7 +26,8 @@ MODELS = {
     "llama-grouped": dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32),
     "gpt2": dict(layers=2, hidden=48, heads=3, vocabulary=275, context=32),
 }
-ROWS, TOKENS = 3, 24
+ROWS, TOKENS, PAIR_TARGET = 3, 24, 14
+PAIR_SPREAD = 0.1  # scores are not scaled: larger weights make a softmax that rounding decides
 STEPS, LEARNING_RATE = 5, 1e-3
 
 
@@ -128,6 +132,49 @@ def attention(cases):
                   d_qkv=qkv.grad)
 
 
+def attention_scopes(cases):
+    """Attention within documents; with T5's biases, to a padded text; to another one."""
+    bucket = T5Attention._relative_position_bucket
+
+    def put(case, q, k, v, scores, seen, numbers, **more):
+        scores = scores.masked_fill(~seen, float("-inf"))
+        out = (scores.softmax(-1) @ v).transpose(1, 2)
+        d_out = random(*out.shape)
+        out.backward(d_out)
+        grads = {f"d_{name}": t.grad for name, t in more.items() if t.requires_grad}
+        cases.put(case, numbers, out=out, lse=scores.logsumexp(-1), d_out=d_out, **more, **grads)
+
+    batch, tokens, source, heads, size, buckets = 2, 70, 83, 2, 16, 16
+    qkv = random(batch, tokens, heads, 3, size)
+    q, k, v = (qkv[:, :, :, i].transpose(1, 2) for i in range(3))
+    documents = torch.randint(0, 8, (batch, tokens)).sort(-1).values
+    documents[1, 66:] = -1
+    same = (documents[:, :, None] == documents[:, None, :])[:, None]
+    past = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    put("attention_documents", q, k, v, q @ k.transpose(-1, -2) * 0.25, same & past,
+        {"scale": 0.25}, qkv=qkv, documents=documents)
+
+    for case, whole in (("attention_bias", False), ("attention_bias_whole", True)):
+        qkv, bias = random(batch, tokens, heads, 3, size), random(heads, buckets)
+        q, k, v = (qkv[:, :, :, i].transpose(1, 2) for i in range(3))
+        places = torch.arange(tokens)
+        index = bucket(places[None, :] - places[:, None], bidirectional=whole, num_buckets=buckets,
+                       max_distance=40)
+        ids = torch.randint(1, 9, (batch, tokens))
+        ids[1, 59:] = 0
+        seen = (ids != 0)[:, None, None, :] & (past | whole)
+        put(case, q, k, v, q @ k.transpose(-1, -2) + bias[:, index], seen,
+            {"scale": 1.0, "distance": 40}, qkv=qkv, bias=bias, ids=ids)
+
+    q4, kv = random(batch, tokens, heads, 1, size), random(batch, source, heads, 2, size)
+    q = q4[:, :, :, 0].transpose(1, 2)
+    k, v = (kv[:, :, :, i].transpose(1, 2) for i in range(2))
+    ids = torch.randint(1, 9, (batch, source))
+    ids[0, 65:] = 0
+    put("attention_across", q, k, v, q @ k.transpose(-1, -2), (ids != 0)[:, None, None, :],
+        {"scale": 1.0}, qkv=q4, kv=kv, ids=ids)
+
+
 def cross_entropy(cases):
     rows, width, vocabulary = 13, 24, 57
     hidden, weight = random(rows, width), random(vocabulary, width, scale=0.3)
@@ -217,17 +264,23 @@ def model_files(folder, family, sizes):
     model = reference.make_model(family, **sizes, seed=SEED, spread=0.15)
     model.save_pretrained(folder / family)
     (folder / family / "generation_config.json").unlink(missing_ok=True)
-    exact = reference.double_copy(model)
     stream = torch.randint(0, sizes["vocabulary"], (ROWS * TOKENS + 1,))
     batch = stream.unfold(0, TOKENS + 1, TOKENS)  # as a dataset of one document is cut
+    reference_file(folder / family, model, batch, {"tokens": batch})
+
+
+def reference_file(folder, model, batch, given):
+    """What the model computes of a batch."""
+    exact = reference.double_copy(model)
     with torch.no_grad():
-        logits = reference.logits_of(exact, batch[:, :-1])
-        logits32 = reference.logits_of(model, batch[:, :-1])
+        logits = reference.logits_of(exact, reference.inputs_of(batch))
+        logits32 = reference.logits_of(model, reference.inputs_of(batch))
     gradients = reference.gradients_of(exact, batch)
     gradients32 = reference.gradients_of(model, batch)
     losses, norms = reference.train(exact, [batch] * STEPS, LEARNING_RATE)
     losses32, norms32 = reference.train(model, [batch] * STEPS, LEARNING_RATE)
-    tensors = {"tokens": batch.to(torch.int32), "logits": logits.float().contiguous(),
+    tensors = {name: ids.to(torch.int32) for name, ids in given.items()}
+    tensors |= {"logits": logits.float().contiguous(),
                "losses": torch.tensor(losses, dtype=torch.float64),
                "norms": torch.tensor(norms, dtype=torch.float64)}
     tensors |= {f"gradient.{n}": g.float().contiguous() for n, g in gradients.items()}
@@ -240,9 +293,48 @@ def model_files(folder, family, sizes):
     metadata = {"learning_rate": repr(LEARNING_RATE), "beta1": "0.9", "beta2": "0.95",
                 "epsilon": "1e-08", "weight_decay": "0.1", "clip_norm": "1.0"}
     metadata |= {f"fp32_distance.{n}": f"{v:.3e}" for n, v in distance.items()}
-    save_file(tensors, folder / family / "reference.safetensors", metadata)
-    print(f"{family}: loss {losses[0]:.4f} to {losses[-1]:.4f}, PyTorch fp32 to fp64: " +
+    save_file(tensors, folder / "reference.safetensors", metadata)
+    print(f"{folder.name}: loss {losses[0]:.4f} to {losses[-1]:.4f}, PyTorch fp32 to fp64: " +
           ", ".join(f"{n} {v:.1e}" for n, v in distance.items()))
+
+
+def byte_tokenizer():
+    """A token for each byte, as byte-level BPE spells them, and the end of text."""
+    spelled = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    letters = {b: chr(b) for b in spelled}
+    letters |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in letters)}
+    end = {"id": 256, "content": "<|endoftext|>", "single_word": False, "lstrip": False,
+           "rstrip": False, "normalized": False, "special": True}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+             "use_regex": True}
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end],
+            "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+            "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                      "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
+                      "vocab": {letters[b]: b for b in range(256)} | {"<|endoftext|>": 256},
+                      "merges": []}}
+
+
+def pair_files(folder, family):
+    """A model with an encoder, and pairs of texts of many lengths that it is fine-tuned on."""
+    sizes = dict(layers=1, hidden=32, heads=3, vocabulary=281, context=32)
+    model = reference.make_model(family, **sizes, seed=SEED, spread=PAIR_SPREAD)
+    model.save_pretrained(folder / family)
+    (folder / family / "generation_config.json").unlink(missing_ok=True)
+    draw = plain_random.Random(SEED)
+    texts = [tuple("".join(draw.choices("etaoin ", k=draw.randint(1, n))) + "." for n in (22, 12))
+             for _ in range(2 * ROWS)]
+    lines = [json.dumps({"prompt": prompt, "response": response}) for prompt, response in texts]
+    (folder / family / "pairs.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / family / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    source = torch.zeros(len(texts), TOKENS, dtype=torch.int64)
+    labels = torch.full((len(texts), PAIR_TARGET), reference.IGNORED)
+    for row, (prompt, response) in enumerate(texts):
+        source[row, :len(prompt) + 1] = torch.tensor([*prompt.encode(), 256])
+        labels[row, :len(response) + 1] = torch.tensor([*response.encode(), 256])
+    reference_file(folder / family, model, reference.Pairs(source, labels),
+                   {"source": source, "labels": labels})
 
 
 def main():
@@ -252,7 +344,8 @@ def main():
     torch.set_num_threads(1)  # so that the fp32 distances are the same everywhere
     torch.manual_seed(SEED)
     cases = Cases()
-    for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm, gated_activation):
+    for make in (layer_norm, gelu, rotary, attention, cross_entropy, adamw, rms_norm,
+                 gated_activation, attention_scopes):
         make(cases)
     save_file(cases.tensors, folder / "ops.safetensors", cases.numbers)
     for family, sizes in MODELS.items():
@@ -260,6 +353,8 @@ def main():
     updates = Cases()
     optimizers(updates)
     save_file(updates.tensors, folder / "optimizers.safetensors", updates.numbers)
+    for family in ("t5", "t5-tied"):
+        pair_files(folder, family)
     for f in folder.rglob("*.safetensors"):
         f.chmod(0o644)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM)
+                          LlamaForCausalLM, T5Config, T5ForConditionalGeneration)
 from transformers.utils import logging
 
 logging.disable_progress_bar()
@@ -27,6 +27,36 @@ LLAMAS = {
                       "high_freq_factor": 4.0, "original_max_position_embeddings": context // 2}),
     "llama-tied": lambda heads, context: dict(num_key_value_heads=1, tie_word_embeddings=True),
 }
+
+
+class Pairs:
+    """A batch of an encoder and a decoder: what the one reads [B, S] (0 is padding) and the other is
+    to say [B, T] (or IGNORED)."""
+
+    def __init__(self, source, labels):
+        self.source, self.labels = source.long(), labels.long()
+
+    def __len__(self):
+        return len(self.source)
+
+    def split(self, rows):
+        return [Pairs(s, t) for s, t in zip(self.source.split(rows), self.labels.split(rows))]
+
+    def count(self):
+        return int((self.labels != IGNORED).sum())
+
+
+def make_t5(tied, layers, hidden, heads, vocabulary):
+    """Heads wider than hidden / heads, and a decoder with one layer more than the encoder."""
+    model = T5ForConditionalGeneration(T5Config(
+        vocab_size=vocabulary, d_model=hidden, d_kv=16, d_ff=3 * hidden, num_layers=layers,
+        num_decoder_layers=layers + 1, num_heads=heads, dropout_rate=0.0,
+        feed_forward_proj="gated-gelu", tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
+        decoder_start_token_id=0, attn_implementation="sdpa"))
+    if not tied:  # transformers 5 ties whatever the configuration says
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(vocabulary, hidden) * hidden ** -0.5)
+        model.config.tie_word_embeddings = False
+    return model
 
 
 def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=None):
@@ -52,8 +82,10 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             num_attention_heads=heads, intermediate_size=8 * hidden // 3 // 8 * 8,
             max_position_embeddings=context, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
             attn_implementation="sdpa", **LLAMAS[family](heads, context)))
+    elif family in ("t5", "t5-tied"):
+        model = make_t5(family == "t5-tied", layers, hidden, heads, vocabulary)
     else:
-        raise SystemExit(f"unknown family {family}: neox, gpt2 or {', '.join(LLAMAS)}")
+        raise SystemExit(f"unknown family {family}: neox, gpt2, t5, t5-tied or {', '.join(LLAMAS)}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -93,7 +125,7 @@ def double_copy(model):
     for module in twin.modules():
         if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
-        if type(module).__name__ == "LlamaRMSNorm":
+        if type(module).__name__ in ("LlamaRMSNorm", "T5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
     return twin
 
@@ -108,14 +140,31 @@ def named_parameters(model):
 
 def logits_of(model, tokens, autocast=False):
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        if isinstance(tokens, Pairs):
+            read = tokens.labels.roll(1, 1).masked_fill(tokens.labels.roll(1, 1) == IGNORED, 0)
+            read[:, 0] = 0
+            return model(input_ids=tokens.source, attention_mask=(tokens.source != 0).long(),
+                         decoder_input_ids=read, use_cache=False).logits
         return model(input_ids=tokens.long(), use_cache=False).logits
+
+
+def inputs_of(batch):
+    return batch if isinstance(batch, Pairs) else batch[:, :-1]
+
+
+def loss_share(part, batch):
+    """Of the loss tokens of a batch, those of a part of it."""
+    if isinstance(batch, Pairs):
+        return part.count() / batch.count()
+    return len(part) / len(batch)
 
 
 def loss_of(model, batch, autocast=False):
     """`batch` [B, T+1]: the mean over the B·T predictions, natural logarithm."""
-    logits = logits_of(model, batch[:, :-1], autocast)
+    logits = logits_of(model, inputs_of(batch), autocast)
+    labels = batch.labels if isinstance(batch, Pairs) else batch[:, 1:]
     exact = logits if logits.dtype == torch.float64 else logits.float()
-    return F.cross_entropy(exact.reshape(-1, exact.size(-1)), batch[:, 1:].reshape(-1).long(),
+    return F.cross_entropy(exact.reshape(-1, exact.size(-1)), labels.reshape(-1).long(),
                            ignore_index=IGNORED)
 
 
@@ -149,7 +198,7 @@ def train(model, batches, learning_rate, clip_norm=1.0, autocast=False, rows=Non
         update.zero_grad(set_to_none=True)
         loss = 0.0
         for part in batch.split(rows or len(batch)):
-            share = loss_of(model, part, autocast) * (len(part) / len(batch))
+            share = loss_of(model, part, autocast) * loss_share(part, batch)
             share.backward()
             loss += float(share.detach())
         norm = norm_of(p.grad for p in model.parameters())

@@ -74,7 +74,8 @@ struct StoredTensor {
 
 // Writes one checkpoint piece by piece; nothing stands at `folder` before commit(). Without
 // commit(), also after an error, what was written is removed. An existing checkpoint at `folder`
-// is replaced atomically. All ranks construct, and all ranks commit. Throws Error (full disk …).
+// is replaced atomically. All ranks construct, and all ranks commit, or finish. Throws Error (full
+// disk …).
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Path folder, SaveGroup group = {});
@@ -88,6 +89,12 @@ class CheckpointWriter {
   void add_streamed(const StateTensor& tensor, const FillPiece& fill);
   void commit(const CheckpointHeader& header);  // the header of rank 0 counts
 
+  // commit() in two parts that wait for nobody (saving.h). All pieces of this rank are added: they
+  // reach the disk.
+  void finish();
+  // Rank 0, once every rank has finished: the index, and then the checkpoint stands in its place.
+  void publish(const CheckpointHeader& header);
+
  private:
   StoredPiece& begin_piece(const StateTensor& tensor);
   void write_index(const CheckpointHeader& header);
@@ -96,12 +103,8 @@ class CheckpointWriter {
   SaveGroup group_;
   std::vector<StoredTensor> tensors_;  // the pieces of this rank, in the order they were added
   std::unique_ptr<FileWriter> file_;
-  bool committed_ = false;
+  bool finished_ = false, published_ = false;
 };
-
-// Saves to checkpoints_dir/<step>/: CheckpointWriter over all tensors. Collective over the group.
-void save(const Path& checkpoints_dir, int64_t step, const CheckpointHeader& header,
-          std::span<const StateTensor> tensors, const SaveGroup& group = {});
 
 // Reads a checkpoint folder. Opening checks index.json against its checksum, every size it states
 // against the files, and the tokenizer; a piece is checked against its checksum when it is first

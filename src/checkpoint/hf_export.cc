@@ -77,6 +77,25 @@ void write_tokenizer(const Path& folder, const std::string& tokenizer, const std
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
+// transformers makes a tokenizer of its class for each family of such a model.
+void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
+                         const std::optional<SentencePieceIds>& ids) {
+  const bool t5 = model.family == Family::kT5;
+  write_file(folder / (t5 ? "spiece.model" : kSentencePieceFile), tokenizer);
+  Tree config = Tree::object();
+  config.set("tokenizer_class", Tree(std::string(t5 ? "T5Tokenizer" : "LlamaTokenizer")));
+  config.set("model_max_length", Tree(model.context));
+  config.set("eos_token", Tree(std::string("</s>")));
+  config.set("unk_token", Tree(std::string("<unk>")));
+  if (t5) {
+    config.set("pad_token", Tree(std::string("<pad>")));
+    config.set("extra_ids", Tree(ids ? ids->sentinels : int64_t{100}));
+  } else {
+    config.set("bos_token", Tree(std::string("<s>")));
+  }
+  write_file(folder / "tokenizer_config.json", pretty(config));
+}
+
 // Removes the unfinished folder unless it was put in its place.
 class PartFolder {
  public:
@@ -129,9 +148,10 @@ ModelConfig model_of_header(const Tree& tree, const std::string& source) {
   Places places;
   read_fields(fields_of(model), tree, source, places);
   const bool whole = model.layers > 0 && model.layers <= 10'000 && model.heads > 0 &&
-                     model.hidden > 0 && model.hidden % model.heads == 0 && model.kv_heads >= 0 &&
-                     model.heads % key_value_heads(model) == 0 && model.vocabulary > 0 &&
-                     model.vocabulary_multiple > 0 && model.context > 0;
+                     model.hidden > 0 &&
+                     (model.head_width > 0 || model.hidden % model.heads == 0) &&
+                     model.kv_heads >= 0 && model.heads % key_value_heads(model) == 0 &&
+                     model.vocabulary > 0 && model.vocabulary_multiple > 0 && model.context > 0;
   if (!whole)
     throw Error(
         "{}: its header describes no whole model: layers {}, hidden {}, heads {}, "
@@ -168,11 +188,12 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
       result.end_of_text = end_of_text_token(tokenizer, source, &end);
       write_tokenizer(part.path(), tokenizer, end, result.model.context);
     } else {
-      write_file(part.path() / kSentencePieceFile, tokenizer);
+      if (options.sentencepiece) result.end_of_text = options.sentencepiece->end_of_text;
+      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece);
     }
   }
   write_file(part.path() / "generation_config.json",
-             pretty(hf_generation_config(result.end_of_text)));
+             pretty(hf_generation_config(result.model, result.end_of_text)));
   write_file(part.path() / "config.json",
              pretty(hf_config_of_model(result.model, result.end_of_text, options.dtype)));
   part.put();

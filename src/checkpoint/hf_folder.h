@@ -27,9 +27,16 @@ struct HfImport {
 // Error lists them all), or if something stands at `checkpoint` already.
 HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version);
 
+// What a SentencePiece model's bytes say only to who reads them.
+struct SentencePieceIds {
+  int32_t end_of_text = 1;
+  int64_t sentinels = 0;
+};
+
 struct HfExportOptions {
   DType dtype = DType::kF32;  // f32, bf16 or f16; narrowing rounds to nearest even
   int64_t max_file_bytes = 5'000'000'000;
+  std::optional<SentencePieceIds> sentencepiece = {};  // where the tokenizer is such a model
 };
 
 struct HfExport {

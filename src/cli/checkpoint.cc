@@ -8,6 +8,7 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
+#include "cli/checkpoint_file.h"
 #include "cli/verbs.h"
 
 namespace tessera {
@@ -217,7 +218,7 @@ int import_folder(Args args) {
   std::string from, out;
   bool json = false;
   Arguments arguments("checkpoint import",
-                      "Makes a checkpoint of a Hugging Face folder (gpt_neox or gpt2).",
+                      "Makes a checkpoint of a Hugging Face folder (gpt_neox, gpt2, llama, t5).",
                       "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
   arguments.option(from, "--from", "FOLDER",
                    "config.json, safetensors and tokenizer.json, as save_pretrained makes them",
@@ -256,6 +257,16 @@ int import_folder(Args args) {
   return 0;
 }
 
+// Of the tokenizer inside a checkpoint, if it is such a model.
+std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
+  const CheckpointReader reader(checkpoint);
+  const std::string& bytes = reader.header().tokenizer;
+  if (bytes.empty() || tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
+  const auto tokenizer = tokenizer_of(reader);
+  if (!tokenizer->end_of_text()) return {};
+  return SentencePieceIds{*tokenizer->end_of_text(), tokenizer->sentinels()};
+}
+
 int export_folder(Args args) {
   std::string checkpoint, to, dtype = "f32";
   int64_t max_file_bytes = HfExportOptions{}.max_file_bytes;
@@ -279,7 +290,9 @@ int export_folder(Args args) {
   options.dtype = *known;
   options.max_file_bytes = max_file_bytes;
   const Clock clock;
-  const HfExport made = export_hf(resolve_checkpoint(checkpoint), to, options);
+  const Path source = resolve_checkpoint(checkpoint);
+  options.sentencepiece = sentencepiece_ids(source);
+  const HfExport made = export_hf(source, to, options);
   if (json) {
     Tree t;
     t.set("folder", Tree(to));
@@ -297,7 +310,8 @@ int export_folder(Args args) {
              family_name(made.model), static_cast<double>(made.parameters) * 1e-6, dtype,
              made.files.size(), made.files.size() == 1 ? "" : "s", clock.seconds());
   if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
-  fmt::print("  AutoModelForCausalLM.from_pretrained('{}') loads it\n", to);
+  fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
+             made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   return 0;
 }
 

@@ -312,12 +312,26 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
   return {name, run.data.tokenizer, std::move(spec), run.batch.global};
 }
 
-Tree tokens_of(TrainingData& data, int64_t sample) {
-  std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
-  data.read(sample, ids);
+Tree list_of(std::span<const int32_t> ids) {
   Tree list = Tree::list();
   for (const int32_t id : ids) list.push(Tree(int64_t{id}));
   return list;
+}
+
+Tree tokens_of(TrainingData& data, int64_t sample) {
+  std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
+  data.read(sample, ids);
+  return list_of(ids);
+}
+
+// What span corruption makes of a sample.
+void add_row(TrainingData& data, int64_t sample, Tree& out) {
+  const auto t = static_cast<size_t>(data.row_tokens());
+  std::vector<int32_t> tokens(t), labels(t), positions(t), documents(t),
+      source(static_cast<size_t>(data.row_source()));
+  data.read_row(sample, {tokens, labels, positions, documents, source});
+  out.set("encoder", list_of(source));
+  out.set("labels", list_of(labels));
 }
 
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
@@ -332,6 +346,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
       one.set("sample", Tree(s));
       one.set("dataset", Tree(prefix));
       one.set("tokens", tokens_of(data, s));
+      if (data.row_source() > 0) add_row(data, s, one);
       list.push(std::move(one));
     } else {
       fmt::print("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step,

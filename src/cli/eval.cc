@@ -6,8 +6,9 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
+#include "cli/rank.h"
 #include "cli/verbs.h"
-#include "eval/language_model.h"
+#include "eval/evaluate.h"
 
 namespace tessera {
 namespace {
@@ -32,7 +33,7 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   return ids;
 }
 
-void write_logits(const std::string& file, const std::vector<float>& logits, int64_t sequences,
+void write_logits(const std::string& file, std::span<const float> logits, int64_t sequences,
                   int64_t length) {
   const auto vocabulary = static_cast<int64_t>(logits.size()) / (sequences * length);
   const SafetensorsPlan plan[] = {{"logits", DType::kF32, {sequences, length, vocabulary}}};
@@ -41,6 +42,22 @@ void write_logits(const std::string& file, const std::vector<float>& logits, int
       std::memcpy(out, logits.data() + first, static_cast<size_t>(count) * sizeof(float));
     };
   });
+}
+
+void save_logits(CheckpointReader& reader, const std::string& logits_file,
+                 const std::string& tokens_file, const std::string& source_file,
+                 const ModelOptions& options) {
+  int64_t sequences = 0;
+  const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
+  int64_t rows = sequences;
+  const std::vector<int32_t> source =
+      source_file.empty() ? std::vector<int32_t>() : read_ids(source_file, rows);
+  if (rows != sequences)
+    throw Error("{} has {} rows, {} has {}: wanted as many.", source_file, rows, tokens_file,
+                sequences);
+  const int64_t each = static_cast<int64_t>(ids.size()) / sequences;
+  LogitsModel m(reader, sequences, each, options, static_cast<int64_t>(source.size()) / sequences);
+  write_logits(logits_file, m.read(ids, source), sequences, each);
 }
 
 Tree as_tree(const std::string& set, const Score& s) {
@@ -53,48 +70,113 @@ Tree as_tree(const std::string& set, const Score& s) {
   return t;
 }
 
+Tree as_tree(const ExampleScore& s) {
+  Tree log = Tree::list(), t;
+  for (const double x : s.log) log.push(Tree(x));
+  t.set("line", Tree(s.line));
+  if (!s.log.empty()) t.set("log_likelihood", std::move(log));
+  if (s.log.empty()) t.set("written", Tree(s.written));
+  if (s.log.empty()) t.set("answer", Tree(s.extracted));
+  return t;
+}
+
+// The results of one task, for people as lines, and as a tree.
+Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
+  Tree t, metrics = Tree::object();
+  std::string line = fmt::format("{:<20}", name);
+  for (const Metric& m : r.metrics) {
+    Tree one;
+    one.set("value", Tree(m.value));
+    one.set("standard_error", Tree(m.error));
+    metrics.set(m.name, std::move(one));
+    line += fmt::format("  {} {:.4f} ± {:.4f}", m.name, m.value, m.error);
+  }
+  if (!quiet) fmt::print("{}  {} examples\n", line, r.examples.size());
+  t.set("task", Tree(name));
+  t.set("examples", Tree(static_cast<int64_t>(r.examples.size())));
+  t.set("metrics", std::move(metrics));
+  return t;
+}
+
+struct TaskArguments {
+  std::vector<std::string> files;
+  std::string folder, examples_file;
+  int64_t shots = -1, limit = 0;
+};
+
+// Runs the tasks on the ranks that were started; only rank 0 speaks.
+void run_tasks(const TaskArguments& a, CheckpointReader& reader, const ModelOptions& options,
+               bool json, Tree& results) {
+  const RankPlace place = read_rank_place();
+  const std::unique_ptr<World> world = place.ranks > 1 ? mpi_world() : self_world();
+  const auto tokenizer = tokenizer_of(reader);
+  std::string rows;
+  for (const std::string& file : a.files) {
+    TaskSpec spec = read_task(file);
+    if (a.shots >= 0) spec.shots = a.shots;
+    const Path folder = a.folder.empty() ? Path(file).parent_path() : Path(a.folder);
+    std::vector<Example> examples = read_examples(spec, folder / spec.data);
+    if (a.limit > 0 && a.limit < static_cast<int64_t>(examples.size()))
+      examples.resize(static_cast<size_t>(a.limit));
+    const TaskResult r = evaluate(reader, *tokenizer, spec, examples, *world, options);
+    const std::string name = Path(file).stem().string();
+    results.push(show_task(name, r, json || world->rank() > 0));
+    for (const ExampleScore& s : r.examples) {
+      Tree row = as_tree(s);
+      row.set("task", Tree(name));
+      rows += to_json(row) + "\n";
+    }
+  }
+  if (!a.examples_file.empty() && world->rank() == 0) write_file(a.examples_file, rows);
+  if (json && world->rank() > 0) results = Tree();
+}
+
 }  // namespace
 
 int verb_eval(Args args) {
-  std::string checkpoint, logits_file, tokens_file, precision = "fp32";
+  std::string checkpoint, logits_file, tokens_file, source_file, precision = "fp32";
   std::vector<std::string> sets;
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
-  Arguments a("eval", "Perplexity and bits per byte of a checkpoint on built datasets.",
-              "tessera eval runs/pythia-70m corpus/validation");
+  TaskArguments tasks;
+  Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
+              "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.many(sets, "PREFIX", "datasets of `tessera data build`");
   a.option(length, "--sequence-length", "T", "tokens a sample; 0: the model's context");
   a.option(samples, "--samples", "N", "of each set; 0: all");
+  a.option(tasks.files, "--task", "FILE", "a task (docs/evaluation.md); may be given repeatedly");
+  a.option(tasks.folder, "--data", "FOLDER", "where the tasks' examples are; else beside the task");
+  a.option(tasks.shots, "--shots", "N", "solved examples before each, instead of the task's own");
+  a.option(tasks.limit, "--limit", "N", "only the first examples of each task; 0: all");
+  a.option(tasks.examples_file, "--examples", "FILE", "write what was found of each example");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
+  a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
   a.option(threads, "--threads", "N", "0: all cores");
   a.option(precision, "--precision", "P", "fp32 or bf16");
   a.json(json);
   if (!a.parse(args)) return 0;
-  if (sets.empty() && logits_file.empty())
+  if (sets.empty() && logits_file.empty() && tasks.files.empty())
     throw UsageError(
-        "eval: nothing to do. Give the PREFIX of a dataset, or --logits FILE with --tokens FILE.");
+        "eval: nothing to do. Give the PREFIX of a dataset, --task FILE, or --logits FILE with "
+        "--tokens FILE.");
   if (precision != "fp32" && precision != "bf16")
     throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
   const ModelOptions options = {precision == "bf16" ? Precision::kBf16 : Precision::kFp32,
                                 threads_or_all(threads)};
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const ModelConfig model = model_of(reader);
-  if (!logits_file.empty()) {
-    int64_t sequences = 0;
-    const std::vector<int32_t> ids = read_ids(tokens_file, sequences);
-    write_logits(logits_file, logits(reader, ids, sequences, options), sequences,
-                 static_cast<int64_t>(ids.size()) / sequences);
-  }
+  if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   for (const std::string& set : sets) {
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
     spec.vocabulary = model.padded_vocabulary();
+    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
     const ValidationData data(spec);
-    Score s = score(reader, data, spec.sequence_length, samples, options);
+    Score s = score(reader, data, samples, options);
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));
@@ -102,7 +184,8 @@ int verb_eval(Args args) {
       fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
                  std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
   }
-  if (json) {
+  if (!tasks.files.empty()) run_tasks(tasks, reader, options, json, results);
+  if (json && !results.is_null()) {
     Tree root;
     root.set("results", std::move(results));
     fmt::print("{}\n", to_json(root));

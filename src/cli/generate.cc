@@ -1,5 +1,6 @@
 // tessera generate CHECKPOINT
 #include <cstdio>
+#include <utility>
 
 #include "base/tree.h"
 #include "checkpoint/folders.h"
@@ -47,7 +48,7 @@ int verb_generate(Args args) {
   int64_t seed = 0, threads = 0;
   bool json = false, ignore_end = false;
   GenerateOptions options;
-  Arguments a("generate", "Continues a text with the model of a checkpoint.",
+  Arguments a("generate", "Continues a text, or answers it, with the model of a checkpoint.",
               "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.option(prompt, "--prompt", "TEXT", "what to continue", true);
@@ -64,10 +65,16 @@ int verb_generate(Args args) {
   const auto tokenizer = tokenizer_of(reader);
   options.seed = static_cast<uint64_t>(seed);
   if (!ignore_end) options.stop = tokenizer->end_of_text();
-  Decoder decoder(reader, {.threads = threads_or_all(threads)});
-  const std::vector<int32_t> ids = tokenizer->encode(prompt);
+  // An encoder reads the prompt with its end, and the decoder begins with padding.
+  const bool encodes = model_of(reader).encoder_layers > 0;
+  std::vector<int32_t> ids = tokenizer->encode(prompt), source;
+  if (encodes) {
+    if (tokenizer->end_of_text()) ids.push_back(*tokenizer->end_of_text());
+    source = std::exchange(ids, {0});
+  }
+  Decoder decoder(reader, {.threads = threads_or_all(threads)}, source);
   Stream stream;
-  if (!json) stream.add(prompt);
+  if (!json && !encodes) stream.add(prompt);
   const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
     if (!json) stream.add(tokenizer->token_bytes(id));
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <new>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "comm/world.h"
 #include "compile/compile.h"
 #include "launch/agreement.h"
+#include "launch/home.h"
 #include "train/loop.h"
 
 namespace tessera {
@@ -25,8 +27,11 @@ double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Progress::Output terminal_of(std::FILE* file) {
-  Progress::Output out{file, isatty(fileno(file)) != 0, 0};
+// mpirun and srun give ranks a terminal of their own, whatever their own output goes to: behind
+// them whole lines are right.
+Progress::Output output_of(std::FILE* file, const RankPlace& place) {
+  const bool behind = place.ranks > 1 || std::getenv(kHomeVariable) != nullptr;
+  Progress::Output out{file, !behind && isatty(fileno(file)) != 0, 0};
   winsize size{};
   if (out.terminal && ioctl(fileno(file), TIOCGWINSZ, &size) == 0) out.columns = size.ws_col;
   return out;
@@ -60,7 +65,8 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   std::vector<RankFacts> all;
   for (const std::string& text : world.all_gather(to_text(own))) all.push_back(parse_facts(text));
   const Agreement agreement = compare(all);
-  if (world.rank() == 0)
+  const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
+  if (world.rank() == 0 && !watched)
     for (const std::string& w : agreement.warnings) fmt::print(stderr, "warning: {}\n", w);
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
@@ -99,8 +105,8 @@ int verb_train(Args args) {
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
-  options.terminal = terminal_of(options.json ? stderr : stdout);
   const RankPlace place = read_rank_place();
+  options.terminal = output_of(options.json ? stderr : stdout, place);
   const std::unique_ptr<Heartbeat> heartbeat = start_heartbeat(place, version());
   options.heartbeat = heartbeat.get();
   std::unique_ptr<World> world;

@@ -36,5 +36,7 @@ int checkpoint_merge(Args args);
 int verb_bench(Args args);
 int verb_config(Args args);
 int verb_doctor(Args args);
+int verb_plan(Args args);
+int verb_tune(Args args);
 
 }  // namespace tessera

@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
+#include "base/count.h"
 #include "base/tree.h"
-#include "checkpoint/compare.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/compile.h"
 #include "launch/command.h"
+#include "train/compare_values.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -21,9 +24,9 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-// What is checked, and how closely: `values` for losses and norms, `gradients` norm-wise.
+// How closely losses and norms of gradients must agree.
 struct Bound {
-  double values = 0, gradients = 0;
+  double losses = 0, norms = 0;
 };
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk. The
@@ -74,11 +77,9 @@ Curve read_curve(const Path& metrics) {
   return c;
 }
 
-// Where in the backward a weight's gradient is made: the head first, then the last layer.
-int64_t backward_place(const std::string& name) {
-  if (name.starts_with("head")) return 0;
-  if (!name.starts_with("layer")) return INT64_MAX;
-  return INT64_MAX / 2 - std::atoll(name.c_str() + 5);
+RunConfig resolved(RunConfig config) {
+  config.precision = resolve_precision(config.precision, read_cpu_features());
+  return config;
 }
 
 class Verification {
@@ -87,31 +88,47 @@ class Verification {
       : run_(std::move(run)),
         overrides_(std::move(overrides)),
         steps_(steps),
-        config_(open_run(run_, overrides_)),
+        config_(resolved(open_run(run_, overrides_))),
         folder_(Path(config_.run.directory) / "verify"),
-        bound_(bound_of(config_.precision, config_.model.layers)) {}
+        bound_(bound_of(config_.precision, config_.model.all_layers())) {}
 
   // 0 where nothing differs beyond the bound, else 1.
   int go() {
     const int64_t ranks = mesh_of(config_.layout).ranks();
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
-               ranks, ranks == 1 ? "" : "s", steps_, bound_.values,
-               name_of_entry(config_.precision), config_.model.layers);
+               ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
+               name_of_entry(config_.precision), config_.model.all_layers());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     train("one", 1, alone());
     train("many", static_cast<int>(ranks), {});
     const bool curves = compare_curves();
-    const bool gradients = compare_gradients();
-    if (curves && gradients) fmt::print("  all values agree\n");
-    return curves && gradients ? 0 : 1;
+    const bool values = compare_values();
+    return curves && values ? 0 : 1;
   }
 
  private:
-  static std::vector<std::string> alone() {
-    return {"layout.data=1",    "layout.tensor=1",     "layout.pipeline=1",
-            "layout.zero=0",    "layout.interleave=1", "layout.pipeline_schedule=1f1b",
-            "layout.stages=[]", "layout.zero_group=0", "layout.zero_reduce=last"};
+  // One rank takes the micro-batches of all data ranks as one; with the vocabulary divided it
+  // computes the head in the same parts, so that these can be compared.
+  std::vector<std::string> alone() const {
+    std::vector<std::string> keys = {
+        "layout.data=1",
+        "layout.tensor=1",
+        "layout.pipeline=1",
+        "layout.zero=0",
+        "layout.interleave=1",
+        "layout.pipeline_schedule=1f1b",
+        "layout.stages=[]",
+        "layout.zero_group=0",
+        "layout.zero_reduce=last",
+        fmt::format("batch.micro={}", config_.batch.micro * config_.layout.data)};
+    if (config_.layout.tensor > 1) keys.emplace_back("compiler.cross_entropy=unfused");
+    return keys;
+  }
+
+  // Where a gradient is nothing but rounding, a smaller one makes steps of any size of it.
+  double epsilon() const {
+    return std::max(config_.optimizer.epsilon, config_.precision == Precision::kFp32 ? 1e-5 : 1e-3);
   }
 
   void train(const std::string& name, int ranks, const std::vector<std::string>& layout) const {
@@ -125,7 +142,7 @@ class Verification {
     start.program.insert(start.program.end(), layout.begin(), layout.end());
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
-          "run.dump_gradients=" + (into / "gradients").string(),
+          "run.dump_values=" + into.string(), fmt::format("optimizer.epsilon={}", epsilon()),
           std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
           std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
           std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
@@ -140,10 +157,10 @@ class Verification {
     bool good = one.losses.size() == many.losses.size();
     for (size_t s = 0; s < std::min(one.losses.size(), many.losses.size()); ++s) {
       const auto equal = [&](double a, double b) {
-        return std::abs(a - b) <= bound_.values * std::abs(a);
+        return std::abs(a - b) <= bound_.losses * std::abs(a);
       };
       const bool loss = equal(one.losses[s], many.losses[s]);
-      const bool norm = std::abs(one.norms[s] - many.norms[s]) <= bound_.gradients * one.norms[s];
+      const bool norm = std::abs(one.norms[s] - many.norms[s]) <= bound_.norms * one.norms[s];
       good = good && loss && norm;
       fmt::print("  step {} loss {:.6f} {} {:.6f}   norm {:.5f} {} {:.5f}\n", s + 1, one.losses[s],
                  loss ? "=" : "≠", many.losses[s], one.norms[s], norm ? "=" : "≠", many.norms[s]);
@@ -151,23 +168,27 @@ class Verification {
     return good;
   }
 
-  bool compare_gradients() const {
-    CheckpointReader one(folder_ / "one" / "gradients"), many(folder_ / "many" / "gradients");
-    std::vector<TensorDifference> beyond;
-    for (TensorDifference& d : compare(one, many))
-      if (!d.what.empty() || !(d.relative <= bound_.gradients)) beyond.push_back(std::move(d));
-    if (beyond.empty()) return true;
-    const auto first = std::min_element(beyond.begin(), beyond.end(),
-                                        [](const TensorDifference& a, const TensorDifference& b) {
-                                          return std::pair(backward_place(a.name), -a.relative) <
-                                                 std::pair(backward_place(b.name), -b.relative);
-                                        });
+  RankRecords records(const char* name, int64_t rank) const {
+    const Path file = folder_ / name / fmt::format("values-{}.txt", rank);
+    return parse_records(read_file(file), file.string());
+  }
+
+  bool compare_values() const {
+    std::vector<RankRecords> ranks;
+    for (int64_t r = 0; r < mesh_of(config_.layout).ranks(); ++r)
+      ranks.push_back(records("many", r));
+    const ValueComparison c = tessera::compare_values(
+        records("one", 0), ranks, value_bounds(config_.precision, config_.model.layers));
+    if (!c.first) {
+      fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",
+                 format_count(c.compared), 100 * c.largest);
+      return true;
+    }
     fmt::print(
-        "  first difference, as the backward goes: gradient of {}, {}. {} of {} gradients "
-        "differ.\n",
-        first->name,
-        first->what.empty() ? fmt::format("{:.1e} relative", first->relative) : first->what,
-        beyond.size(), one.tensors().size());
+        "  first difference: {}, {}{}. Equal: everything before it ({} values).\n", c.first->told,
+        std::isfinite(c.first->relative) ? fmt::format("{:.1e} relative", c.first->relative)
+                                         : "no number or none at all",
+        c.first->ranks.empty() ? "" : ", " + c.first->ranks, format_count(c.first->equal_before));
     return false;
   }
 

@@ -76,7 +76,7 @@ bool is_data(size_t axis) {
 int8_t Home::of(const Value& v, size_t axis) const {
   if (is_data(axis)) return 0;
   const Shape& s = v.shape;
-  const bool hidden = s.rank() == 3 && s[0] == sequences && s[1] == tokens;
+  const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
   const bool divides = axis == static_cast<size_t>(AxisKind::kTensor) && sequence_parallel;
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }

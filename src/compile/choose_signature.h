@@ -20,7 +20,7 @@ bool is_data(size_t axis);
 // data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
 // replicated.
 struct Home {
-  int64_t sequences, tokens;
+  int64_t sequences, tokens, source;
   bool sequence_parallel;
 
   int8_t of(const Value& v, size_t axis) const;

@@ -1,12 +1,15 @@
 #include "compile/compile.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "base/error.h"
-#include "compile/expand.h"
+#include "compile/blocks.h"
 #include "compile/layout_check.h"
 #include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
-#include "compile/schedule.h"
 #include "compile/zero.h"
 #include "ir/rule.h"
 #include "model/forward.h"
@@ -17,7 +20,7 @@ namespace {
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
-  Graph g = forward(r.model, r.sequences * r.layout.data, r.tokens);
+  Graph g = forward(r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart});
   g.mesh = mesh_of(r.layout);
   add_adapters(g, r.adapters);
   freeze(g, r.frozen);
@@ -26,14 +29,15 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context);
   if (r.options.cross_entropy == CrossEntropyKind::kUnfused && !generates) unfuse_cross_entropy(g);
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
-    materialise_attention(g);
+    materialise_attention(g, r.options.scores == ScoresType::kHalf);
   apply_precision(g, r.precision);
   shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
   if (r.purpose == Purpose::kTrain) differentiate(g);
   if (r.purpose == Purpose::kTrain && r.precision == Precision::kFp16) scale_loss(g);
   remove_shares(g);
-  if (r.purpose == Purpose::kTrain && recompute.selective) recompute_selective(g);
+  if (r.purpose == Purpose::kTrain && recompute.selective)
+    recompute_selective(g, r.options.selective);
   if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
       r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
     split_backward(g);
@@ -48,10 +52,26 @@ CompileRequest without_dropout(CompileRequest r) {
   return r;
 }
 
-double forward_flops(const Graph& g, const Block& b) {
+double forward_flops(const std::vector<Value>& values, const Block& b) {
   double flops = 0;
-  for (const Op& op : b.forward) flops += cost_of(op, g.values).flops;
+  for (const Op& op : b.forward) flops += cost_of(op, values).flops;
   return flops;
+}
+
+// A chunk's cost is told in so many parts of the cheapest layer, where layers differ.
+constexpr double kCostUnits = 4;
+
+// Of every layer of all stacks; what stands before a stack goes with its first.
+std::vector<double> layer_costs(const Graph& g) {
+  std::vector<double> costs;
+  double before = 0;
+  for (const Block& b : g.blocks) {
+    const double flops = forward_flops(g.values, b);
+    if (b.is_stack())
+      for (int64_t l = 0; l < b.layers; ++l) costs.push_back(flops + (l == 0 ? before : 0));
+    before = b.is_stack() || b.input == kNone ? 0 : flops;
+  }
+  return costs;
 }
 
 // Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
@@ -63,27 +83,31 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
   p.interleave = r.layout.interleave;
   p.microbatches = r.microbatches;
   p.backward = r.purpose == Purpose::kTrain;
-  if (!r.layout.stages.empty()) {
-    share.layers = r.layout.stages;
-  } else {
-    double layer = 1, embedding = 0, head = 0;
-    for (const Block& b : g.blocks) {
-      if (b.name == "layer") layer = forward_flops(g, b);
-      if (b.name == "embed") embedding = forward_flops(g, b);
-      if (b.name == "head") head = forward_flops(g, b);
-    }
-    share.layers = spread_layers(r.model.layers, p.chunks(), embedding / layer, head / layer);
+  const std::vector<double> layers = layer_costs(g);
+  const double cheapest = *std::min_element(layers.begin(), layers.end());
+  const double embedding = forward_flops(g.values, g.blocks.front()) / cheapest;
+  const double head = forward_flops(g.values, g.blocks.back()) / cheapest;
+  std::vector<double> relative;
+  for (const double c : layers) relative.push_back(c / cheapest);
+  share.layers = r.layout.stages.empty() ? spread_layers(relative, p.chunks(), embedding, head)
+                                         : r.layout.stages;
+  auto next = relative.begin();
+  for (const int64_t n : share.layers) {
+    const double cost = std::accumulate(next, next + n, 0.0);
+    next += n;
+    const bool alike = relative.front() == relative.back();
+    p.cost.push_back(std::max<int64_t>(alike ? n : std::llround(kCostUnits * cost), 1));
   }
-  for (const int64_t n : share.layers) p.cost.push_back(std::max<int64_t>(n, 1));
   share.actions = pipeline_actions(p);
   return share;
 }
 
 std::vector<std::vector<int64_t>> holders_of(const Graph& g, StageShare share) {
   std::vector<std::vector<int64_t>> holders(g.blocks.size());
+  const std::vector<BlockRange> ranges = block_ranges(g.blocks);
   for (size_t b = 0; b < g.blocks.size(); ++b)
     for (share.stage = 0; share.stage < share.pipeline.stages; ++share.stage)
-      if (share.holds(g.blocks[b])) holders[b].push_back(share.stage);
+      if (share.holds(g.blocks[b], ranges[b])) holders[b].push_back(share.stage);
   return holders;
 }
 
@@ -105,24 +129,34 @@ void drop_uncalled(Program& p) {
   for (Call& c : p.schedule) c.segment = now[static_cast<size_t>(c.segment)];
 }
 
-// What the programs of all stages are made of.
-struct Model {
-  CompileRequest request;
-  Recompute recompute;
-  StageShare share;
-  Expanded expanded;
-};
+}  // namespace
 
-Model prepare(const CompileRequest& asked, const Target& target) {
-  Model m;
+BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {
+  double layer = 1;
+  BlockShares shares;
+  for (const Block& b : blocks) {
+    if (b.name == "layer") layer = forward_flops(values, b);
+    if (b.name == "embed") shares.embedding = forward_flops(values, b);
+    if (b.name == "head") shares.head = forward_flops(values, b);
+  }
+  shares.embedding /= layer;
+  shares.head /= layer;
+  return shares;
+}
+
+Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
+  Blocks m;
   m.request = without_dropout(asked);
-  check_layout(m.request.model, m.request.layout, {0, m.request.sequences, m.request.tokens});
+  check_layout(m.request.model, m.request.layout,
+               {0, m.request.sequences, m.request.tokens, m.request.source});
   CHECK(m.request.precision != Precision::kAuto, "precision auto is resolved before");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
+  CHECK(m.request.purpose != Purpose::kDecode || m.request.model.encoder_layers == 0,
+        "decode keeps no cache of a decoder that reads an encoder");
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
         kPurposes[static_cast<int>(m.request.purpose)]);
-  m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.layers);
+  m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.all_layers());
   Graph graph = graph_for(m.request, m.recompute);
   m.share = share_of(graph, m.request);
   const auto holders = holders_of(graph, m.share);
@@ -130,12 +164,12 @@ Model prepare(const CompileRequest& asked, const Target& target) {
   return m;
 }
 
-Program program_of(const Model& model, int64_t stage, const Target& target) {
-  const CompileRequest& request = model.request;
-  StageShare share = model.share;
+Program program_of(const Blocks& blocks, int64_t stage, const Target& target) {
+  const CompileRequest& request = blocks.request;
+  StageShare share = blocks.share;
   share.stage = stage;
-  Expanded expanded = model.expanded;
-  Program p = schedule(expanded, request, model.recompute, target, share);
+  Expanded expanded = blocks.expanded;
+  Program p = schedule(expanded, request, blocks.recompute, target, share);
   zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
   overlap(p, request.layout.overlap);
   drop_uncalled(p);
@@ -144,28 +178,26 @@ Program program_of(const Model& model, int64_t stage, const Target& target) {
   return p;
 }
 
-}  // namespace
-
 Program compile(const CompileRequest& request, const Target& target) {
-  return program_of(prepare(request, target), request.stage, target);
+  return program_of(compile_blocks(request, target), request.stage, target);
 }
 
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target) {
-  const Model model = prepare(request, target);
+  const Blocks blocks = compile_blocks(request, target);
   std::vector<Program> programs;
   for (int64_t stage = 0; stage < request.layout.pipeline; ++stage)
-    programs.push_back(program_of(model, stage, target));
+    programs.push_back(program_of(blocks, stage, target));
   return programs;
 }
 
 PipelineShape pipeline_of(const CompileRequest& asked) {
   const CompileRequest request = without_dropout(asked);
-  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.layers);
+  const Recompute recompute = parse_recompute(request.layout.recompute, request.model.all_layers());
   return share_of(graph_for(request, recompute), request).pipeline;
 }
 
 double model_flops(const CompileRequest& request) {
-  const Graph g = forward(request.model, request.sequences, request.tokens);
+  const Graph g = forward(request.model, {request.sequences, request.tokens, request.source});
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)

@@ -26,8 +26,10 @@ struct CompileRequest {
   AdapterPolicy adapters;
   std::vector<std::string> frozen;  // patterns of names of weights that are not trained
   Purpose purpose = Purpose::kTrain;
-  int64_t sequences = 1;     // of a micro-batch, on this rank
-  int64_t tokens = 1;        // of a sequence
+  int64_t sequences = 1;  // of a micro-batch, on this rank
+  int64_t tokens = 1;     // of a sequence
+  int64_t source = 0;     // of an encoder's
+  bool documents_apart = false;
   int64_t microbatches = 1;  // of a step
   int64_t stage = 0;         // of the pipeline: whose program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that

@@ -28,9 +28,25 @@ ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
   return b.emit_one(OpKind::kSum, "d_hidden", {{"terms", int64_t{1}}}, {gradient});
 }
 
+// What all layers give for what they all read.
+ValueId memory_gradient(Graph& g) {
+  Value v = g[g.memory];
+  v.name = "d_memory";
+  v.role = Role::kGradient;
+  v.dtype = DType::kF32;
+  v.sharding = dual(v.sharding);
+  g.values.push_back(std::move(v));
+  return static_cast<ValueId>(g.values.size() - 1);
+}
+
+ValueId in_type_of(Builder& b, ValueId like, ValueId v) {
+  if (b[like].dtype == b[v].dtype) return v;
+  return b.emit_one(OpKind::kCast, "memory", {{"to", std::string(name_of(b[like].dtype))}}, {v});
+}
+
 void differentiate(Graph& graph, Block& block) {
   const ValueId sample = block.input != kNone ? block.input : block.output;
-  const uint8_t per = block.name == "layer" ? graph[sample].per : uint8_t{kPerMicrobatch};
+  const uint8_t per = block.is_stack() ? graph[sample].per : uint8_t{kPerMicrobatch};
   Builder b(graph, block.backward, per, "");
   b.role(Role::kScratch);
   b.place_outputs();
@@ -39,10 +55,14 @@ void differentiate(Graph& graph, Block& block) {
     block.output_gradient = stream_gradient(graph, block, block.output);
     g.add(block.output, block.output_gradient);
   }
+  const bool gives_memory = writer(block.forward, graph.memory) >= 0;
+  if (gives_memory) g.add(graph.memory, in_type_of(b, graph.memory, graph.memory_gradient));
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op op = block.forward[i];
     if (rule_of(op.kind).gradient != nullptr) rule_of(op.kind).gradient(g, op);
   }
+  if (const ValueId d = g.of(graph.memory); d != kNone && !gives_memory)
+    b.emit(OpKind::kAccumulate, "memory", {}, {d}, {graph.memory_gradient});
   if (block.input != kNone) {
     const ValueId d = own_value(b, block, g.of(block.input));
     block.input_gradient = d;
@@ -61,6 +81,7 @@ void differentiate(Graph& graph, Block& block) {
 }  // namespace
 
 void differentiate(Graph& graph) {
+  if (graph.memory != kNone) graph.memory_gradient = memory_gradient(graph);
   for (Block& block : graph.blocks) differentiate(graph, block);
 }
 

@@ -46,24 +46,27 @@ void Expander::batch_frames() {
 }
 
 void Expander::stream_frames() {
-  const uint8_t per = kPerLayer | kPerMicrobatch;
-  const auto kind = [&](const std::string& name, ValueId Block::*member) {
-    FrameKindId id = kNone;
-    for (const Block& b : g_.blocks) {
-      const ValueId v = b.*member;
-      if (v == kNone) continue;
-      if (id == kNone) id = frame(name, {v}, per, false);
-      g_[v].frame = id;
-      g_[v].offset = 0;
-      auto& members = out_.program.kinds[static_cast<size_t>(id)].values;
-      if (std::find(members.begin(), members.end(), v) == members.end()) members.push_back(v);
-    }
+  std::map<std::string, FrameKindId> known;
+  const auto add = [&](const std::string& name, ValueId v) {
+    if (v == kNone) return;
+    const auto found = known.find(name);
+    const FrameKindId id =
+        found != known.end() ? found->second : frame(name, {v}, kPerLayer | kPerMicrobatch, false);
+    known[name] = id;
+    g_[v].frame = id;
+    g_[v].offset = 0;
+    auto& members = out_.program.kinds[static_cast<size_t>(id)].values;
+    if (std::find(members.begin(), members.end(), v) == members.end()) members.push_back(v);
   };
-  kind("hidden", &Block::input);
-  kind("hidden'", &Block::output);
-  if (!trains()) return;
-  kind("d_hidden", &Block::input_gradient);
-  kind("d_hidden'", &Block::output_gradient);
+  for (const Block& b : g_.blocks) add(b.from, b.input);
+  for (const Block& b : g_.blocks) add(b.to + "'", b.output);
+  if (trains())
+    for (const Block& b : g_.blocks) add("d_" + b.from, b.input_gradient);
+  if (trains())
+    for (const Block& b : g_.blocks) add("d_" + b.to + "'", b.output_gradient);
+  if (g_.memory == kNone) return;
+  frame("memory", {g_.memory}, kPerMicrobatch, false);
+  if (trains()) frame("d_memory", {g_.memory_gradient}, kPerMicrobatch, false);
 }
 
 void Expander::saved_frames() {
@@ -198,17 +201,31 @@ void Expander::keep_saved(std::vector<Op>& ops, ValueId output) const {
   }
 }
 
+// The block's output goes to scratch, where nobody reads it.
+void Expander::give_away(std::vector<Op>& ops, ValueId output) {
+  for (Op& op : ops)
+    for (ValueId& v : op.outputs)
+      if (v == output) {
+        v = clone_value(g_, output, ".again");
+        g_[v].role = Role::kScratch;
+      }
+}
+
 void Expander::block_segments(const Block& block, BlockSegments& out) {
   if (!(block.loss && trains())) {
     const std::vector<Op>& forward = block.forward;
-    const int64_t light = block.name == "layer" && trains() ? recompute_.full_layers : 0;
+    const int64_t light = block.is_stack() && trains() ? recompute_.full_layers : 0;
     if (light > 0) {
       out.light = segment("light." + block.name, clone_scratch(forward, false));
       std::vector<Op> again = clone_scratch(forward, true);
-      keep_saved(again, block.output);
+      if (request_.options.again == AgainKind::kWhole)
+        give_away(again, block.output);
+      else
+        keep_saved(again, block.output);
       out.again = segment("again." + block.name, std::move(again));
     }
-    if (light < block.layers) out.forward = segment("forward." + block.name, forward);
+    if (light < request_.model.all_layers())
+      out.forward = segment("forward." + block.name, forward);
   }
   if (trains() && !block.backward.empty())
     out.backward = segment(block.loss ? block.name : "backward." + block.name, block.backward);
@@ -253,38 +270,50 @@ void Expander::pack_segments() {
   }
 }
 
-void Expander::message_segments() {
-  if (g_.mesh[AxisKind::kPipeline] == 1) return;
-  const auto message = [&](const std::string& name, ValueId stream, bool sends, const char* to,
-                           Queue queue) {
+SegmentId Expander::message(const std::string& name, const std::vector<const char*>& kinds,
+                            bool sends, Queue queue) {
+  const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
+  const std::string peer = ahead ? "next" : "previous";
+  std::vector<Op> ops;
+  for (const char* wanted : kinds) {
+    const auto kind = std::find_if(out_.program.kinds.begin(), out_.program.kinds.end(),
+                                   [&](const FrameKind& k) { return k.name == wanted; });
+    CHECK(kind != out_.program.kinds.end(), "the graph has no {}", wanted);
+    const ValueId v = kind->values.at(0);
     Op op;
     op.kind = sends ? OpKind::kSend : OpKind::kReceive;
     op.origin = name;
     if (sends) {
-      op.attributes = {{"to", to}};
-      op.inputs = {stream};
+      op.attributes = {{"to", peer}};
+      op.inputs = {v};
     } else {
-      const std::string shape = fmt::format("{}", fmt::join(g_[stream].shape.dims(), "x"));
+      const std::string shape = fmt::format("{}", fmt::join(g_[v].shape.dims(), "x"));
       op.attributes = {
-          {"from", to}, {"type", std::string(name_of(g_[stream].dtype))}, {"shape", shape}};
-      op.outputs = {stream};
+          {"from", peer}, {"type", std::string(name_of(g_[v].dtype))}, {"shape", shape}};
+      op.outputs = {v};
     }
-    return segment(name, {op}, queue);
+    ops.push_back(std::move(op));
+  }
+  return segment(name, std::move(ops), queue);
+}
+
+void Expander::message_segments() {
+  if (g_.mesh[AxisKind::kPipeline] == 1) return;
+  const auto make = [&](Crossing crossing, const std::string& suffix,
+                        const std::vector<const char*>& forward,
+                        const std::vector<const char*>& backward) {
+    Messages& m = out_.messages[static_cast<size_t>(crossing)];
+    m.send_forward = message("send_forward" + suffix, forward, true, Queue::kSendForward);
+    m.receive_forward = message("receive_forward" + suffix, forward, false, Queue::kReceiveForward);
+    if (!trains()) return;
+    m.send_backward = message("send_backward" + suffix, backward, true, Queue::kSendBackward);
+    m.receive_backward =
+        message("receive_backward" + suffix, backward, false, Queue::kReceiveBackward);
   };
-  const auto first = [&](const char* kind) {
-    for (const FrameKind& k : out_.program.kinds)
-      if (k.name == kind) return k.values.at(0);
-    CHECK(false, "the graph has no {}", kind);
-  };
-  const ValueId hidden = first("hidden");
-  out_.send_forward = message("send_forward", hidden, true, "next", Queue::kSendForward);
-  out_.receive_forward =
-      message("receive_forward", hidden, false, "previous", Queue::kReceiveForward);
-  if (!trains()) return;
-  const ValueId gradient = first("d_hidden");
-  out_.send_backward = message("send_backward", gradient, true, "previous", Queue::kSendBackward);
-  out_.receive_backward =
-      message("receive_backward", gradient, false, "next", Queue::kReceiveBackward);
+  make(Crossing::kHidden, "", {"hidden"}, {"d_hidden"});
+  if (g_.memory == kNone) return;
+  make(Crossing::kSource, ".source", {"source"}, {"d_source"});
+  make(Crossing::kMemory, ".memory", {"hidden", "memory"}, {"d_hidden", "d_memory"});
 }
 
 // What frames the step: the report cleared and summed, the gradient clipped.

@@ -4,6 +4,7 @@
 //           one an offset in its segment's scratch; products have workspaces and packed weights
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,11 @@ struct BlockSegments {
 // Weights that live and are reduced together: those of a block (or those several blocks share)
 // whose gradients are partial over the same axes.
 struct WeightGroup {
-  std::string name;            // "layer", "layer.tensor", "shared"
+  std::string name;            // "layer", "layer.tensor", "shared", "encoder.common"
   std::vector<size_t> blocks;  // that use it
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
+  bool common = false;  // to the layers of a stack, so to all stages that have some of it
   std::string partial;  // axes but those of data over which the gradient is partial: "tensor"
 
   FrameKindId weights = kNone, gradients = kNone;
@@ -43,14 +45,23 @@ struct WeightGroup {
   SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
 };
 
+// What crosses between two stages: an encoder's stream; the stream of the only stack, or what
+// leaves the last layer; that between layers that read an encoder's output, with that output.
+enum class Crossing : uint8_t { kSource, kHidden, kMemory };
+constexpr size_t kCrossings = 3;
+
+struct Messages {
+  SegmentId send_forward = kNone, receive_forward = kNone;
+  SegmentId send_backward = kNone, receive_backward = kNone;
+};
+
 struct Expanded {
   Program program;  // no frames and no calls yet
   std::vector<Block> blocks;
   std::vector<BlockSegments> segments;  // of each block
   std::vector<WeightGroup> groups;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
-  SegmentId send_forward = kNone, receive_forward = kNone;
-  SegmentId send_backward = kNone, receive_backward = kNone;
+  std::array<Messages, kCrossings> messages;  // by Crossing
 };
 
 // `holders`: of each block, the stages that have it.

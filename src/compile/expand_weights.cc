@@ -43,8 +43,11 @@ WeightGroup& Expander::group_for(ValueId weight) {
   if (!g.frozen) g.partial = partial_axes(g_[weight], g_.mesh);
   g.name = g.blocks.size() > 1 ? "shared" : g_.blocks[g.blocks[0]].name;
   if (g.frozen) g.name += ".frozen";
-  if (!g.partial.empty()) g.name += "." + g.partial;
   g.per_layer = (g_[weight].per & kPerLayer) != 0;
+  // What all layers of a stack have in common lives, and is complete, at other times than theirs.
+  g.common = !g.per_layer && g_.blocks[g.blocks[0]].is_stack();
+  if (g.common) g.name += ".common";
+  if (!g.partial.empty()) g.name += "." + g.partial;
   for (WeightGroup& known : out_.groups)
     if (known.name == g.name) return known;
   out_.groups.push_back(g);
@@ -64,7 +67,8 @@ void Expander::group_weights() {
     kind.bytes = (kind.bytes + unit - 1) / unit * unit;
     for (const size_t b : g.blocks)
       for (const int64_t stage : holders_[b])
-        if (g.blocks.size() > 1 && !std::count(kind.stages.begin(), kind.stages.end(), stage))
+        if ((g.blocks.size() > 1 || g.common) &&
+            !std::count(kind.stages.begin(), kind.stages.end(), stage))
           kind.stages.push_back(stage);
     std::sort(kind.stages.begin(), kind.stages.end());
     if (kind.stages.size() == 1) kind.stages.clear();

@@ -67,6 +67,8 @@ class Expander {
   void prepare_products();
   void pack_segments();
   void block_segments(const Block& block, BlockSegments& out);
+  SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
+                    Queue queue);
   void message_segments();
   void step_segments();
   ValueId only(Role role, const std::string& name) const;
@@ -76,6 +78,7 @@ class Expander {
   Access access_of(const Segment& s, FrameKindId kind) const;
   std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
   void keep_saved(std::vector<Op>& ops, ValueId output) const;
+  void give_away(std::vector<Op>& ops, ValueId output);
 
   Graph g_;
   const CompileRequest& request_;

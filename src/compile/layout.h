@@ -11,6 +11,9 @@ enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
 enum class PipelineSchedule : uint8_t { kGpipe, k1F1B, kInterleaved1F1B, kZeroBubble };
 enum class ZeroReduce : uint8_t { kLast, kEach };
 enum class AttentionKind : uint8_t { kFused, kMaterialised };
+enum class ScoresType : uint8_t { kF32, kHalf };
+enum class SelectiveKind : uint8_t { kCheap, kAttention };
+enum class AgainKind : uint8_t { kNeeded, kWhole };
 enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
 
 struct Layout {
@@ -53,15 +56,24 @@ struct Layout {
 
 struct CompilerOptions {
   AttentionKind attention = AttentionKind::kFused;
+  ScoresType scores = ScoresType::kF32;
   CrossEntropyKind cross_entropy = CrossEntropyKind::kFused;
+  SelectiveKind selective = SelectiveKind::kCheap;
+  AgainKind again = AgainKind::kNeeded;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
   bool poison = false;
 
   static void fields(auto& self, auto&& visit) {
     visit("attention", self.attention,
           "fused | materialised: whether scores are held for all pairs");
+    visit("scores", self.scores,
+          "f32 | half: the type of materialised scores; half: that of activations");
     visit("cross_entropy", self.cross_entropy,
           "fused | unfused: whether logits are held for all tokens");
+    visit("selective", self.selective,
+          "cheap | attention: what recompute: selective computes again");
+    visit("again", self.again,
+          "needed | whole: what recompute: full computes again; whole: what nobody reads, too");
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");
@@ -74,6 +86,9 @@ constexpr const char* enum_names(PipelineSchedule) {
 }
 constexpr const char* enum_names(ZeroReduce) { return "last|each"; }
 constexpr const char* enum_names(AttentionKind) { return "fused|materialised"; }
+constexpr const char* enum_names(ScoresType) { return "f32|half"; }
+constexpr const char* enum_names(SelectiveKind) { return "cheap|attention"; }
+constexpr const char* enum_names(AgainKind) { return "needed|whole"; }
 constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
 
 }  // namespace tessera

@@ -33,7 +33,7 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
   const int64_t kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
   int64_t common = std::gcd(std::gcd(m.heads, kv_heads), inner);
-  if (l.sequence_parallel) common = std::gcd(common, batch.tokens);
+  if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
   const auto divides = [&](const char* what, int64_t n, const char* way_out) {
     if (n % l.tensor != 0)
       throw Error("layout.tensor = {} does not divide {} = {}. Possible here: {}.{}", l.tensor,
@@ -43,7 +43,8 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
   divides("kv_heads", kv_heads, "");
   divides("feed_forward", inner, "");
   if (l.sequence_parallel && l.tensor > 1)
-    divides("the tokens of a sequence", batch.tokens, " Or set layout.sequence_parallel: false.");
+    for (const int64_t tokens : {batch.tokens, batch.source})
+      divides("the tokens of a sequence", tokens, " Or set layout.sequence_parallel: false.");
 }
 
 void check_data(const Layout& l, const BatchSizes& batch) {
@@ -64,9 +65,9 @@ void check_data(const Layout& l, const BatchSizes& batch) {
 
 void check_pipeline(const ModelConfig& m, const Layout& l) {
   const int64_t chunks = l.pipeline * l.interleave;
-  if (l.pipeline > m.layers + 1)
-    throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline, m.layers,
-                m.layers + 1);
+  if (l.pipeline > m.all_layers() + 1)
+    throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline,
+                m.all_layers(), m.all_layers() + 1);
   if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
     throw Error(
         "layout.interleave = {} is for pipeline_schedule: interleaved_1f1b. Set interleave to 1, "
@@ -82,8 +83,8 @@ void check_pipeline(const ModelConfig& m, const Layout& l) {
     if (n < 0) throw Error("layout.stages has {}: the least is 0.", n);
     sum += n;
   }
-  if (sum != m.layers)
-    throw Error("layout.stages adds up to {} layers, the model has {}.", sum, m.layers);
+  if (sum != m.all_layers())
+    throw Error("layout.stages adds up to {} layers, the model has {}.", sum, m.all_layers());
 }
 
 }  // namespace

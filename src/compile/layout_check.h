@@ -19,6 +19,7 @@ struct BatchSizes {
   int64_t global = 0;  // sequences of a step; 0: whatever the layout makes of it
   int64_t micro = 1;   // of a micro-batch of one data rank
   int64_t tokens = 1;  // of a sequence
+  int64_t source = 0;  // of an encoder's; 0: there is none
 };
 
 // Throws Error that names the key, the numbers and the nearest that are possible:

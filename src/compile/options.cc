@@ -25,11 +25,16 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
 
 }  // namespace
 
-void materialise_attention(Graph& graph) {
+void materialise_attention(Graph& graph, bool half) {
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
+    if (op.attributes.has("across") || op.attributes.has("seen"))
+      throw Error(
+          "compiler.attention = materialised is for causal attention within one text, not for an "
+          "encoder or data.documents_apart. Set it to fused.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
-    const Attributes scale = {{"scale", op.attributes.number("scale")}};
+    Attributes scale = {{"scale", op.attributes.number("scale")}};
+    if (half) scale.set("half", int64_t{1});
     const ValueId scores = b.emit_one(OpKind::kAttentionScores, op.origin, scale, {qkv});
     ValueId p = b.emit_one(OpKind::kSoftmax, op.origin, {}, {scores});
     if (op.attributes.number("dropout") > 0) {

@@ -29,6 +29,7 @@ bool conflict(const Program& p, const Call& a, const Call& b) {
 }  // namespace
 
 void overlap(Program& p, int64_t calls) {
+  if (calls == 0) return;
   for (size_t at = 0; at < p.schedule.size(); ++at) {
     if (!moves_early(p, p.schedule[at])) continue;
     const Queue queue = p.segment(p.schedule[at]).queue;

@@ -11,6 +11,8 @@ namespace {
 // Work is bounded: at most so many orders, and so many lives in all of them together.
 constexpr int64_t kMostOrders = 64;
 constexpr int64_t kMostPlaced = 500'000;
+// One part in so many above the bound is as good as none: further orders hardly gain as much.
+constexpr int64_t kCloseEnough = 1000;
 
 int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
@@ -61,6 +63,38 @@ class MaxTree {
 
 enum class Order { kSize, kArea, kBirth, kLength };
 using Taken = std::pair<int64_t, int64_t>;  // offset, end
+
+// Where lives were put, each place once: many lives follow each other at one place, so the places
+// around a life are found in order without sorting them for each life anew.
+class Places {
+ public:
+  // The number of a place; it may be known already.
+  size_t add(const Taken& place) {
+    const auto less = [](const Place& a, const Taken& b) { return a.taken < b; };
+    const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), place, less);
+    if (at != sorted_.end() && at->taken == place) return at->number;
+    sorted_.insert(at, {place, marked_by_.size()});
+    marked_by_.push_back(kNobody);
+    return marked_by_.size() - 1;
+  }
+
+  void mark(size_t place, size_t life) { marked_by_[place] = life; }
+
+  // What `life` marked, rising.
+  void marked(size_t life, std::vector<Taken>& out) const {
+    for (const Place& p : sorted_)
+      if (marked_by_[p.number] == life) out.push_back(p.taken);
+  }
+
+ private:
+  static constexpr size_t kNobody = std::numeric_limits<size_t>::max();
+  struct Place {
+    Taken taken;
+    size_t number;
+  };
+  std::vector<Place> sorted_;
+  std::vector<size_t> marked_by_;  // the life that last did
+};
 
 class Packer {
  public:
@@ -150,24 +184,33 @@ class Packer {
 
   bool may_improve() const {
     const auto lives = static_cast<int64_t>(lives_.size());
-    return best_bytes_ > bound_ && orders_ < kMostOrders && orders_ * lives < kMostPlaced;
+    return best_bytes_ > bound_ + bound_ / kCloseEnough && orders_ < kMostOrders &&
+           orders_ * lives < kMostPlaced;
   }
 
   // Gives every life an offset in this order. Whether none before needed as few bytes.
   bool attempt(const std::vector<size_t>& order, bool best_fit) {
     ++orders_;
     MaxTree deaths(lives_.size(), -1);  // of the lives that are placed
+    Places places;
+    constexpr size_t kUnplaced = std::numeric_limits<size_t>::max();
+    std::vector<size_t> place_of(lives_.size(), kUnplaced);
     bytes_ = 0;
     for (const size_t i : order) {
       Life& life = lives_[i];
-      taken_ = blocked_[i];
       const auto born = std::upper_bound(births_.begin(), births_.end(), life.death);
-      deaths.each(static_cast<size_t>(born - births_.begin()), life.birth, [&](size_t o) {
-        taken_.emplace_back(lives_[o].offset, lives_[o].offset + lives_[o].bytes);
-      });
-      std::sort(taken_.begin(), taken_.end());
+      const auto mark = [&](size_t o) { places.mark(place_of[o], i); };
+      deaths.each(i, life.birth, mark);
+      // Lives by rising birth: those from here to `born` begin within this one.
+      for (size_t o = i + 1; o < static_cast<size_t>(born - births_.begin()); ++o)
+        if (place_of[o] != kUnplaced) mark(o);
+      taken_.clear();
+      places.marked(i, taken_);
+      for (const Taken& t : blocked_[i])
+        taken_.insert(std::upper_bound(taken_.begin(), taken_.end(), t), t);
       life.offset = gap_for(life.bytes, best_fit);
       bytes_ = std::max(bytes_, life.offset + life.bytes);
+      place_of[i] = places.add({life.offset, life.offset + life.bytes});
       deaths.set(i, life.death);
     }
     if (bytes_ >= best_bytes_) return false;

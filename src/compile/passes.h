@@ -17,8 +17,9 @@ struct Recompute {
 // From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
 Recompute parse_recompute(const std::string& text, int64_t layers);
 
-// attention → attention_scores, softmax, (dropout,) attention_mix. Before differentiate.
-void materialise_attention(Graph& graph);
+// attention → attention_scores, softmax, (dropout,) attention_mix; with `half` all of them in the
+// type of activations. Before differentiate.
+void materialise_attention(Graph& graph, bool half = false);
 // linear_cross_entropy → matmul, cross_entropy on all logits at once. Before differentiate.
 void unfuse_cross_entropy(Graph& graph);
 // linear_cross_entropy → matmul into a value `logits` that the host reads.
@@ -64,8 +65,9 @@ void split_backward(Graph& graph);
 
 // Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
 // that their outputs need not be saved. Without it gathered values are saved and no gather is
-// repeated.
-void recompute_selective(Graph& graph);
+// repeated. `what`: all of these, or of the layers' computation attention alone, with what moves its
+// operands and those of products.
+void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.
 void fuse_residual_norm(Graph& graph);

@@ -48,5 +48,8 @@ int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
 // How many layers each chunk gets so that the costliest chunk is as cheap as can be, and the rest
 // as even as can be. The first chunk also has the embedding, the last the head; a layer costs 1.
 std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head);
+// The same where layers cost as listed: an encoder's and a decoder's.
+std::vector<int64_t> spread_layers(const std::vector<double>& layers, int64_t chunks,
+                                   double embedding, double head);
 
 }  // namespace tessera

@@ -9,15 +9,19 @@
 namespace tessera {
 namespace {
 
+bool of_attention(OpKind k) {
+  return k == OpKind::kAttention || k == OpKind::kAttentionScores || k == OpKind::kSoftmax ||
+         k == OpKind::kDropout || k == OpKind::kAttentionMix || k == OpKind::kAllGather ||
+         k == OpKind::kSlice;
+}
 bool cheap(OpKind k) {
-  return k == OpKind::kNorm || k == OpKind::kRmsNorm || k == OpKind::kAttention ||
-         k == OpKind::kAttentionScores || k == OpKind::kSoftmax || k == OpKind::kAttentionMix ||
-         k == OpKind::kAllGather || k == OpKind::kSlice || k == OpKind::kGatedActivation;
+  return of_attention(k) || k == OpKind::kNorm || k == OpKind::kRmsNorm ||
+         k == OpKind::kGatedActivation;
 }
 
 // The ops of the forward that are run again, in order: cheap ones of which the backward, or another
 // that runs again, reads something.
-std::vector<Op> repeated(const Block& block) {
+std::vector<Op> repeated(const Block& block, SelectiveKind what) {
   std::vector<Op> ops;
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op& op = block.forward[i];
@@ -26,14 +30,16 @@ std::vector<Op> repeated(const Block& block) {
     });
     const bool leaves =
         std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
-    if (cheap(op.kind) && needed && !leaves) ops.insert(ops.begin(), op);
+    const bool again =
+        what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind);
+    if (again && needed && !leaves) ops.insert(ops.begin(), op);
   }
   return ops;
 }
 
-void recompute_selective(Graph& graph, Block& block) {
+void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
   std::map<ValueId, ValueId> again;  // forward value → its clone
-  std::vector<Op> clones = repeated(block);
+  std::vector<Op> clones = repeated(block, what);
   for (Op& clone : clones) {
     for (ValueId& v : clone.inputs)
       if (again.contains(v)) v = again[v];
@@ -76,9 +82,9 @@ Recompute parse_recompute(const std::string& text, int64_t layers) {
       text, layers);
 }
 
-void recompute_selective(Graph& graph) {
+void recompute_selective(Graph& graph, SelectiveKind what) {
   for (Block& block : graph.blocks)
-    if (!block.loss) recompute_selective(graph, block);
+    if (!block.loss) recompute_selective(graph, block, what);
 }
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
 #include "compile/schedule.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "base/error.h"
@@ -12,12 +14,14 @@ namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// The stream between blocks: position s is the input of layer s; what a layer writes is the
-// input of the next. "hidden'" and "hidden" are one kind of frame under two names.
+// The streams between blocks: position s of one is the input of layer s of its stack; what a layer
+// writes is the input of the next. "hidden'" and "hidden" are one kind of frame under two names.
 bool is_output(const std::string& kind) { return kind.ends_with('\''); }
-bool is_stream(const std::string& kind) {
-  return kind.starts_with("hidden") || kind.starts_with("d_hidden");
-}
+
+// Where a call reads its stream and where it writes one.
+struct Positions {
+  int64_t in = kNone, out = kNone;
+};
 
 // A message or an action in the one order of all stages.
 struct Item {
@@ -41,7 +45,10 @@ class Scheduler {
         request_(request),
         recompute_(recompute),
         target_(target),
-        share_(share) {}
+        share_(share),
+        ranges_(block_ranges(e_.blocks)) {
+    for (const Block& b : e_.blocks) streams_.insert({b.from, "d_" + b.from, b.to, "d_" + b.to});
+  }
 
   Program run();
 
@@ -52,11 +59,14 @@ class Scheduler {
   int64_t end_layer(int64_t c) const {
     return share_.first_layer(c) + share_.layers[static_cast<size_t>(c)];
   }
+  bool holds(size_t block) const { return share_.holds(e_.blocks[block], ranges_[block]); }
+  bool holds(const WeightGroup& group) const;
   std::vector<int64_t> own_layers() const;
+  std::vector<int64_t> own_layers(size_t block) const;
   bool is_light(int64_t layer) const;
-  size_t block(const char* name) const;
+  bool crosses_chunks(const std::string& kind) const;
   void state();
-  void state_of(FrameKindId kind, bool per_layer);
+  void state_of(FrameKindId kind, const std::vector<int64_t>& layers);
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
   std::vector<Item> items() const;
   void message(const Item& item);
@@ -64,9 +74,11 @@ class Scheduler {
   void backward(const Action& a);
   void weights(const Action& a);
   void update();
-  void call(SegmentId segment, int64_t layer, int64_t microbatch, int64_t stream = kNone,
+  void each_block(const Action& a, bool backward,
+                  const std::function<void(size_t, int64_t, Positions)>& visit) const;
+  void call(SegmentId segment, int64_t layer, int64_t microbatch, Positions at = {},
             int64_t chunk = 0);
-  FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, int64_t stream, int64_t chunk);
+  FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
 
   Expanded& e_;
   Program& p_;
@@ -74,22 +86,29 @@ class Scheduler {
   const Recompute& recompute_;
   const Target& target_;
   const StageShare& share_;
+  std::vector<BlockRange> ranges_;  // of each block
+  std::set<std::string> streams_;   // kinds of frames
   std::map<std::tuple<FrameKindId, int64_t, int64_t, int64_t>, FrameId> frames_;
   std::map<std::string, FrameKindId> named_;
 };
 
-FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, int64_t stream,
+// What travels with the messages, so that each chunk has its own.
+bool Scheduler::crosses_chunks(const std::string& kind) const {
+  return streams_.contains(kind) || kind == "memory" || kind == "d_memory";
+}
+
+FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at,
                          int64_t chunk) {
   const FrameKind& k = p_.kind(kind);
-  if (is_stream(k.name)) {
-    const std::string base = is_output(k.name) ? k.name.substr(0, k.name.size() - 1) : k.name;
-    layer = is_output(k.name) ? stream + 1 : stream;
+  const std::string base = is_output(k.name) ? k.name.substr(0, k.name.size() - 1) : k.name;
+  if (streams_.contains(base)) {
+    layer = is_output(k.name) ? at.out : at.in;
     if (named_.contains(base)) kind = named_.at(base);
-    if (stages() == 1) chunk = 0;  // handed over in place: there is no message between chunks
-  } else {
-    chunk = 0;
-    if (!(k.per & kPerLayer)) layer = kNone;
+  } else if (!(k.per & kPerLayer)) {
+    layer = kNone;
   }
+  // On one stage it is handed over in place: there is no message between chunks.
+  if (stages() == 1 || !crosses_chunks(base)) chunk = 0;
   if (!(k.per & kPerMicrobatch)) microbatch = kNone;
   const auto key = std::tuple(kind, layer, microbatch, chunk);
   if (!frames_.contains(key)) {
@@ -99,7 +118,7 @@ FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, in
   return frames_.at(key);
 }
 
-void Scheduler::call(SegmentId segment, int64_t layer, int64_t microbatch, int64_t stream,
+void Scheduler::call(SegmentId segment, int64_t layer, int64_t microbatch, Positions at,
                      int64_t chunk) {
   if (segment == kNone) return;
   Call c;
@@ -107,21 +126,29 @@ void Scheduler::call(SegmentId segment, int64_t layer, int64_t microbatch, int64
   c.layer = layer;
   c.microbatch = microbatch;
   for (const Parameter& parameter : p_.segment(segment).frames)
-    c.frames.push_back(frame(parameter.kind, layer, microbatch, stream, chunk));
+    c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
   c.wire = wire_of(p_, c);
   p_.schedule.push_back(std::move(c));
 }
 
-size_t Scheduler::block(const char* name) const {
-  for (size_t b = 0; b < e_.blocks.size(); ++b)
-    if (e_.blocks[b].name == name) return b;
-  CHECK(false, "the model has no block {}", name);
+bool Scheduler::holds(const WeightGroup& group) const {
+  return std::any_of(group.blocks.begin(), group.blocks.end(), [&](size_t b) { return holds(b); });
 }
 
+// Of all stacks, numbered through.
 std::vector<int64_t> Scheduler::own_layers() const {
   std::vector<int64_t> own;
   for (int64_t c = share_.stage; c < share_.pipeline.chunks(); c += stages())
     for (int64_t l = share_.first_layer(c); l < end_layer(c); ++l) own.push_back(l);
+  return own;
+}
+
+// Of one stack, by its own numbers.
+std::vector<int64_t> Scheduler::own_layers(size_t block) const {
+  std::vector<int64_t> own;
+  for (const int64_t l : own_layers())
+    if (l >= ranges_[block].first && l < ranges_[block].last)
+      own.push_back(l - ranges_[block].first);
   return own;
 }
 
@@ -132,14 +159,14 @@ bool Scheduler::is_light(int64_t layer) const {
 }
 
 void Scheduler::add_state(FrameKindId kind, int64_t layer, int64_t microbatch) {
-  const FrameId f = frame(kind, layer, microbatch, kNone, 0);
+  const FrameId f = frame(kind, layer, microbatch, {}, 0);
   p_.frames[static_cast<size_t>(f)].offset = p_.state_bytes;
   p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, target_.alignment);
 }
 
-void Scheduler::state_of(FrameKindId kind, bool per_layer) {
-  if (!per_layer) return add_state(kind, kNone, kNone);
-  for (const int64_t l : own_layers()) add_state(kind, l, kNone);
+void Scheduler::state_of(FrameKindId kind, const std::vector<int64_t>& layers) {
+  if (!(p_.kind(kind).per & kPerLayer)) return add_state(kind, kNone, kNone);
+  for (const int64_t l : layers) add_state(kind, l, kNone);
 }
 
 // In the order of the kinds, batches last: programs that differ in the number of micro-batches
@@ -152,13 +179,10 @@ void Scheduler::state() {
     const auto id = static_cast<FrameKindId>(k);
     named_.emplace(p_.kinds[k].name, id);
     if (!p_.kinds[k].state || p_.kinds[k].name == "batch") continue;
-    if (owner.contains(id)) {
-      const auto& blocks = owner.at(id)->blocks;
-      if (std::none_of(blocks.begin(), blocks.end(),
-                       [&](size_t b) { return share_.holds(e_.blocks[b]); }))
-        continue;
-    }
-    state_of(id, (p_.kinds[k].per & kPerLayer) != 0);
+    if (!owner.contains(id))
+      state_of(id, own_layers());
+    else if (holds(*owner.at(id)))
+      state_of(id, own_layers(owner.at(id)->blocks.at(0)));
   }
   for (int64_t m = 0; m < request_.microbatches; ++m) add_state(named_.at("batch"), kNone, m);
 }
@@ -189,50 +213,83 @@ void Scheduler::message(const Item& item) {
   const int64_t m = item.action.microbatch, from = item.action.chunk;
   // A forward message carries what comes after the producer's layers, a backward one what comes
   // before them.
-  const int64_t position = item.backward ? share_.first_layer(from) : end_layer(from);
+  const int64_t layer = item.backward ? share_.first_layer(from) : end_layer(from);
   const int64_t chunk = !item.receives ? from : (item.backward ? from - 1 : from + 1);
-  const SegmentId segment = item.backward ? (item.receives ? e_.receive_backward : e_.send_backward)
-                                          : (item.receives ? e_.receive_forward : e_.send_forward);
-  call(segment, position, m, position, chunk);
+  const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
+  Crossing crossing = Crossing::kHidden;
+  if (encoder > 0 && layer < all)
+    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
+  const int64_t position = crossing == Crossing::kSource ? layer : layer - encoder;
+  const Messages& s = e_.messages[static_cast<size_t>(crossing)];
+  const SegmentId segment = item.backward ? (item.receives ? s.receive_backward : s.send_backward)
+                                          : (item.receives ? s.receive_forward : s.send_forward);
+  call(segment, position, m, {position, position}, chunk);
   const int64_t step = (item.backward == item.receives) ? 1 : stages() - 1;
   p_.schedule.back().wire.over = fmt::format("stage:{}", (share_.stage + step) % stages());
 }
 
+// The blocks of a chunk in order, each with its layer (kNone: it has none) among all.
+void Scheduler::each_block(const Action& a, bool backward,
+                           const std::function<void(size_t, int64_t, Positions)>& visit) const {
+  struct Visit {
+    size_t block;
+    int64_t layer;
+    Positions at;
+  };
+  std::vector<Visit> visits;
+  const int64_t first = share_.first_layer(a.chunk), end = end_layer(a.chunk);
+  const int64_t encoder = request_.model.encoder_layers;
+  for (size_t b = 0; b < ranges_.size(); ++b) {
+    const BlockRange r = ranges_[b];
+    const Block& block = e_.blocks[b];
+    if (block.input == kNone) {
+      if (a.chunk == 0) visits.push_back({b, kNone, {kNone, 0}});
+    } else if (block.output == kNone) {
+      if (last_chunk(a.chunk)) visits.push_back({b, kNone, {request_.model.layers, kNone}});
+    } else if (!block.is_stack()) {
+      if (first <= r.first && r.first < end) visits.push_back({b, kNone, {encoder, 0}});
+    } else {
+      for (int64_t l = std::max(first, r.first); l < std::min(end, r.last); ++l)
+        visits.push_back({b, l, {l - r.first, l - r.first + 1}});
+    }
+  }
+  if (backward) std::reverse(visits.begin(), visits.end());
+  for (const Visit& v : visits) visit(v.block, v.layer, v.at);
+}
+
 void Scheduler::forward(const Action& a) {
-  const int64_t m = a.microbatch;
-  if (a.chunk == 0) call(e_.segments[block("embed")].forward, kNone, m, -1, a.chunk);
-  const BlockSegments& s = e_.segments[block("layer")];
-  for (int64_t l = share_.first_layer(a.chunk); l < end_layer(a.chunk); ++l)
-    call(is_light(l) ? s.light : s.forward, l, m, l, a.chunk);
-  if (last_chunk(a.chunk) && !trains())
-    call(e_.segments[block("head")].forward, kNone, m, request_.model.layers, a.chunk);
+  each_block(a, false, [&](size_t b, int64_t layer, Positions at) {
+    const BlockSegments& s = e_.segments[b];
+    if (layer == kNone) return call(s.forward, kNone, a.microbatch, at, a.chunk);
+    const SegmentId segment = is_light(layer) ? s.light : s.forward;
+    call(segment, layer - ranges_[b].first, a.microbatch, at, a.chunk);
+  });
 }
 
 // The head's forward, loss and backward are one segment, which begins the backward.
 void Scheduler::backward(const Action& a) {
-  const int64_t m = a.microbatch;
-  if (last_chunk(a.chunk))
-    call(e_.segments[block("head")].backward, kNone, m, request_.model.layers, a.chunk);
-  const BlockSegments& s = e_.segments[block("layer")];
-  for (int64_t l = end_layer(a.chunk); l-- > share_.first_layer(a.chunk);) {
-    if (is_light(l)) call(s.again, l, m, l, a.chunk);
-    call(s.backward, l, m, l, a.chunk);
-  }
-  if (a.chunk == 0) call(e_.segments[block("embed")].backward, kNone, m, -1, a.chunk);
+  each_block(a, true, [&](size_t b, int64_t layer, Positions at) {
+    const BlockSegments& s = e_.segments[b];
+    if (layer == kNone) return call(s.backward, kNone, a.microbatch, at, a.chunk);
+    const int64_t own = layer - ranges_[b].first;
+    if (is_light(layer)) call(s.again, own, a.microbatch, at, a.chunk);
+    call(s.backward, own, a.microbatch, at, a.chunk);
+  });
 }
 
 void Scheduler::weights(const Action& a) {
-  for (int64_t l = end_layer(a.chunk); l-- > share_.first_layer(a.chunk);)
-    call(e_.segments[block("layer")].weights, l, a.microbatch, l, a.chunk);
+  each_block(a, true, [&](size_t b, int64_t layer, Positions at) {
+    const int64_t own = layer == kNone ? kNone : layer - ranges_[b].first;
+    call(e_.segments[b].weights, own, a.microbatch, at, a.chunk);
+  });
 }
 
 void Scheduler::update() {
   const auto each = [&](SegmentId WeightGroup::*member) {
     for (const WeightGroup& g : e_.groups) {
       if (g.per_layer) {
-        for (const int64_t l : own_layers()) call(g.*member, l, kNone);
-      } else if (std::any_of(g.blocks.begin(), g.blocks.end(),
-                             [&](size_t b) { return share_.holds(e_.blocks[b]); })) {
+        for (const int64_t l : own_layers(g.blocks.at(0))) call(g.*member, l, kNone);
+      } else if (holds(g)) {
         call(g.*member, kNone, kNone);
       }
     }
@@ -249,11 +306,11 @@ Program Scheduler::run() {
   state();
   call(e_.clear, kNone, kNone);
   for (size_t b = 0; b < e_.blocks.size(); ++b) {
-    if (!share_.holds(e_.blocks[b])) continue;
-    if (e_.blocks[b].name != "layer")
+    if (!holds(b)) continue;
+    if (!e_.blocks[b].is_stack())
       call(e_.segments[b].pack, kNone, kNone);
     else
-      for (const int64_t l : own_layers()) call(e_.segments[b].pack, l, kNone);
+      for (const int64_t l : own_layers(b)) call(e_.segments[b].pack, l, kNone);
   }
   for (const Item& item : items()) {
     if (!item.is_action)
@@ -277,12 +334,27 @@ int64_t StageShare::first_layer(int64_t chunk) const {
   return first;
 }
 
-bool StageShare::holds(const Block& block) const {
-  if (block.name == "embed") return stage == 0;
-  if (block.name == "head") return stage == pipeline.stages - 1;
-  for (int64_t c = stage; c < pipeline.chunks(); c += pipeline.stages)
-    if (layers[static_cast<size_t>(c)] > 0) return true;
+bool StageShare::holds(const Block& block, const BlockRange& range) const {
+  if (block.input == kNone) return stage == 0;
+  if (block.output == kNone) return stage == pipeline.stages - 1;
+  for (int64_t c = stage; c < pipeline.chunks(); c += pipeline.stages) {
+    const int64_t first = first_layer(c), end = first + layers[static_cast<size_t>(c)];
+    // What stands before a layer is where that layer is.
+    const int64_t last = block.is_stack() ? range.last : range.first + 1;
+    if (std::max(first, range.first) < std::min(end, last)) return true;
+  }
   return false;
+}
+
+std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks) {
+  std::vector<BlockRange> ranges;
+  int64_t at = 0;
+  for (const Block& b : blocks) {
+    const int64_t layers = b.is_stack() ? b.layers : 0;
+    ranges.push_back({at, at + layers});
+    at += layers;
+  }
+  return ranges;
 }
 
 Wire wire_of(const Program& p, const Call& c) {

@@ -17,6 +17,14 @@
 
 namespace tessera {
 
+// Blocks in the order of the model, the layers of all stacks numbered through: [first, last) of
+// each block's, with first = last of what stands between two stacks: it goes before the layer
+// `first`.
+struct BlockRange {
+  int64_t first = 0, last = 0;
+};
+std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks);
+
 // One stage's share of the model.
 struct StageShare {
   PipelineShape pipeline;
@@ -25,7 +33,8 @@ struct StageShare {
   int64_t stage = 0;
 
   int64_t first_layer(int64_t chunk) const;
-  bool holds(const Block& block) const;  // some of it
+  // Some of a block: the first stage has what begins the model, the last what ends it.
+  bool holds(const Block& block, const BlockRange& range) const;
 };
 
 // `expanded` gives its program away; its blocks and groups stay.

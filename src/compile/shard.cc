@@ -22,7 +22,7 @@ class Sharder {
  public:
   Sharder(Graph& graph, const Layout& layout)
       : g_(graph),
-        home_{graph.sequences, graph.tokens, layout.sequence_parallel},
+        home_{graph.sequences, graph.tokens, graph.source, layout.sequence_parallel},
         axes_(divided_axes(graph.mesh)) {}
 
   void run() {
@@ -32,6 +32,9 @@ class Sharder {
       per_ = index_of(g_.blocks[b]);
       for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
     }
+    for (const size_t a : axes_)
+      CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
+            "{} is not at home", g_[g_.memory].name);
     for (size_t b = plans_.size(); b-- > 0;)
       for (size_t i = plans_[b].size(); i-- > 0;) settle(plans_[b][i]);
     settle_weights();
@@ -60,7 +63,7 @@ class Sharder {
 
 uint8_t Sharder::index_of(const Block& b) const {
   const ValueId stream = b.input != kNone ? b.input : b.output;
-  return b.name == "layer" ? g_[stream].per : uint8_t{kPerMicrobatch};
+  return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
 }
 
 // Weights as the model says where it divides them, else free; sequences over data; what enters a

@@ -13,7 +13,7 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   std::vector<Op> additions;
   for (Op& op : inputs)
     for (ValueId& v : op.outputs) {
-      if (graph[v].role != Role::kGradient) continue;
+      if (graph[v].role != Role::kGradient || v == graph.memory_gradient) continue;
       const ValueId gradient = v;
       v = clone_value(graph, gradient, ".part");
       graph[v].role = Role::kScratch;
@@ -28,9 +28,10 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
   return additions;
 }
 
-// Backwards from the gradient of the input: which ops it needs.
+// Backwards from the gradients of the input and of an encoder's output: which ops they need.
 void split_backward(Graph& graph, Block& block) {
-  std::set<ValueId> needed = {block.input_gradient};
+  std::set<ValueId> needed = {block.input_gradient, graph.memory_gradient};
+  needed.erase(kNone);
   std::vector<Op> inputs, weights;
   for (size_t i = block.backward.size(); i-- > 0;) {
     const Op& op = block.backward[i];

@@ -20,6 +20,7 @@ class Zero {
       if (e.groups[g].gradients != kNone) by_gradients_[e.groups[g].gradients] = g;
       if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
     }
+    for (size_t f = 0; f < p.frames.size(); ++f) note(static_cast<FrameId>(f));
   }
 
   void run() {
@@ -64,16 +65,18 @@ class Zero {
 
   FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
     p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
-    return static_cast<FrameId>(p_.frames.size() - 1);
+    const auto made = static_cast<FrameId>(p_.frames.size() - 1);
+    note(made);
+    return made;
   }
+  void note(FrameId f) { first_.try_emplace({frame(f).kind, frame(f).layer}, f); }
 
   // The frame of that kind for the group's calls: made at its first use.
   FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
     const auto key = std::tuple(kind, layer, microbatch);
     if (made_.contains(key)) return made_.at(key);
-    for (size_t f = 0; f < p_.frames.size(); ++f)
-      if (p_.frames[f].kind == kind && p_.frames[f].layer == layer && !made_frame(kind))
-        return made_[key] = static_cast<FrameId>(f);
+    const auto first = first_.find({kind, layer});
+    if (first != first_.end() && !made_frame(kind)) return made_[key] = first->second;
     return made_[key] = new_frame(kind, layer, microbatch);
   }
   // Kinds whose frames this pass makes anew.
@@ -176,6 +179,7 @@ class Zero {
   std::map<Key, size_t> last_add_, last_of_step_;            // position of the last addition
   std::map<Key, FrameId> gathered_;
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
+  std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
   std::set<FrameId> latest_;  // frames of the last compute call
 };
 

@@ -107,7 +107,9 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
   }
   std::vector<int32_t> lengths;
   for (int64_t e = 0; e < examples(); ++e) {
-    lengths.push_back(static_cast<int32_t>(ids(e).size()) - 1);
+    const auto places = static_cast<int64_t>(ids(e).size()) - 1;
+    lengths.push_back(
+        static_cast<int32_t>(spec_.target_length > 0 ? spec_.sequence_length : places));
   }
   packing_ = std::make_unique<RowPacking>(lengths, spec_.sequence_length,
                                           hash_name("instructions.packing", spec_.seed));
@@ -127,12 +129,49 @@ void InstructionData::add_line(const std::string& line, const std::string& place
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
     };
     add(form_.before(value), false);
+    if (spec_.target_length > 0) {
+      ids_.push_back(*tokenizer.end_of_text());
+      learned_.push_back(0);
+    }
+    const size_t response = ids_.size();
     add(turn.response, true);
     ids_.push_back(*tokenizer.end_of_text());
     learned_.push_back(1);
-    add(form_.behind(value), false);
+    if (spec_.target_length > 0)
+      end_pair(response, place);
+    else
+      add(form_.behind(value), false);
   }
-  end_example(place);
+  if (spec_.target_length == 0) end_example(place);
+}
+
+// Cut to its lengths, or left out, where it is too long.
+void InstructionData::end_pair(size_t response, const std::string& place) {
+  const auto start = static_cast<size_t>(starts_.back());
+  const auto most = static_cast<size_t>(spec_.sequence_length);
+  const auto most_target = static_cast<size_t>(spec_.target_length);
+  const size_t source = response - start, target = ids_.size() - response;
+  const bool fits = source <= most && target <= most_target;
+  if (!fits && spec_.long_examples == LongExamples::kRefuse)
+    throw Error(
+        "{}: {} and {} tokens do not fit data.sequence_length = {} and data.target_length = {}. "
+        "Raise them, or set data.long_examples to skip or cut",
+        place, source, target, most, most_target);
+  const auto cut = [&](size_t from, size_t count) {
+    const auto first = static_cast<std::ptrdiff_t>(from);
+    ids_.erase(ids_.begin() + first, ids_.begin() + first + static_cast<std::ptrdiff_t>(count));
+    learned_.erase(learned_.begin() + first,
+                   learned_.begin() + first + static_cast<std::ptrdiff_t>(count));
+  };
+  if (!fits && spec_.long_examples == LongExamples::kSkip) {
+    cut(start, ids_.size() - start);
+    ++skipped_;
+    return;
+  }
+  if (target > most_target) cut(response + most_target, target - most_target);
+  if (source > most) cut(start + most, source - most);
+  starts_.push_back(static_cast<int64_t>(ids_.size()));
+  CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
 }
 
 void InstructionData::end_example(const std::string& place) {
@@ -186,7 +225,24 @@ std::span<const int32_t> InstructionData::row_examples(int64_t sample) const {
   return packing_->row(Permutation(key, rows())(sample % rows()));
 }
 
+void InstructionData::read_pair(int64_t example, const SampleRow& row) const {
+  CHECK(std::ssize(row.tokens) == spec_.target_length &&
+            std::ssize(row.source) == spec_.sequence_length,
+        "a row of {} + {}", row.source.size(), row.tokens.size());
+  const auto tokens = ids(example);
+  const auto flags = learned(example);
+  const auto source = static_cast<size_t>(std::find(flags.begin(), flags.end(), 1) - flags.begin());
+  std::fill(row.source.begin(), row.source.end(), 0);
+  std::copy_n(tokens.begin(), source, row.source.begin());
+  clear_row(0, row);
+  const auto target = tokens.subspan(source);
+  std::copy(target.begin(), target.end(), row.labels.begin());
+  std::copy(target.begin(), target.end() - 1, row.tokens.begin() + 1);
+  std::fill_n(row.documents.begin(), target.size(), 0);
+}
+
 void InstructionData::read_row(int64_t sample, const SampleRow& row) const {
+  if (spec_.target_length > 0) return read_pair(row_examples(sample)[0], row);
   CHECK(std::ssize(row.tokens) == spec_.sequence_length, "a row of {}", row.tokens.size());
   size_t at = 0;
   int32_t document = 0;

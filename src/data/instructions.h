@@ -23,6 +23,9 @@ struct InstructionSpec {
   std::vector<std::string> files;  // JSON lines, also compressed; folders of them
   std::string form;                // an InstructionTemplate
   int64_t sequence_length = 0;     // T
+  // Above 0: pairs for an encoder and a decoder of so many tokens. sequence_length is the
+  // encoder's.
+  int64_t target_length = 0;
   uint64_t seed = 0;
   LongExamples long_examples = LongExamples::kRefuse;  // of more than T + 1 tokens
   bool documents_apart = false;                        // positions begin anew in each example
@@ -33,6 +36,10 @@ struct InstructionSpec {
 // assistant's; a system message may come first and stands before the first prompt, an empty line
 // between. Of messages the template's name is {prompt}, and it is applied to each pair in turn.
 // Text and answer are encoded apart, so no token lies across where the loss begins.
+//
+// For an encoder and a decoder each pair is a row of its own: what stands before the response is
+// the source, the response the labels, each with an end-of-text token; the decoder reads the labels
+// shifted by one behind token 0, T5's padding.
 class InstructionData {
  public:
   // Reads, encodes and packs all. Throws Error, naming file and line, for what is no JSON, lacks a
@@ -57,6 +64,8 @@ class InstructionData {
  private:
   void add_line(const std::string& line, const std::string& place, const Tokenizer& tokenizer);
   void end_example(const std::string& place);
+  void end_pair(size_t response, const std::string& place);
+  void read_pair(int64_t example, const SampleRow& row) const;
 
   InstructionSpec spec_;
   InstructionTemplate form_;

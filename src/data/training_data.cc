@@ -26,19 +26,75 @@ void check_vocabulary(std::span<const int32_t> ids, int64_t vocabulary, const In
       *bad < 0 ? std::string("negative or too large for any") : std::to_string(*bad), vocabulary);
 }
 
+// The sample's tokens as an encoder's inputs and a decoder's targets.
+void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
+             std::span<const int32_t> ids, const SampleRow& row) {
+  const auto inputs = row.source.first(static_cast<size_t>(spans.inputs));
+  corrupt_spans(spans, spec.spans->ids, spec.seed, sample,
+                ids.first(static_cast<size_t>(spans.tokens)), inputs, row.labels);
+  std::fill(row.source.begin() + std::ssize(inputs), row.source.end(), 0);
+  row.tokens[0] = spec.spans->decoder_start;
+  std::copy(row.labels.begin(), row.labels.end() - 1, row.tokens.begin() + 1);
+  std::iota(row.positions.begin(), row.positions.end(), 0);
+  std::fill(row.documents.begin(), row.documents.end(), 0);
+}
+
+// Numbers a row's documents, whose tokens are given one after the other.
+class DocumentMarks {
+ public:
+  DocumentMarks(const SampleRow& row, bool apart) : row_(row), apart_(apart) {}
+
+  void next(int64_t tokens) {
+    const size_t end = std::min(at_ + static_cast<size_t>(tokens), row_.documents.size());
+    for (size_t t = at_; t < end; ++t) {
+      row_.documents[t] = document_;
+      if (apart_) row_.positions[t] = static_cast<int32_t>(t - at_);
+    }
+    // The label of the last is the first token of the next document.
+    const bool crosses = at_ + static_cast<size_t>(tokens) <= row_.documents.size();
+    if (apart_ && crosses && end > 0) row_.labels[end - 1] = kIgnoredLabel;
+    at_ = end;
+    ++document_;
+  }
+
+ private:
+  const SampleRow& row_;
+  bool apart_;
+  size_t at_ = 0;
+  int32_t document_ = 0;
+};
+
+// The text lengths of a spec's samples.
+SpanLengths spans_of(const DatasetSpec& spec) {
+  if (!spec.spans) return {};
+  const SpanLengths spans = fit_spans(spec.sequence_length, spec.spans->how);
+  require_sentinels(spans, spec.spans->sentinels);
+  return spans;
+}
+
 }  // namespace
 
+SpanObjective span_objective(const Tokenizer& tokenizer) {
+  if (!tokenizer.end_of_text() || tokenizer.sentinels() == 0) {
+    throw Error(
+        "span corruption needs a tokenizer with </s> and sentinels; this one has {}. Wanted a T5 "
+        "model, or: tessera tokenizer train --kind unigram --sentinels 100",
+        tokenizer.end_of_text() ? "no sentinels" : "no </s>");
+  }
+  SpanObjective spans;
+  spans.ids = {tokenizer.vocabulary_size() - 1, *tokenizer.end_of_text()};
+  spans.sentinels = tokenizer.sentinels();
+  return spans;
+}
+
 TrainingData::TrainingData(DatasetSpec spec)
-    : spec_(std::move(spec)), length_(spec_.sequence_length) {
+    : spec_(std::move(spec)),
+      spans_(spans_of(spec_)),
+      length_(spec_.spans ? spans_.tokens : spec_.sequence_length) {
   if (spec_.datasets.empty()) {
     throw Error(
         "data.train: names no dataset. Wanted the prefix of one or more that   tessera data "
         "build   made");
-  }
-  if (spec_.spans) {
-    spans_ = fit_spans(spec_.sequence_length, spec_.spans->how);
-    require_sentinels(spans_, spec_.spans->sentinels);
-    length_ = spans_.tokens;
   }
   ids_.resize(static_cast<size_t>(length_) + 1);
   for (const WeightedDataset& d : spec_.datasets) open(d.prefix);
@@ -122,38 +178,16 @@ void TrainingData::read_row(int64_t sample, const SampleRow& row) {
   CHECK(std::ssize(row.tokens) == row_tokens() && std::ssize(row.source) == row_source(),
         "a row of {} + {} tokens", row.tokens.size(), row.source.size());
   read(sample, ids_);
-  if (spec_.spans) return corrupt(sample, row);
+  if (spec_.spans) return corrupt(spec_, spans_, sample, ids_, row);
   fill_row(ids_, row);
   mark_documents(sample, row);
 }
 
-void TrainingData::corrupt(int64_t sample, const SampleRow& row) const {
-  const auto inputs = row.source.first(static_cast<size_t>(spans_.inputs));
-  corrupt_spans(spans_, spec_.spans->ids, spec_.seed, sample,
-                std::span(ids_).first(static_cast<size_t>(length_)), inputs, row.labels);
-  std::fill(row.source.begin() + std::ssize(inputs), row.source.end(), 0);
-  row.tokens[0] = spec_.spans->decoder_start;
-  std::copy(row.labels.begin(), row.labels.end() - 1, row.tokens.begin() + 1);
-  std::iota(row.positions.begin(), row.positions.end(), 0);
-  std::fill(row.documents.begin(), row.documents.end(), 0);
-}
-
 void TrainingData::mark_documents(int64_t sample, const SampleRow& row) {
   const Blend::Pick pick = mixture_->at(sample);
-  size_t at = 0;
-  int32_t document = 0;
-  for (const Piece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index)) {
-    const size_t end = std::min(at + static_cast<size_t>(p.count), row.documents.size());
-    for (size_t t = at; t < end; ++t) {
-      row.documents[t] = document;
-      if (spec_.documents_apart) row.positions[t] = static_cast<int32_t>(t - at);
-    }
-    // The label of the last is the first token of the next document.
-    const bool crosses = at + static_cast<size_t>(p.count) <= row.documents.size();
-    if (spec_.documents_apart && crosses) row.labels[end - 1] = kIgnoredLabel;
-    at = end;
-    ++document;
-  }
+  DocumentMarks marks(row, spec_.documents_apart);
+  for (const Piece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index))
+    marks.next(p.count);
 }
 
 SampleOrigin TrainingData::origin(int64_t sample) {
@@ -178,7 +212,10 @@ double TrainingData::epochs(int64_t samples) const {
   return most;
 }
 
-ValidationData::ValidationData(DatasetSpec spec) : spec_(std::move(spec)) {
+ValidationData::ValidationData(DatasetSpec spec)
+    : spec_(std::move(spec)),
+      spans_(spans_of(spec_)),
+      length_(spec_.spans ? spans_.tokens : spec_.sequence_length) {
   CHECK(spec_.datasets.size() == 1, "a validation set of {} datasets", spec_.datasets.size());
   CHECK(spec_.sequence_length > 0, "samples of {} tokens", spec_.sequence_length);
   data_ = std::make_unique<IndexedDataset>(spec_.datasets.front().prefix);
@@ -194,19 +231,42 @@ ValidationData::ValidationData(DatasetSpec spec) : spec_(std::move(spec)) {
 }
 
 int64_t ValidationData::samples() const {
-  return (tokens_ - 1 + spec_.sequence_length - 1) / spec_.sequence_length;
+  return spec_.spans ? tokens_ / length_ : (tokens_ - 1 + length_ - 1) / length_;
+}
+
+int64_t ValidationData::predicted_tokens() const {
+  return spec_.spans ? samples() * spans_.targets : tokens_ - 1;
 }
 
 int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
-  CHECK(static_cast<int64_t>(out.size()) == spec_.sequence_length + 1, "a sample in {} tokens",
-        out.size());
+  CHECK(static_cast<int64_t>(out.size()) == length_ + 1, "a sample in {} tokens", out.size());
   if (sample >= samples()) return 0;
-  const int64_t from = sample * spec_.sequence_length;
-  const int64_t count = std::min<int64_t>(spec_.sequence_length + 1, tokens_ - from);
+  const int64_t from = sample * length_;
+  const int64_t count = std::min<int64_t>(length_ + 1, tokens_ - from);
   const auto ids = out.first(static_cast<size_t>(count));
   data_->read(first_ + from, ids);
   check_vocabulary(ids, spec_.vocabulary, *data_, first_ + from);
   return count;
+}
+
+void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
+  std::vector<int32_t> ids(static_cast<size_t>(length_) + 1);
+  const int64_t count = read(sample, ids);
+  if (count == 0) std::fill(row.source.begin(), row.source.end(), 0);
+  if (count > 0 && spec_.spans) return corrupt(spec_, spans_, sample, ids, row);
+  fill_row(std::span(ids).first(static_cast<size_t>(count)), row);
+  if (count > 0) mark_documents(sample, row);
+}
+
+void ValidationData::mark_documents(int64_t sample, const SampleRow& row) const {
+  const int64_t from = first_ + sample * length_;
+  const int64_t end = std::min(from + length_ + 1, first_ + tokens_);
+  DocumentMarks marks(row, spec_.documents_apart);
+  for (int64_t at = from; at < end;) {
+    const int64_t next = std::min(data_->first_token(data_->sequence_of(at) + 1), end);
+    marks.next(next - at);
+    at = next;
+  }
 }
 
 int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {

@@ -38,6 +38,9 @@ struct SpanObjective {
   int32_t decoder_start = 0;  // what the decoder reads first: T5's padding
 };
 
+// With that tokenizer's ids and T5's own shares. Throws Error for one without sentinels or </s>.
+SpanObjective span_objective(const Tokenizer& tokenizer);
+
 // What a run reads. A run file's `data` maps to it.
 struct DatasetSpec {
   std::vector<WeightedDataset> datasets;
@@ -106,7 +109,6 @@ class TrainingData {
   void open(const std::string& prefix);
   Mixture::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
   void make_mixture();
-  void corrupt(int64_t sample, const SampleRow& row) const;
   void mark_documents(int64_t sample, const SampleRow& row);
 
   DatasetSpec spec_;
@@ -118,15 +120,21 @@ class TrainingData {
 };
 
 // Sample i holds tokens [i·T, i·T + T] of the file, T + 1 or, at the end, fewer: each token but the
-// first is predicted once.
+// first is predicted once. With span corruption sample i is made of the i-th T tokens; what is left
+// at the end is not used. Its spans are the same in every run and step.
 class ValidationData {
  public:
   // `spec` names one dataset; seed and weight are not used. Throws Error as TrainingData does; one
   // sample of two tokens is enough.
   explicit ValidationData(DatasetSpec spec);
 
+  // Row lengths, as those of TrainingData.
+  int64_t row_tokens() const { return spec_.spans ? spans_.targets : spec_.sequence_length; }
+  int64_t row_source() const { return spec_.spans ? spec_.sequence_length : 0; }
   int64_t samples() const;
-  int64_t predicted_tokens() const { return tokens_ - 1; }
+  int64_t predicted_tokens() const;  // of all samples
+  // As TrainingData::read_row; beyond samples() padding without labels.
+  void read_row(int64_t sample, const SampleRow& row) const;
   // Fills the front of `out` [T + 1] and returns how many tokens that are; 0 beyond samples().
   int64_t read(int64_t sample, std::span<int32_t> out) const;
 
@@ -137,7 +145,11 @@ class ValidationData {
   const IndexedDataset& dataset() const { return *data_; }
 
  private:
+  void mark_documents(int64_t sample, const SampleRow& row) const;
+
   DatasetSpec spec_;
+  SpanLengths spans_;   // with span corruption
+  int64_t length_ = 0;  // tokens from a sample to the next
   std::unique_ptr<IndexedDataset> data_;
   SequenceRange range_;
   int64_t first_ = 0, tokens_ = 0;

@@ -31,6 +31,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     if (options.stop && token == *options.stop) break;
     out.push_back(token);
     if (each) each(token);
+    if (options.enough && options.enough(out)) break;
     if (static_cast<int64_t>(out.size()) < options.max_tokens) logits = decoder.read({&token, 1});
   }
   return out;

@@ -15,6 +15,8 @@ struct GenerateOptions {
   int64_t max_tokens = 100;
   uint64_t seed = 0;
   std::optional<int32_t> stop;  // ends the text; is not part of it
+  // Asked after each token with all new ones; true ends the text, of which they are part.
+  std::function<bool(std::span<const int32_t>)> enough = {};
 };
 
 // The new tokens. `each` is called with every one as it comes. Throws Error if the prompt is empty

@@ -18,8 +18,9 @@ constexpr int64_t kPromptChunk = 16;
 constexpr int64_t kScoredSequences = 4;  // of a micro-batch when a set is scored
 
 CompileRequest request(const ModelConfig& model, Purpose purpose, int64_t sequences, int64_t tokens,
-                       Precision precision) {
+                       Precision precision, int64_t source = 0) {
   CompileRequest r;
+  r.source = source;
   r.model = model;
   r.purpose = purpose;
   r.sequences = sequences;
@@ -88,21 +89,23 @@ ModelConfig model_of(const CheckpointReader& checkpoint) {
   return model_of_header(checkpoint.header().model, checkpoint.folder().string());
 }
 
-Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t length,
-            int64_t samples, const ModelOptions& options) {
+Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
+            const ModelOptions& options) {
   const ModelConfig model = model_of(checkpoint);
-  const auto machine = load(
-      checkpoint, {request(model, Purpose::kValidate, kScoredSequences, length, options.precision)},
-      options);
+  const auto machine = load(checkpoint,
+                            {request(model, Purpose::kValidate, kScoredSequences, data.row_tokens(),
+                                     options.precision, data.row_source())},
+                            options);
   Executor& e = machine->executor(0);
-  const BatchView view = {values<int32_t>(e, "batch.tokens"), values<int32_t>(e, "batch.labels"),
-                          values<int32_t>(e, "batch.positions"),
-                          values<int64_t>(e, "batch.samples")};
+  BatchView view = {values<int32_t>(e, "batch.tokens"), values<int32_t>(e, "batch.labels"),
+                    values<int32_t>(e, "batch.positions"), values<int64_t>(e, "batch.samples")};
+  if (data.row_source() > 0) view.source = values<int32_t>(e, "batch.source");
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   for (int64_t first = 0; first < count; first += kScoredSequences) {
     fill_validation_batch(data, first, count, view);
     check_ids(view.tokens, model);
+    check_ids(view.source, model);
     e.run();
     const std::span<double> report = values<double>(e, "report");
     total.loss_sum += report[kLossSum];
@@ -111,31 +114,70 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t le
   return total;
 }
 
-std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
-                          int64_t sequences, const ModelOptions& options) {
-  const ModelConfig model = model_of(checkpoint);
-  check_ids(tokens, model);
-  const int64_t length = static_cast<int64_t>(tokens.size()) / sequences;
-  const auto machine =
-      load(checkpoint, {request(model, Purpose::kLogits, sequences, length, options.precision)},
-           options);
-  Executor& e = machine->executor(0);
-  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
-  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
-  for (size_t i = 0; i < positions.size(); ++i)
-    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length));
-  e.run();
-  const std::span<float> out = values<float>(e, "logits");
-  return {out.begin(), out.end()};
+LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
+                         const ModelOptions& options, int64_t source_length)
+    : model_(model_of(checkpoint)), length_(length) {
+  if ((source_length > 0) != (model_.encoder_layers > 0))
+    throw Error("{}", model_.encoder_layers > 0
+                          ? "the model has an encoder: give what it reads, too."
+                          : "the model has no encoder, so there is no source to read.");
+  machine_ = load(
+      checkpoint,
+      {request(model_, Purpose::kLogits, sequences, length, options.precision, source_length)},
+      options);
 }
 
-Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options)
-    : model_(model_of(checkpoint)) {
-  const int64_t chunk = std::min(kPromptChunk, model_.context);
-  machine_ = load(checkpoint,
-                  {request(model_, Purpose::kDecode, 1, 1, options.precision),
-                   request(model_, Purpose::kDecode, 1, chunk, options.precision)},
-                  options);
+std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
+                                         std::span<const int32_t> source) {
+  check_ids(tokens, model_);
+  check_ids(source, model_);
+  Executor& e = machine_->executor(0);
+  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  if (!source.empty())
+    std::copy(source.begin(), source.end(), values<int32_t>(e, "batch.source").begin());
+  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
+  for (size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
+  e.run();
+  return values<float>(e, "logits");
+}
+
+Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
+                 std::span<const int32_t> source)
+    : model_(model_of(checkpoint)), source_(source.begin(), source.end()) {
+  CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
+        model_.encoder_layers, source.size());
+  check_ids(source, model_);
+  std::vector<CompileRequest> programs;
+  if (source.empty()) {
+    const int64_t chunk = std::min(kPromptChunk, model_.context);
+    for (const int64_t tokens : {int64_t{1}, chunk})
+      programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision));
+  } else {
+    const auto length = static_cast<int64_t>(source.size());
+    for (int64_t tokens = kPromptChunk; programs.empty() || lengths_.back() < model_.context;
+         tokens *= 4) {
+      lengths_.push_back(std::min(tokens, model_.context));
+      programs.push_back(
+          request(model_, Purpose::kLogits, 1, lengths_.back(), options.precision, length));
+    }
+  }
+  machine_ = load(checkpoint, programs, options);
+}
+
+// All that was said so far, once more.
+std::span<float> Decoder::read_again(std::span<const int32_t> tokens) {
+  said_.insert(said_.end(), tokens.begin(), tokens.end());
+  position_ = static_cast<int64_t>(said_.size());
+  size_t program = 0;
+  while (lengths_[program] < position_) ++program;
+  Executor& e = machine_->executor(program);
+  const std::span<int32_t> in = values<int32_t>(e, "batch.tokens");
+  std::fill(std::copy(said_.begin(), said_.end(), in.begin()), in.end(), 0);
+  std::copy(source_.begin(), source_.end(), values<int32_t>(e, "batch.source").begin());
+  e.run();
+  const auto vocabulary = static_cast<size_t>(model_.padded_vocabulary());
+  return values<float>(e, "logits").subspan((said_.size() - 1) * vocabulary, vocabulary);
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
@@ -150,6 +192,7 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
   CHECK(!tokens.empty() && position_ + static_cast<int64_t>(tokens.size()) <= context(),
         "{} tokens at position {} of {}", tokens.size(), position_, context());
   check_ids(tokens, model_);
+  if (!source_.empty()) return read_again(tokens);
   const auto chunk = static_cast<size_t>(std::min(kPromptChunk, model_.context));
   size_t last = 0;
   while (!tokens.empty()) {

@@ -26,33 +26,50 @@ struct Score {
 // The model of a checkpoint's header. Throws Error if it describes none.
 ModelConfig model_of(const CheckpointReader& checkpoint);
 
-// Cross-entropy of the first `samples` samples of a set (0: all), `length` tokens each.
-Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t length,
-            int64_t samples, const ModelOptions& options);
+// Cross-entropy of the first `samples` samples of a set (0: all).
+Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
+            const ModelOptions& options);
 
-// Logits [B, T, V] in f32 of B sequences of T tokens each, row-major. Throws Error for ids beyond
-// the vocabulary.
-std::vector<float> logits(CheckpointReader& checkpoint, std::span<const int32_t> tokens,
-                          int64_t sequences, const ModelOptions& options);
+// Logits of B sequences of T tokens each; an encoder reads S tokens beside each.
+class LogitsModel {
+ public:
+  LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
+              const ModelOptions& options, int64_t source_length = 0);
+
+  // tokens [B, T] and source [B, S], whose id 0 is padding → logits [B, T, V] in f32, row-major,
+  // valid until the next call. Throws Error for ids beyond the vocabulary.
+  std::span<const float> read(std::span<const int32_t> tokens,
+                              std::span<const int32_t> source = {});
+
+ private:
+  ModelConfig model_;
+  int64_t length_;
+  std::unique_ptr<Machine> machine_;
+};
 
 // Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
-// has read.
+// has read; beside an encoder, which reads `source`, it computes all anew for each token.
 class Decoder {
  public:
-  Decoder(CheckpointReader& checkpoint, const ModelOptions& options);
+  Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
+          std::span<const int32_t> source = {});
 
   int64_t context() const { return model_.context; }
   int64_t position() const { return position_; }
   // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
   // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
   std::span<float> read(std::span<const int32_t> tokens);
+  void forget() { position_ = 0; }  // begins a new text
 
  private:
   void step(size_t program, std::span<const int32_t> tokens);
+  std::span<float> read_again(std::span<const int32_t> tokens);
 
   ModelConfig model_;
   std::unique_ptr<Machine> machine_;
   int64_t position_ = 0;
+  std::vector<int32_t> source_, said_;  // beside an encoder
+  std::vector<int64_t> lengths_;        // of the programs' tokens
 };
 
 }  // namespace tessera

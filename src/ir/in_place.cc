@@ -6,6 +6,7 @@ InPlace in_place(const Op& op) {
   const auto last = static_cast<int>(op.inputs.size()) - 1;
   switch (op.kind) {
     case OpKind::kSum:
+    case OpKind::kScale:
     case OpKind::kRotary:
     case OpKind::kDropout:
     case OpKind::kSoftmax:

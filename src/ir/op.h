@@ -38,6 +38,8 @@ enum class OpKind : uint8_t {
   kGatedActivation,
   kGatedActivationGrad,
   kSum,
+  kScale,
+  kAccumulate,
   kBiasGrad,
   kDropout,
   kCast,

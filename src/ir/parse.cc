@@ -269,6 +269,8 @@ Block Parser::block() {
   word("block");
   b.name = name();
   b.layers = key_integer("layers");
+  if (take_key("from")) b.from = name();
+  if (take_key("to")) b.to = name();
   if (take_key("input")) b.input = value();
   if (take_key("output")) b.output = value();
   if (take_key("input_gradient")) b.input_gradient = value();
@@ -437,9 +439,15 @@ Graph Parser::graph() {
   word("graph");
   g.sequences = key_integer("sequences");
   g.tokens = key_integer("tokens");
+  if (take_key("source")) g.source = integer();
   if (take_key("mesh")) g.mesh = mesh();
   line_end();
   values(g.values);
+  if (take_word("memory")) {
+    if (take_key("is")) g.memory = value();
+    if (take_key("gradient")) g.memory_gradient = value();
+    line_end();
+  }
   while (peek().kind != Token::kEnd) g.blocks.push_back(block());
   // A graph has no kinds of frames: its values stand nowhere yet.
   if (!places_.empty()) fail(tokens_[places_[0].second], "a value without frame in a graph");

@@ -78,10 +78,18 @@ class Printer {
 
   void graph(const Graph& g) {
     out_ = fmt::format("graph sequences={} tokens={}", g.sequences, g.tokens);
+    if (g.source != 0) say(" source={}", g.source);
     mesh(g.mesh);
     out_ += '\n';
     values();
+    memory(g);
     for (const Block& b : g.blocks) block(b);
+  }
+  void memory(const Graph& g) {
+    if (g.memory == kNone) return;
+    say("memory is={}", value(g.memory));
+    if (g.memory_gradient != kNone) say(" gradient={}", value(g.memory_gradient));
+    out_ += '\n';
   }
   void program(const Program& p) {
     out_ = fmt::format("program {} state={} scratch={} bytes={} live={}", name(p.name),
@@ -195,6 +203,8 @@ class Printer {
 
   void block(const Block& b) {
     say("block {} layers={}", name(b.name), b.layers);
+    if (b.from != "hidden") say(" from={}", name(b.from));
+    if (b.to != "hidden") say(" to={}", name(b.to));
     for (const auto& [key, v] : {std::pair("input", b.input), std::pair("output", b.output),
                                  std::pair("input_gradient", b.input_gradient),
                                  std::pair("output_gradient", b.output_gradient)})

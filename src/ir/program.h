@@ -16,15 +16,20 @@ using SegmentId = int32_t;
 using FrameId = int32_t;
 using CallId = int32_t;
 
-// One logical layer kind of a model: embed, layer, head. `input` and `output` are the stream.
+// One logical layer kind of a model: embed, layer, head. `input` and `output` are the stream;
+// `from` and `to` name which, where a model has two: an encoder's and a decoder's.
 struct Block {
   std::string name;
   int64_t layers = 1;
+  std::string from = "hidden", to = "hidden";
   ValueId input = kNone, output = kNone;
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
   std::vector<Op> weights;  // of the backward, what only gradients of weights need; or empty
   bool loss = false;        // ends in a loss: trained by one segment, forward and backward in one
+
+  // Layers that follow each other, each reading what the one before it wrote.
+  bool is_stack() const { return input != kNone && output != kNone && from == to; }
   bool operator==(const Block&) const = default;
 };
 
@@ -33,6 +38,10 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Block> blocks;
   int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
+  int64_t source = 0;                 // S, of an encoder's sequences; 0: there is none
+  // What one block gives for each micro-batch and all layers of a stack behind it read: the
+  // encoder's output. Its gradient is the f32 sum of what they give.
+  ValueId memory = kNone, memory_gradient = kNone;
   Mesh mesh;
 
   Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }

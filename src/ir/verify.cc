@@ -100,13 +100,17 @@ Findings verify_block(const Graph& g, const Block& b) {
     if (v < kNone || v >= static_cast<ValueId>(g.values.size()))
       findings.push_back(fmt::format("block {}: names value {} of {}", b.name, v, g.values.size()));
   if (!findings.empty()) return findings;
-  std::set<ValueId> made = {b.input, b.output_gradient};
+  std::set<ValueId> made = {b.input, b.output_gradient, g.memory};
+  const bool gives_memory = std::any_of(b.forward.begin(), b.forward.end(), [&](const Op& op) {
+    return std::find(op.outputs.begin(), op.outputs.end(), g.memory) != op.outputs.end();
+  });
+  if (gives_memory) made.erase(g.memory);
   append(findings, verify_list(g, b.forward, "forward." + b.name, made));
   if (b.output != kNone && !made.contains(b.output))
     findings.push_back(
         fmt::format("block {}: no op makes its output {}", b.name, g[b.output].name));
   // A loss block's backward is its forward again, then the rest.
-  if (b.loss) made = {b.input};
+  if (b.loss) made = {b.input, g.memory};
   append(findings, verify_list(g, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
     findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));

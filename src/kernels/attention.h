@@ -1,10 +1,11 @@
-// Causal self-attention in tiles (online softmax: Milakov & Gimelshein 2018; backward from the
-// log-sum-exp: Dao 2023). No T x T buffer. Heads come in KV groups of G query heads that share
-// one key and one value (G = 1: multi-head attention). H = KV * G.
-//   s[i,j] = scale * q[i] . k[j]  for j <= i,   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
-// Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do
-// not depend on the number of threads; work is shared out by (sample, key head), so more than B *
-// KV threads have nothing to do.
+// Attention in tiles (online softmax: Milakov & Gimelshein 2018; backward from the log-sum-exp: Dao
+// 2023). No T x S buffer. Heads come in KV groups of G query heads that share one key and one value
+// (G = 1: multi-head attention). H = KV * G.
+//   s[i,j] = scale * q[i] . k[j] + bias[i,j]  for each j that i sees (AttentionScope)
+//   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
+// Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do not
+// depend on the number of threads; work is shared out by (sample, key head), so more than B * KV
+// threads have nothing to do.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,20 @@
 
 namespace tessera::kernels {
 
-// Dropout of probabilities: element ((first_head + h) * T + i) * (T rounded up to 4) + j of
+// What a query sees, and what is added to its scores.
+struct AttentionScope {
+  bool causal = true;  // of keys, those at j <= i
+  // [B, T] i32: of these the keys of the query's own document; no data: of all.
+  TensorView documents = {};
+  // [B, S] i32: keys with id 0 are padding, which nobody sees; no data: none is. A query that sees
+  // no key gets the mean of all values; the gradient of its output must be zero.
+  TensorView ids = {};
+  // [H, N] f32 or bf16: bias[h, relative_bucket(j - i)] is added (relative_position.h); or no data.
+  TensorView bias = {};
+  int64_t bias_distance = 128;
+};
+
+// Dropout of probabilities: element ((first_head + h) * T + i) * (S rounded up to 4) + j of
 // sample b is dropped as in dropout.h.
 struct AttentionDropout {
   Dropout dropout;
@@ -23,14 +37,17 @@ struct AttentionDropout {
 };
 
 struct Attention {
-  TensorView qkv;  // [B, T, KV, G+2, D]
+  TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
   TensorView out;  // [B, T, H, D]  written
   TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not wanted
   float scale = 1;
   AttentionDropout dropout;
-  int threads = 1;  // used, and what the workspace is for
+  int threads = 1;     // used, and what the workspace is for
+  TensorView kv = {};  // [B, S, KV, 2, D]: keys and values of another sequence; no data: S = T
+  AttentionScope scope = {};
 };
-int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads);
+// s = 0: as t.
+int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s = 0);
 void attention(const Attention& a, void* workspace);
 
 struct AttentionGrad {
@@ -42,8 +59,14 @@ struct AttentionGrad {
   float scale = 1;
   AttentionDropout dropout;  // as in the forward
   int threads = 1;
+  TensorView kv = {}, d_kv = {};  // d_kv written
+  AttentionScope scope = {};
+  TensorView d_bias = {};   // [H, N] f32  added to
+  bool fresh_bias = false;  // … or written
 };
-int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads);
+// bias_parts: B * H * N where there is a bias.
+int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s = 0,
+                                       int64_t bias_parts = 0);
 void attention_grad(const AttentionGrad& a, void* workspace);
 
 // Decoding: T tokens at positions start .. start+T-1 of each sequence. Writes their keys and

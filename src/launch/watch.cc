@@ -96,6 +96,19 @@ void Watch::printed(int rank, const std::string& line) {
 void Watch::ended_by(int rank, const std::string& how) {
   if (rank < 0 || rank >= options_.ranks) return;
   ranks_[static_cast<size_t>(rank)].ending = how;
+  if (verdict_) blame_unreported();
+}
+
+// One that died before its hello leaves no connection that closes: what was seen first is the end
+// of another one, which the starter ended because of it.
+void Watch::blame_unreported() {
+  if (verdict_->loss != Loss::kDied) return;
+  if (!ranks_[static_cast<size_t>(verdict_->ranks[0])].ending.empty()) return;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i].life != Life::kAwaited || ranks_[i].ending.empty()) continue;
+    verdict_->ranks = {static_cast<int>(i)};
+    return;
+  }
 }
 
 void Watch::starter_ended(double now_s, const std::string& starter, int code,
@@ -200,6 +213,7 @@ void Watch::decide() {
     if (lost_with(ranks_[static_cast<size_t>(i)], first)) v.ranks.push_back(i);
   }
   verdict_ = std::move(v);
+  blame_unreported();
 }
 
 std::string Watch::report() const {

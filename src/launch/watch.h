@@ -73,6 +73,7 @@ class Watch {
   void compare_all();
   bool lost_with(const RankState& r, const RankState& first) const;
   void decide();
+  void blame_unreported();
 
   WatchOptions options_;
   double last_s_ = 0, clock_s_ = 0;  // clock_s_: time in which the watcher ran

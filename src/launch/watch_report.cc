@@ -72,7 +72,7 @@ std::string others(std::span<const int> lost, std::span<const RankState> ranks, 
     at->members.push_back(static_cast<int>(i));
     if (r.beat.waits) at->waited_s = std::max(at->waited_s, r.beat.since_s + clock_s - r.heard_s);
   }
-  const std::string its = place_of(first.beat);
+  const std::string its = first.hello.host.empty() ? "" : place_of(first.beat);
   std::stable_sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
     if ((a.place == its) != (b.place == its)) return a.place == its;
     return a.members.size() > b.members.size();
@@ -110,6 +110,23 @@ std::string silent(std::span<const int> lost, std::span<const RankState> ranks, 
       whole_host(lost, ranks) ? fmt::format(", all of host {},", r.hello.host) : "";
   return fmt::format("{}{} stopped answering {:.1f} s ago; rank {} {} was in {}",
                      name_ranks(sorted), which, ago, lost[0], on(r.hello), place_of(r.beat));
+}
+
+std::string died(int rank, const RankState& r) {
+  const std::string how = r.ending.empty() ? "" : fmt::format(" ({})", r.ending);
+  if (r.hello.host.empty()) return fmt::format("rank {} died{} before it had reported", rank, how);
+  return fmt::format("rank {} {} died{}; {:.1f} s before it was in {}", rank, on(r.hello), how,
+                     r.died_s - r.heard_s, place_of(r.beat));
+}
+
+// mpirun does not always say who was first to die, and a rank without a hello shows nothing itself.
+std::string unreported(std::span<const RankState> ranks) {
+  std::vector<int> missing;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].life == Life::kAwaited) missing.push_back(static_cast<int>(i));
+  if (missing.empty() || missing.size() == ranks.size()) return "";
+  return fmt::format(" {} had not reported, and may have died first.",
+                     capital(name_ranks(missing)));
 }
 
 std::string error(std::span<const int> lost, std::span<const RankState> ranks) {
@@ -162,11 +179,9 @@ std::string report_loss(Loss loss, std::span<const int> lost, std::span<const Ra
   std::string out;
   if (loss == Loss::kSilent) out = silent(lost, ranks, clock_s);
   if (loss == Loss::kError) out = error(lost, ranks);
-  if (loss == Loss::kDied)
-    out = fmt::format("rank {} {} died{}; {:.1f} s before it was in {}", lost[0], on(r.hello),
-                      r.ending.empty() ? "" : fmt::format(" ({})", r.ending), r.died_s - r.heard_s,
-                      place_of(r.beat));
+  if (loss == Loss::kDied) out = died(lost[0], r);
   out += fmt::format(".{}", others(lost, ranks, clock_s));
+  if (loss == Loss::kDied && !r.hello.host.empty()) out += unreported(ranks);
   if (loss != Loss::kError) out += memory_of(r) + last_words(r);
   return out;
 }

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily};
+constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily, &kT5Family};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // A model family: its forward, its known sizes, and how Hugging Face writes it down. One a file
-// (gpt2.cc, llama.cc, neox.cc); families.cc lists them.
+// (gpt2.cc, llama.cc, neox.cc, t5.cc); families.cc lists them.
 #pragma once
 
 #include <span>
@@ -26,9 +26,10 @@ struct FamilyRule {
   void (*defaults)(ModelConfig&);  // what differs from ModelConfig's own; nullptr: nothing
   std::span<const Preset> presets;
 
-  std::string_view hf_type;    // model_type in config.json
-  std::string_view hf_prefix;  // of tensors; files of the bare model have names without it
-  std::string_view hf_head;    // the head's tensor, absent or a copy where embeddings are tied
+  std::string_view hf_type;       // model_type in config.json
+  std::string_view hf_also = {};  // another that is read as this one
+  std::string_view hf_prefix;     // of tensors; files of the bare model have names without it
+  std::string_view hf_head;       // the head's tensor, absent or a copy where embeddings are tied
   void (*hf_read)(const HfReader&, ModelConfig&);
   Tree (*hf_write)(const ModelConfig&);
   void (*hf_tensors)(const ModelConfig&, HfTensorList&);
@@ -38,6 +39,6 @@ struct FamilyRule {
 std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
-extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily;
+extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kT5Family;
 
 }  // namespace tessera

@@ -35,17 +35,17 @@ BlockWriter::BlockWriter(Graph& graph, const BatchValues& batch, const ModelConf
       batch_(batch),
       model_(model),
       builder_(graph, block_.forward,
-               name == "layer" ? kEach : static_cast<uint8_t>(kPerMicrobatch), name) {
+               layers != kNone ? kEach : static_cast<uint8_t>(kPerMicrobatch), name),
+      per_(layers != kNone ? kPerLayer : kOne) {
   block_.name = name;
-  block_.layers = layers;
+  block_.layers = layers != kNone ? layers : 1;
 }
 
 double BlockWriter::std_in() const { return standard_deviation(model_.init, model_); }
 double BlockWriter::std_out() const { return standard_deviation(model_.output_init, model_); }
 
 ValueId BlockWriter::matrix(const std::string& name, Shape shape, double std, int divided) {
-  const uint8_t per = block_.name == "layer" ? kPerLayer : kOne;
-  const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per);
+  const ValueId v = builder_.value(name, DType::kF32, std::move(shape), Role::kWeight, per_);
   graph_[v].initial = {std, 0};
   graph_[v].decays = true;
   if (divided != kNone)
@@ -60,17 +60,32 @@ ValueId BlockWriter::vector(const std::string& name, Shape shape, double constan
   return v;
 }
 
-ValueId BlockWriter::stream() {
-  const Shape shape{graph_.sequences, graph_.tokens, model_.hidden};
+ValueId BlockWriter::common(const std::string& name, Shape shape, double std, int divided) {
+  const ValueId v = matrix(name, std::move(shape), std, divided);
+  graph_[v].per = kOne;
+  return v;
+}
+
+ValueId BlockWriter::stream(const std::string& from) {
+  const int64_t tokens = from == "hidden" ? graph_.tokens : graph_.source;
+  const Shape shape{graph_.sequences, tokens, model_.hidden};
+  block_.from = from;
   block_.input = builder_.value("hidden", DType::kF32, shape, Role::kStream, kEach);
   return block_.input;
 }
 
-void BlockWriter::finish(ValueId hidden) {
+void BlockWriter::finish(ValueId hidden, const std::string& to) {
+  block_.to = to;
   block_.output = hidden;
   graph_[hidden].role = Role::kStream;
   graph_[hidden].per = kEach;
   graph_.blocks.push_back(std::move(block_));
+}
+
+void BlockWriter::remember(ValueId memory) {
+  graph_.memory = memory;
+  graph_[memory].role = Role::kStream;
+  graph_[memory].per = kPerMicrobatch;
 }
 
 void BlockWriter::finish_with_loss() {
@@ -127,14 +142,33 @@ ValueId BlockWriter::rotary(ValueId qkv) {
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
-  Attributes a = {{"scale", 1 / std::sqrt(static_cast<double>(model_.head_size()))}};
-  std::vector<ValueId> in = {qkv};
+  AttentionForm form;
+  form.scale = 1 / std::sqrt(static_cast<double>(model_.head_size()));
+  return attention("attn", qkv, form);
+}
+
+ValueId BlockWriter::attention(const std::string& name, ValueId queries,
+                               const AttentionForm& form) {
+  Attributes a = {{"scale", form.scale}};
+  std::vector<ValueId> in = {queries};
+  if (form.across != kNone) a.set("across", int64_t{1});
+  if (form.whole) a.set("whole", int64_t{1});
+  if (form.bias != kNone) a.set("bias_distance", model_.relative_distance);
+  if (form.padding != kNone) a.set("seen", "padding");
+  const bool apart = form.padding == kNone && batch_.documents != kNone;
+  if (apart) a.set("seen", "documents");
+  for (const ValueId v : {form.across, form.bias, form.padding, apart ? batch_.documents : kNone})
+    if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
     a.set("dropout", model_.attention_dropout);
-    a.set("key", static_cast<int64_t>(hash_name(block_.name + ".attn.dropout")));
+    a.set("key", static_cast<int64_t>(hash_name(block_.name + "." + name + ".dropout")));
     in.insert(in.end(), {batch_.samples, batch_.step});
   }
-  return builder_.emit_one(OpKind::kAttention, "attn", a, in);
+  return builder_.emit_one(OpKind::kAttention, name, a, in);
+}
+
+ValueId BlockWriter::scale(const std::string& name, ValueId x, double factor) {
+  return builder_.emit_one(OpKind::kScale, name, {{"factor", factor}}, {x});
 }
 
 ValueId BlockWriter::gelu(const std::string& name, ValueId x) {
@@ -158,20 +192,28 @@ void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
                 {batch_.report});
 }
 
-Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens) {
-  CHECK(sequences > 0 && tokens > 0 && tokens <= model.context, "{} x {} tokens of context {}",
-        sequences, tokens, model.context);
+Graph forward(const ModelConfig& model, const BatchForm& form) {
+  CHECK(form.sequences > 0 && form.tokens > 0 && form.tokens <= model.context &&
+            (form.source > 0) == (model.encoder_layers > 0),
+        "{} x {} tokens of context {}, {} of an encoder", form.sequences, form.tokens,
+        model.context, form.source);
   Graph g;
-  g.sequences = sequences;
-  g.tokens = tokens;
+  g.sequences = form.sequences;
+  g.tokens = form.tokens;
+  g.source = form.source;
   std::vector<Op> none;
   Builder inputs(g, none, kOne, "");
-  const Shape bt{sequences, tokens};
+  const auto batch = [&](const char* name, DType type, Shape shape) {
+    return inputs.value(name, type, std::move(shape), Role::kBatch, kPerMicrobatch);
+  };
+  const Shape bt{form.sequences, form.tokens};
   BatchValues b;
-  b.tokens = inputs.value("batch.tokens", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
-  b.labels = inputs.value("batch.labels", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
-  b.positions = inputs.value("batch.positions", DType::kI32, bt, Role::kBatch, kPerMicrobatch);
-  b.samples = inputs.value("batch.samples", DType::kI64, {sequences}, Role::kBatch, kPerMicrobatch);
+  b.tokens = batch("batch.tokens", DType::kI32, bt);
+  b.labels = batch("batch.labels", DType::kI32, bt);
+  b.positions = batch("batch.positions", DType::kI32, bt);
+  b.samples = batch("batch.samples", DType::kI64, {form.sequences});
+  if (form.documents_apart) b.documents = batch("batch.documents", DType::kI32, bt);
+  if (form.source > 0) b.source = batch("batch.source", DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
   rule_of(model.family).forward(g, b, model);

@@ -15,22 +15,45 @@ struct BatchValues {
   ValueId tokens = kNone, labels = kNone, positions = kNone;  // [B, T] i32
   ValueId samples = kNone;                                    // [B] i64, global sample numbers
   ValueId step = kNone, report = kNone;                       // see ir/state.h
+  ValueId documents = kNone;  // [B, T] i32, where attention is to stay within a document
+  ValueId source = kNone;     // [B, S] i32, what an encoder reads; id 0 is padding
+};
+
+// What attention reads, where it is not packed queries, keys and values of one sequence.
+struct AttentionForm {
+  double scale = 1;
+  ValueId across = kNone;   // keys and values [B, S, H, 2, D]; kNone: packed with the queries
+  bool whole = false;       // sees keys behind its own place, too
+  ValueId bias = kNone;     // [H, N] by distance
+  ValueId padding = kNone;  // [B, S] ids of the keys, where 0 is padding
+};
+
+// B sequences of T tokens; of S in an encoder.
+struct BatchForm {
+  int64_t sequences = 1, tokens = 1, source = 0;
+  bool documents_apart = false;
 };
 
 class BlockWriter {
  public:
+  // `layers`: of a stack, each with weights of its own; kNone: a block that is there once.
   BlockWriter(Graph& graph, const BatchValues& batch, const ModelConfig& model,
-              const std::string& name, int64_t layers);
+              const std::string& name, int64_t layers = kNone);
 
   // A trained matrix or table, normal with `std`; a trained vector that starts at a constant.
   // `divided`: the dimension (vocabulary, heads, feed forward) that tensor ranks divide, which the
   // value's place on that axis says.
   ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
   ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
+  // A matrix that all layers of a stack have in common.
+  ValueId common(const std::string& name, Shape shape, double std, int divided = kNone);
 
-  ValueId stream();             // the hidden states that come in, [B, T, F]
-  void finish(ValueId hidden);  // what goes out
-  void finish_with_loss();      // the block ends in a loss
+  // The hidden states that come in, [B, T, F], and those that go out; of an encoder, whose stream
+  // is "source", [B, S, F].
+  ValueId stream(const std::string& from = "hidden");
+  void finish(ValueId hidden, const std::string& to = "hidden");
+  void remember(ValueId memory);  // what layers behind this block read (Graph::memory)
+  void finish_with_loss();        // the block ends in a loss
 
   ValueId norm(const std::string& name, ValueId x);
   ValueId rms_norm(const std::string& name, ValueId x);
@@ -44,6 +67,8 @@ class BlockWriter {
               std::vector<ValueId> biases = {});
   ValueId rotary(ValueId qkv);
   ValueId attention(ValueId qkv);
+  ValueId attention(const std::string& name, ValueId queries, const AttentionForm& form);
+  ValueId scale(const std::string& name, ValueId x, double factor);
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, const std::string& form);
@@ -60,9 +85,13 @@ class BlockWriter {
   const ModelConfig& model_;
   Block block_;
   Builder builder_;
+  uint8_t per_;  // of its weights
 };
 
-// The whole forward of a model for micro-batches of B sequences of T tokens, in f32.
-Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens);
+// The whole forward of a model for micro-batches of that form, in f32.
+Graph forward(const ModelConfig& model, const BatchForm& form);
+inline Graph forward(const ModelConfig& model, int64_t sequences, int64_t tokens) {
+  return forward(model, {sequences, tokens, model.encoder_layers > 0 ? tokens : 0});
+}
 
 }  // namespace tessera

@@ -21,8 +21,9 @@ const FamilyRule& family_of(const HfReader& in) {
   const auto type = in.get<std::string>("model_type", "");
   std::vector<std::string_view> known;
   for (const FamilyRule* f : all_families()) {
-    if (f->hf_type == type) return *f;
+    if (f->hf_type == type || (!type.empty() && f->hf_also == type)) return *f;
     known.push_back(f->hf_type);
+    if (!f->hf_also.empty()) known.push_back(f->hf_also);
   }
   in.refuse("model_type", type.empty() ? "absent" : type,
             fmt::format("this version reads {}", fmt::join(known, ", ")));
@@ -31,7 +32,7 @@ const FamilyRule& family_of(const HfReader& in) {
 // The keys that all families have in common, at the end as transformers writes them.
 void add_common(Tree& out, const ModelConfig& m, std::optional<int64_t> end_of_text, DType dtype) {
   out.set("initializer_range", Tree(m.init_std));
-  out.set("bos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
+  if (m.encoder_layers == 0) out.set("bos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
   out.set("eos_token_id", end_of_text ? Tree(*end_of_text) : Tree());
   out.set("tie_word_embeddings", Tree(m.tied_embeddings));
   out.set("vocab_size", Tree(m.padded_vocabulary()));
@@ -53,8 +54,8 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   m.family = rule.family;
   if (rule.defaults != nullptr) rule.defaults(m);
   rule.hf_read(in, m);
-  if (m.layers > kMaxLayers)
-    throw Error("{}: {} layers, wanted 1 to {}", source, m.layers, kMaxLayers);
+  if (m.all_layers() > kMaxLayers)
+    throw Error("{}: {} layers, wanted 1 to {}", source, m.all_layers(), kMaxLayers);
   m.vocabulary_multiple = 1;
   return m;
 }
@@ -65,13 +66,15 @@ Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_
   return out;
 }
 
-Tree hf_generation_config(std::optional<int64_t> end_of_text) {
+Tree hf_generation_config(const ModelConfig& model, std::optional<int64_t> end_of_text) {
   Tree out = Tree::object();
   out.set("_from_model_config", Tree(true));
-  if (end_of_text) {
+  if (model.encoder_layers > 0)
+    for (const char* key : {"decoder_start_token_id", "pad_token_id"})
+      out.set(key, Tree(int64_t{0}));
+  else if (end_of_text)
     out.set("bos_token_id", Tree(*end_of_text));
-    out.set("eos_token_id", Tree(*end_of_text));
-  }
+  if (end_of_text) out.set("eos_token_id", Tree(*end_of_text));
   return out;
 }
 

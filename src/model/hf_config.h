@@ -22,7 +22,7 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source);
 // ends texts, if the tokenizer has one; `dtype`: of the weights beside it.
 Tree hf_config_of_model(const ModelConfig& model, std::optional<int64_t> end_of_text, DType dtype);
 
-// generation_config.json: the same tokens.
-Tree hf_generation_config(std::optional<int64_t> end_of_text);
+// generation_config.json: the same tokens, and what a decoder beside an encoder begins with.
+Tree hf_generation_config(const ModelConfig& model, std::optional<int64_t> end_of_text);
 
 }  // namespace tessera

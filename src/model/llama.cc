@@ -44,12 +44,12 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   const int64_t V = m.padded_vocabulary(), F = m.hidden;
   ValueId table = kNone;
   {
-    BlockWriter w(graph, batch, m, "embed", 1);
+    BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   layer(graph, batch, m);
-  BlockWriter w(graph, batch, m, "head", 1);
+  BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.rms_norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
   w.linear_cross_entropy(x, table);

@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama };
+enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5 };
 enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -28,13 +28,16 @@ struct ModelConfig {
   std::string preset;  // empty: all sizes are given below
   Family family = Family::kNeox;
   int64_t layers = 0, hidden = 0, heads = 0;
+  int64_t encoder_layers = 0;         // 0: no encoder
   int64_t kv_heads = 0;               // 0: as many as heads
+  int64_t head_width = 0;             // 0: hidden / heads
   int64_t feed_forward = 0;           // 0: 4 × hidden
   int64_t vocabulary = 0;             // entries of the tokenizer, unpadded
   int64_t vocabulary_multiple = 128;  // the embedding is padded up to a multiple of this
   int64_t context = 2048;             // longest sequence
   double rotary_share = 0.25, rotary_base = 10000;
   RotaryScale rotary_scale;
+  int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
   double norm_epsilon = 1e-5;
   Gelu gelu = Gelu::kErf;
@@ -43,18 +46,21 @@ struct ModelConfig {
   Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
   double init_std = 0.02;                        // of normal and scaled_normal
 
-  int64_t head_size() const { return hidden / heads; }
+  int64_t head_size() const { return head_width > 0 ? head_width : hidden / heads; }
+  int64_t all_layers() const { return encoder_layers + layers; }
   int64_t padded_vocabulary() const {
     return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
   }
 
   static void fields(auto& self, auto&& visit) {
     visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
-    visit("family", self.family, "gpt2 | neox | llama");
-    visit("layers", self.layers, "transformer layers");
+    visit("family", self.family, "gpt2 | neox | llama | t5");
+    visit("layers", self.layers, "transformer layers; beside an encoder, the decoder's");
+    visit("encoder_layers", self.encoder_layers, "layers of the encoder; 0: there is none");
     visit("hidden", self.hidden, "width of the residual stream");
     visit("heads", self.heads, "attention heads");
     visit("kv_heads", self.kv_heads, "key/value heads; 0: as many as heads");
+    visit("head_width", self.head_width, "dimensions of a head; 0: hidden / heads");
     visit("feed_forward", self.feed_forward, "inner width of the MLP; 0: 4 x hidden");
     visit("vocabulary", self.vocabulary,
           "entries of the vocabulary before padding; 0: the tokenizer's");
@@ -65,11 +71,13 @@ struct ModelConfig {
           "share of a head's dimensions that rotary embeddings turn");
     visit("rotary_base", self.rotary_base, "base of the rotary frequencies");
     visit("rotary_scale", self.rotary_scale, "for contexts longer than trained on");
+    visit("relative_buckets", self.relative_buckets, "t5: biases of distances, a head");
+    visit("relative_distance", self.relative_distance, "t5: distances from this on have one bias");
     visit("parallel_residual", self.parallel_residual,
           "attention and MLP read the same residual stream");
     visit("tied_embeddings", self.tied_embeddings, "the head uses the embedding's weights");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
-    visit("gelu", self.gelu, "erf | tanh: of gpt2 and neox");
+    visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights");
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
@@ -80,7 +88,7 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama"; }
+constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5"; }
 constexpr const char* enum_names(Gelu) { return "erf|tanh"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

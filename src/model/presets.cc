@@ -1,5 +1,6 @@
 #include "model/presets.h"
 
+#include "base/error.h"
 #include "model/family.h"
 
 namespace tessera {
@@ -43,10 +44,14 @@ void derive_sizes(ModelConfig& config) {
 
 int64_t parameter_count(const ModelConfig& config) {
   const Graph g = forward(config, 1, 1);
+  const auto layers_of = [&](const Value& v) {
+    for (const Block& b : g.blocks)
+      if (v.name.starts_with(b.name + ".")) return b.layers;
+    CHECK(false, "{} is of no block", v.name);
+  };
   int64_t n = 0;
   for (const Value& v : g.values)
-    if (v.role == Role::kWeight)
-      n += v.shape.elements() * ((v.per & kPerLayer) ? config.layers : 1);
+    if (v.role == Role::kWeight) n += v.shape.elements() * ((v.per & kPerLayer) ? layers_of(v) : 1);
   return n;
 }
 

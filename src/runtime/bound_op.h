@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-constexpr size_t kMaxInputs = 8, kMaxOutputs = 4;
+constexpr size_t kMaxInputs = 10, kMaxOutputs = 4;
 
 // A stretch of a member of a flat value whose elements follow each other in the global weight too.
 struct MemberStretch {
@@ -78,6 +78,8 @@ void run_gelu_grad(const BoundOp& b);
 void run_gated_activation(const BoundOp& b);
 void run_gated_activation_grad(const BoundOp& b);
 void run_sum(const BoundOp& b);
+void run_scale(const BoundOp& b);
+void run_accumulate(const BoundOp& b);
 void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);
 void run_cast(const BoundOp& b);

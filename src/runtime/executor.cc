@@ -16,6 +16,9 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       options_(std::move(options)) {
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
+  for (const Segment& s : program_.segments)
+    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(),
+                                   [](const Op& op) { return op.kind == OpKind::kAdamw; }));
   if (options_.poison) poison_.emplace(program_, arena_);
 }
 
@@ -126,11 +129,17 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
 
-ValueId Executor::named(std::string_view name) const {
+ValueId Executor::find(std::string_view name) const {
   for (size_t i = 0; i < program_.values.size(); ++i)
     if (program_.values[i].name == name && program_.values[i].frame != kNone)
       return static_cast<ValueId>(i);
-  CHECK(false, "program {} has no value {}", program_.name, name);
+  return kNone;
+}
+
+ValueId Executor::named(std::string_view name) const {
+  const ValueId v = find(name);
+  CHECK(v != kNone, "program {} has no value {}", program_.name, name);
+  return v;
 }
 
 }  // namespace tessera

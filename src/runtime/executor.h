@@ -27,6 +27,7 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
+  double start_s;  // on the executor's clock; of a transfer, when it was started
 };
 
 // An op of the compute queue that begins, or one of any queue for which this rank has waited for
@@ -76,6 +77,10 @@ class Executor {
   // cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
+  // From now on called before each call that changes weights and moments: who still reads them
+  // holds the run up there.
+  void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
+
   const CommunicationTime& communication() const { return time_; }  // of the last run
   Waiting waiting() const;                                          // from any thread
 
@@ -84,6 +89,7 @@ class Executor {
   TensorView view(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
+  bool has(std::string_view name) const { return find(name) != kNone; }
 
  private:
   // What is known of an op before it runs: where its operands lie but for the frames' offsets.
@@ -113,6 +119,7 @@ class Executor {
     std::optional<Transfer> transfer;  // of that op
   };
 
+  ValueId find(std::string_view name) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);
@@ -128,11 +135,11 @@ class Executor {
   void begin(CallId c);
   void end(CallId c);
   void announce(CallId c, const PreparedOp& op, bool waits) const;
-  void observe(CallId c, const PreparedOp& op) const;
+  void observe(CallId c, const PreparedOp& op, double start_s) const;
   bool may_start(const Call& call) const;
   bool progress();
   bool move(Line& line);
-  bool move_op(Line& line, PreparedOp& op);
+  bool move_op(CallId c, Line& line, PreparedOp& op);
   Transfer start(const PreparedOp& op) const;
   bool finish(const PreparedOp& op, const Transfer& t);
   void exchange(CallId c, PreparedOp& op);
@@ -156,7 +163,9 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
   std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
+  std::vector<bool> updates_;  // of each segment
   std::function<void(const OpStart&)> started_;
+  std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;

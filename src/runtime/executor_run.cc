@@ -68,17 +68,19 @@ std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
 
 void Executor::compute(CallId c) {
   for (const CallId y : program_.call(c).after) wait_for(y);
+  if (before_update_ && updates_[static_cast<size_t>(program_.call(c).segment)]) before_update_();
   {
     const std::lock_guard lock(moving_);
     begin(c);
   }
   for (PreparedOp& op : ops_of(c)) {
     announce(c, op, op.bound.channel != nullptr);
+    const double began = *observe_ ? now_s() : 0;
     if (op.bound.channel)
       exchange(c, op);
     else if (op.run)
       op.run(op.bound);
-    observe(c, op);
+    observe(c, op, began);
     const std::unique_lock lock(moving_, std::try_to_lock);
     if (lock && queued_ > 0) progress();
   }
@@ -102,9 +104,9 @@ void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
   if (started_) started_({call, program_.segment(call), *op.op, waits});
 }
 
-void Executor::observe(CallId c, const PreparedOp& op) const {
+void Executor::observe(CallId c, const PreparedOp& op, double start_s) const {
   const Call& call = program_.call(c);
-  if (*observe_) (*observe_)({call, program_.segment(call), op.bound});
+  if (*observe_) (*observe_)({call, program_.segment(call), op.bound, start_s});
 }
 
 bool Executor::may_start(const Call& call) const {
@@ -131,8 +133,7 @@ bool Executor::move(Line& line) {
   }
   if (line.op < static_cast<int64_t>(ops.size())) {
     PreparedOp& op = ops[static_cast<size_t>(line.op)];
-    if (!move_op(line, op)) return false;
-    observe(c, op);
+    if (!move_op(c, line, op)) return false;
     ++line.op;
   }
   if (line.op == static_cast<int64_t>(ops.size())) {
@@ -145,14 +146,17 @@ bool Executor::move(Line& line) {
 }
 
 // Whether the op is over.
-bool Executor::move_op(Line& line, PreparedOp& op) {
+bool Executor::move_op(CallId c, Line& line, PreparedOp& op) {
   if (!op.bound.channel) {
+    const double began = *observe_ ? now_s() : 0;
     if (op.run) op.run(op.bound);
+    observe(c, op, began);
     return true;
   }
   if (!line.transfer) line.transfer = start(op);
   op.bound.channel->progress();
   if (!finish(op, *line.transfer)) return false;
+  observe(c, op, line.transfer->since_s);
   line.transfer.reset();
   return true;
 }

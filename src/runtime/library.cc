@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "ir/attention_operands.h"
 #include "ir/rule.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
@@ -39,11 +40,16 @@ const Kernel& find_or_make(std::vector<std::pair<Shape, std::unique_ptr<Kernel>>
 
 int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads) {
   const Shape& s = at(values, op.inputs[0]).shape;  // [B, T, K, G+2, D]
+  const AttentionOperands has =
+      attention_operands(op.attributes, op.kind == OpKind::kAttentionGrad ? 4 : 1);
+  const auto operand = [&](int i) { return at(values, op.inputs[static_cast<size_t>(i)]).shape; };
+  const int64_t keys = has.across == kNone ? 0 : operand(has.across)[1];
   switch (op.kind) {
     case OpKind::kAttention:
-      return kernels::attention_workspace_bytes(s[1], s[4], threads);
+      return kernels::attention_workspace_bytes(s[1], s[4], threads, keys);
     case OpKind::kAttentionGrad:
-      return kernels::attention_grad_workspace_bytes(s[1], s[4], threads);
+      return kernels::attention_grad_workspace_bytes(
+          s[1], s[4], threads, keys, has.bias == kNone ? 0 : s[0] * operand(has.bias).elements());
     case OpKind::kCachedAttention:
       return kernels::cached_attention_workspace_bytes(op.attributes.integer("context"), s[4],
                                                        threads);

@@ -1,6 +1,7 @@
 // Matrix products and attention.
 #include <cstring>
 
+#include "ir/attention_operands.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
 #include "kernels/rotary.h"
@@ -11,14 +12,26 @@ namespace {
 
 float scale(const BoundOp& b) { return static_cast<float>(b.op->attributes.number("scale")); }
 
-kernels::AttentionDropout attention_dropout(const BoundOp& b, size_t samples) {
-  const double p = b.op->attributes.number("dropout");
-  if (p == 0) return {};
-  const ValueId qkv = b.op->inputs[0];
-  const int64_t queries = b.in[0].shape[3] - 2;  // of a group
-  return {{static_cast<float>(p), dropout_key(b, b.in[samples + 1])},
-          b.in[samples],
-          extents(b, qkv).begin[2] * queries};
+// The operands that attention and its gradient have in common.
+template <class Kernel>
+void bind_attention(const BoundOp& b, int first, Kernel& k) {
+  const Attributes& a = b.op->attributes;
+  const AttentionOperands at = attention_operands(a, first);
+  const auto operand = [&](int i) { return b.in[static_cast<size_t>(i)]; };
+  k.qkv = b.in[0];
+  k.scale = scale(b);
+  k.threads = b.threads;
+  k.scope.causal = !a.has("whole");
+  if (at.across != kNone) k.kv = operand(at.across);
+  if (at.bias != kNone) k.scope.bias = operand(at.bias);
+  k.scope.bias_distance = a.integer("bias_distance");
+  if (at.seen != kNone)
+    (a.text("seen") == "documents" ? k.scope.documents : k.scope.ids) = operand(at.seen);
+  if (at.samples == kNone) return;
+  const int64_t queries = b.in[0].shape[3] - (at.across == kNone ? 2 : 0);  // of a group
+  k.dropout = {{static_cast<float>(a.number("dropout")), dropout_key(b, operand(at.step))},
+               operand(at.samples),
+               extents(b, b.op->inputs[0]).begin[2] * queries};
 }
 
 }  // namespace
@@ -46,25 +59,25 @@ void run_rotary(const BoundOp& b) {
 
 void run_attention(const BoundOp& b) {
   kernels::Attention a;
-  a.qkv = b.in[0];
+  bind_attention(b, 1, a);
   a.out = b.out[0];
   a.lse = b.out[1];
-  a.scale = scale(b);
-  a.dropout = attention_dropout(b, 1);
-  a.threads = b.threads;
   kernels::attention(a, b.workspace);
 }
 
 void run_attention_grad(const BoundOp& b) {
   kernels::AttentionGrad a;
-  a.qkv = b.in[0];
+  bind_attention(b, 4, a);
   a.out = b.in[1];
   a.lse = b.in[2];
   a.d_out = b.in[3];
   a.d_qkv = b.out[0];
-  a.scale = scale(b);
-  a.dropout = attention_dropout(b, 4);
-  a.threads = b.threads;
+  size_t next = 1;
+  if (a.kv) a.d_kv = b.out[next++];
+  if (a.scope.bias) {
+    a.d_bias = b.out[next];
+    a.fresh_bias = b.fresh[next];
+  }
   kernels::attention_grad(a, b.workspace);
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/gated_activation.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
+#include "kernels/scale.h"
 #include "kernels/sum.h"
 #include "runtime/bound_op.h"
 
@@ -130,6 +131,19 @@ void run_sum(const BoundOp& b) {
   const Summands s = summands(b, terms, b.op->inputs.size() - terms);
   const TensorView out = as_rows(b.out[0], s.terms[0].shape[1]);
   kernels::sum({s.terms.data(), terms}, {s.biases.data(), s.bias_count}, out);
+}
+
+void run_scale(const BoundOp& b) {
+  kernels::scale(flat(b.in[0]), static_cast<float>(b.op->attributes.number("factor")),
+                 flat(b.out[0]));
+}
+
+void run_accumulate(const BoundOp& b) {
+  const int64_t columns = b.in[0].shape[-1];
+  const TensorView sum = as_rows(b.out[0], columns);
+  if (b.fresh[0]) return kernels::cast(flat(b.in[0]), flat(b.out[0]));
+  const std::array terms = {sum, as_rows(b.in[0], columns)};
+  kernels::sum(terms, {}, sum);
 }
 
 void run_bias_grad(const BoundOp& b) {

@@ -58,7 +58,7 @@ struct DataSection {
   LongExamples long_examples = LongExamples::kRefuse;
   std::vector<ValidationSource> validation;
   std::string split;
-  int64_t sequence_length = 0;
+  int64_t sequence_length = 0, target_length = 0;
   bool documents_apart = false;
   Objective objective = Objective::kNextToken;
   double noise_density = 0.15, mean_span = 3;
@@ -81,6 +81,9 @@ struct DataSection {
     visit("split", self.split,
           "shares of train, validation and test within each set of data.train, such as 969,30,1");
     visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context");
+    visit("target_length", self.target_length,
+          "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
+          "0: as span corruption needs");
     visit("documents_apart", self.documents_apart,
           "attention stays within a document, and positions begin anew in each");
     visit("objective", self.objective,

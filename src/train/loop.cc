@@ -17,11 +17,13 @@
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_programs.h"
+#include "train/saves.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "train/step_trace.h"
 #include "train/tensorboard.h"
 #include "train/trainer.h"
+#include "train/value_record.h"
 
 namespace tessera {
 namespace {
@@ -42,6 +44,12 @@ std::string layout_line(const RunConfig& c) {
   if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
   if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
   return line + fmt::format(" · recompute {}", l.recompute);
+}
+
+// Of a row, an encoder's and its decoder's.
+int64_t row_tokens(const RunConfig& c) {
+  const CompileRequest r = compile_request(c, Purpose::kTrain);
+  return r.tokens + r.source;
 }
 
 // Ranks of one host share its cores, unless who started them gave each its own.
@@ -73,16 +81,18 @@ class Run {
   void resume(const StartingPoint& start);
   void one_step(int64_t step);
   void after_step(int64_t step, const StepResult& r, double seconds);
+  void record(const StepMetrics& m);
+  void show_progress(const StepMetrics& m, double tokens);
   void stop_at_bad_number(int64_t step, const StepResult& r);
   void validate(int64_t step);
+  void make_saves();
   void save_checkpoint(int64_t step);
-  bool saves_at(int64_t step) const;
-  bool passes_tokens(int64_t step) const;
   SaveGroup save_group() const;
   bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
   void say(const std::string& line);
   void doing(int64_t step, std::string_view what) const;
+  void doing(const OpStart& at) const;
   const Tokenizer& tokenizer();
   bool scales() const { return config_.precision == Precision::kFp16; }
   double since(double s) const { return options_.now_s() - s; }
@@ -98,14 +108,17 @@ class Run {
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<TrainingData> data_;
+  std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;
+  std::string tokenizer_bytes_;  // for checkpoints; of the first rank
+  std::optional<Saves> saves_;
+  std::optional<ValueRecorder> recorder_;  // where values are dumped
   Schedule schedule_;
-  double matrix_rate_ = 0, sequence_flops_ = 0;
-  int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0, saved_step_ = -1;
+  double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
+  int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
   std::deque<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
   TrainOutcome outcome_;
@@ -120,6 +133,14 @@ void Run::say(const std::string& line) {
 // To whoever watches this rank.
 void Run::doing(int64_t step, std::string_view what) const {
   if (options_.heartbeat) options_.heartbeat->say(step, what);
+}
+
+void Run::doing(const OpStart& at) const {
+  const int64_t saving = saves_->under_way();
+  options_.heartbeat->say(
+      step_,
+      saving < 0 ? describe(at) : fmt::format("{}, saving {} meanwhile", describe(at), saving),
+      at.waits);
 }
 
 const Tokenizer& Run::tokenizer() {
@@ -150,9 +171,7 @@ void Run::prepare() {
   trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu), world_,
                                        options_.now_s);
   const double compiled = since(began);
-  if (Heartbeat* h = options_.heartbeat)
-    trainer_->machine().on_start(
-        [this, h](const OpStart& at) { h->say(step_, describe(at), at.waits); });
+  if (options_.heartbeat) trainer_->machine().on_start([this](const OpStart& at) { doing(at); });
   const Program& p = trainer_->program();
   double parameters = 0;
   for (const StateTensor& t : trainer_->state())
@@ -162,7 +181,7 @@ void Run::prepare() {
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters / 1e6, name_of_entry(config_.precision),
-                  format_count(config_.batch.global * config_.data.sequence_length)));
+                  format_count(config_.batch.global * row_tokens(config_))));
   say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
@@ -212,7 +231,7 @@ void Run::resume(const StartingPoint& start) {
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
-    if (start.resumes) saved_step_ = header.step;
+    if (start.resumes) saves_->resumed(header.step);
     loss_scale_.restore(header.state);
   }
   say(fmt::format("{}    {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
@@ -220,8 +239,30 @@ void Run::resume(const StartingPoint& start) {
                   start.checkpoint.string(), since(began)));
 }
 
+void Run::make_saves() {
+  SavesOptions o;
+  o.folder = directory() / "checkpoints";
+  o.rules = config_.checkpoint;
+  o.tokens_after = [shape = batch_shape(config_, 0)](int64_t steps) {
+    return shape.samples_before(steps) * shape.sequence_length;
+  };
+  o.world = &world_;
+  o.now_s = options_.now_s;
+  o.before_visible = [this] {
+    if (metrics_) metrics_->sync();
+  };
+  o.say = [this](const std::string& line) { say(line); };
+  o.waits = [this](std::string_view what) { doing(step_, what); };
+  saves_.emplace(std::move(o));
+  trainer_->before_update([this] { saves_->before_update(); });
+  if (first_) tokenizer_bytes_ = read_file(config_.data.tokenizer);
+}
+
 // Weights, data and files, from fresh or from a checkpoint.
 void Run::start() {
+  make_saves();
+  if (!config_.run.dump_values.empty())
+    recorder_.emplace(trainer_->program(), trainer_->machine().position());
   const StartingPoint from = find_start(config_);
   for (const FoundCheckpoint& c : from.skipped)
     log_.warning("{} is not used: {}", c.path.string(), c.broken);
@@ -230,22 +271,21 @@ void Run::start() {
   else
     resume(from);
   doing(0, "opening the data");
-  const int64_t T = config_.data.sequence_length;
-  data_ = std::make_unique<TrainingData>(training_spec(config_, config_.model.vocabulary));
-  const BatchShape shape = batch_shape(config_, trainer_->data_rank());
-  batches_ =
-      std::make_unique<BatchSource>(shape, [this, T](int64_t sample, std::span<int32_t> out) {
-        data_->read(sample, out);
-        return T + 1;
-      });
-  for (ValidationSpec& v : validation_specs(config_, config_.model.vocabulary))
+  rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
+  BatchShape shape = batch_shape(config_, trainer_->data_rank());
+  shape.sequence_length = rows_->row_tokens();
+  shape.source_length = rows_->row_source();
+  batches_ = std::make_unique<BatchSource>(
+      shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
+  const DatasetSpec spec = training_spec(config_, config_.model.vocabulary, tokenizer());
+  for (ValidationSpec& v : validation_specs(config_, spec))
     validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
   say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
-                  format_count(data_->tokens()),
-                  data_->epochs(shape.samples_before(config_.schedule.steps))));
+                  format_count(rows_->tokens()),
+                  rows_->epochs(shape.samples_before(config_.schedule.steps))));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
@@ -259,14 +299,15 @@ void Run::start() {
 
 void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
   const std::string what = std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN";
+  saves_->finish();
   const std::string first = first_bad_value(*trainer_, world_);
   std::string norms;
   for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
   const std::string last =
-      saved_step_ < 0
+      saves_->last() < 0
           ? "There is no checkpoint yet."
           : fmt::format("Last good checkpoint: {}.",
-                        (directory() / "checkpoints" / std::to_string(saved_step_)).string());
+                        (directory() / "checkpoints" / std::to_string(saves_->last())).string());
   throw Error(
       "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
       "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
@@ -276,12 +317,11 @@ void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
 
 void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   tokens_ += static_cast<int64_t>(r.tokens);
-  if (!first_) return;
-  norms_.push_back(r.grad_norm);
-  seconds_.push_back(seconds);
-  if (norms_.size() > 5) norms_.pop_front();
-  if (seconds_.size() > 20) seconds_.pop_front();
+  const bool recorded = step % config_.metrics.every_steps == 0 || step == last_step_;
   StepMetrics m;
+  if (recorded && world_.size() > 1)
+    m.communication = gather_communication(world_, trainer_->communication(), seconds);
+  if (!first_) return;
   m.step = step;
   m.tokens = tokens_;
   m.loss = r.loss;
@@ -292,28 +332,39 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.tokens_per_s = r.tokens / seconds;
   const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
   m.model_flops_share = sequence_flops_ * sequences / seconds / matrix_rate_;
-  const int64_t every = config_.metrics.every_steps;
-  if (step % every == 0 || step == last_step_) {
-    metrics_->append(m);
-    const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
-                                               {"grad_norm", m.grad_norm},
-                                               {"learning_rate", m.learning_rate},
-                                               {"tokens_per_s", m.tokens_per_s}};
-    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
-  }
+  if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
+  if (recorded) record(m);
+  norms_.push_back(r.grad_norm);
+  seconds_.push_back(seconds);
+  if (norms_.size() > 5) norms_.pop_front();
+  if (seconds_.size() > 20) seconds_.pop_front();
+  show_progress(m, r.tokens);
+}
+
+void Run::record(const StepMetrics& m) {
+  metrics_->append(m);
+  const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
+                                             {"grad_norm", m.grad_norm},
+                                             {"learning_rate", m.learning_rate},
+                                             {"tokens_per_s", m.tokens_per_s}};
+  if (tensorboard_) tensorboard_->add(m.step, options_.wall_s(), scalars);
+}
+
+void Run::show_progress(const StepMetrics& m, double tokens) {
   const double mean =
       std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
   ProgressState p;
-  p.step = step;
+  p.step = m.step;
   p.steps = last_step_;
   p.loss = m.loss;
   p.grad_norm = m.grad_norm;
   p.learning_rate = m.learning_rate;
-  p.tokens_per_s = r.tokens / mean;
-  p.flops_per_s = sequence_flops_ * sequences / mean;
+  p.tokens_per_s = tokens / mean;
+  p.flops_per_s = m.model_flops_share * matrix_rate_ * m.step_s / mean;
   p.matrix_rate_share = p.flops_per_s / matrix_rate_;
+  p.exposed_share = exposed_share_;
   p.memory_bytes = resident_bytes();
-  p.left_s = mean * static_cast<double>(last_step_ - step);
+  p.left_s = mean * static_cast<double>(last_step_ - m.step);
   progress_.show(p, options_.now_s());
 }
 
@@ -322,13 +373,15 @@ void Run::one_step(int64_t step) {
   doing(step, "reading the batch");
   const double began = options_.now_s();
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
-  const StepResult r =
-      trainer_->step(step, learning_rate(schedule_, step), *batches_,
-                     trace.observer(trainer_->program()), scales() ? loss_scale_.scale() : 1);
+  std::function<void(const OpEvent&)> observe = trace.observer(trainer_->program());
+  if (recorder_ && !trace.wanted()) observe = recorder_->observer(step);
+  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_, observe,
+                                      scales() ? loss_scale_.scale() : 1);
   const bool mended = scales() && loss_scale_.update(r.finite);
   if (!r.finite && !mended) stop_at_bad_number(step, r);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
+  if (recorder_) recorder_->finish(trainer_->gradients(), trainer_->state());
   outcome_.step = step;
   outcome_.loss = r.loss;
   const double seconds = since(began);
@@ -337,9 +390,10 @@ void Run::one_step(int64_t step) {
     if (first_) measure_machine();
   }
   after_step(step, r, seconds);
-  if (trace.wanted() && first_)
-    write_file(directory() / "trace.json",
-               trace.json(fmt::format("step {} of {}", step, config_.run.name), matrix_rate_));
+  if (!trace.wanted()) return;
+  const std::string title = fmt::format("step {} of {}", step, config_.run.name);
+  const std::string json = trace.json(world_, title, matrix_rate_);
+  if (first_) write_file(directory() / "trace.json", json);
 }
 
 void Run::validate(int64_t step) {
@@ -360,28 +414,7 @@ void Run::validate(int64_t step) {
   }
 }
 
-// Whether the step is the first past a multiple of checkpoint.keep_every_tokens.
-bool Run::passes_tokens(int64_t step) const {
-  const int64_t every = config_.checkpoint.keep_every_tokens;
-  const BatchShape shape = batch_shape(config_, 0);
-  const auto passed = [&](int64_t steps) {
-    return shape.samples_before(steps) * shape.sequence_length / every;
-  };
-  return every > 0 && passed(step) > passed(step - 1);
-}
-
-bool Run::saves_at(int64_t step) const {
-  const CheckpointSection& c = config_.checkpoint;
-  const auto& at = c.at_steps;
-  return (c.every_steps > 0 && step % c.every_steps == 0) ||
-         (c.keep_every_steps > 0 && step % c.keep_every_steps == 0) ||
-         std::find(at.begin(), at.end(), step) != at.end() || passes_tokens(step);
-}
-
 void Run::save_checkpoint(int64_t step) {
-  if (saved_step_ == step) return;
-  doing(step, "saving the checkpoint");
-  const double began = options_.now_s();
   CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
@@ -389,17 +422,8 @@ void Run::save_checkpoint(int64_t step) {
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;
-  header.tokenizer = read_file(config_.data.tokenizer);
-  if (metrics_) metrics_->sync();
-  const Path folder = directory() / "checkpoints";
-  save(folder, step, header, trainer_->state(), save_group());
-  const CheckpointSection& c = config_.checkpoint;
-  if (first_)
-    prune(folder,
-          {c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); }});
-  saved_step_ = step;
-  outcome_.checkpoint = (folder / std::to_string(step)).string();
-  say(fmt::format("step {} saved in {:.2f} s", format_count(step), since(began)));
+  header.tokenizer = tokenizer_bytes_;
+  saves_->start(std::move(header), trainer_->state());
 }
 
 SaveGroup Run::save_group() const {
@@ -421,6 +445,7 @@ TrainOutcome Run::go() {
   start();
   outcome_.step = first_step_ - 1;
   for (int64_t step = first_step_; step <= last_step_; ++step) {
+    saves_->between_steps();
     if (asked_to_stop(signals)) {
       outcome_.interrupted = true;
       break;
@@ -428,11 +453,18 @@ TrainOutcome Run::go() {
     one_step(step);
     const int64_t every = config_.metrics.validate_every_steps;
     if (step < last_step_ && every > 0 && step % every == 0) validate(step);
-    if (step < last_step_ && saves_at(step)) save_checkpoint(step);
+    if (step < last_step_ && saves_->due(step)) save_checkpoint(step);
   }
   progress_.finish();
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
+  saves_->finish();
+  if (recorder_)
+    write_file(Path(config_.run.dump_values) / fmt::format("values-{}.txt", world_.rank()),
+               to_text(recorder_->records()));
+  world_.barrier();  // no rank leaves before the checkpoint stands
+  if (saves_->last() >= 0)
+    outcome_.checkpoint = (directory() / "checkpoints" / std::to_string(saves_->last())).string();
   if (outcome_.interrupted)
     say("stopped by a signal; the run goes on from here when started again");
   return outcome_;

@@ -28,6 +28,18 @@ int64_t step_of(std::string_view line, const std::string& source, int64_t number
   return *n;
 }
 
+void set(Tree& t, const StepCommunication& c) {
+  t.set("communication_hidden_s", Tree(c.hidden_s));
+  t.set("communication_exposed_s", Tree(c.exposed_s));
+  t.set("bubble_share", Tree(c.bubble_share));
+  Tree bytes = Tree::object();
+  for (size_t i = 0; i < kTrafficAxes.size(); ++i)
+    bytes.set(std::string(kTrafficAxes[i]), Tree(c.bytes_sent[i]));
+  t.set("bytes_sent", std::move(bytes));
+  t.set("slowest_rank", Tree(c.slowest_rank));
+  t.set("slowest_over_mean", Tree(c.slowest_over_mean));
+}
+
 }  // namespace
 
 std::string to_json_line(const StepMetrics& m) {
@@ -40,6 +52,7 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("step_s", Tree(m.step_s));
   t.set("tokens_per_s", Tree(m.tokens_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));
+  if (m.communication) set(t, *m.communication);
   if (m.loss_scale) {
     t.set("loss_scale", Tree(m.loss_scale->scale));
     t.set("skipped", Tree(m.loss_scale->skipped));

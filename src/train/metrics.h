@@ -2,6 +2,9 @@
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
 //    "tokens_per_s":…,"model_flops_share":…}                     one line a step
+//    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
+//    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
+//    "slowest_over_mean"
 //                                  … ,"loss_scale":…,"skipped":…  of fp16
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
 //
@@ -16,6 +19,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "train/step_communication.h"
 
 namespace tessera {
 
@@ -33,6 +37,7 @@ struct StepMetrics {
   double step_s = 0;         // wall time of the step
   double tokens_per_s = 0;
   double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
+  std::optional<StepCommunication> communication = {};  // nothing: there is one rank
   std::optional<LossScaleMetrics> loss_scale = {};  // of fp16
 };
 

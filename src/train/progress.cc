@@ -76,6 +76,7 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
   if (p.matrix_rate_share > 0) {
     line += fmt::format("  {:.0f} % of matrix rate", 100 * p.matrix_rate_share);
   }
+  if (p.exposed_share >= 0) line += fmt::format("  exposed comm {:.0f} %", 100 * p.exposed_share);
   if (p.memory_bytes > 0) {
     line += fmt::format("  {} GiB", three_digits(static_cast<double>(p.memory_bytes) / 0x1p30));
   }

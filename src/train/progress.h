@@ -2,7 +2,7 @@
 // 30 s elsewhere.
 //
 //   step 1,240/10,000 ▕██▎       ▏ loss 3.412  norm 0.84  lr 9.6e-4 │ 38.2 k tok/s
-//   0.35 TFLOP/s  61 % of matrix rate  1.31 GiB │ left 4 h 12 min                  (one line)
+//   0.35 TFLOP/s  61 % of matrix rate  exposed comm 3 %  1.31 GiB │ left 4 h 12 min    (one line)
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct ProgressState {
   double tokens_per_s = 0;
   double flops_per_s = 0;        // of the model; 0: not shown
   double matrix_rate_share = 0;  // 0: not shown (the machine's rate is not known)
+  double exposed_share = -1;     // of the step, waiting for other ranks; below 0: not shown
   int64_t memory_bytes = 0;      // 0: not shown
   double left_s = -1;            // below 0: not shown
 };

@@ -35,17 +35,12 @@ DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary) {
 DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer) {
   DatasetSpec spec = training_spec(config, vocabulary);
   if (config.data.objective != Objective::kSpanCorruption) return spec;
-  if (!tokenizer.end_of_text() || tokenizer.sentinels() == 0) {
-    throw Error(
-        "data.objective: span_corruption needs a tokenizer with </s> and sentinels; {} has {}. "
-        "Wanted a T5 model, or: tessera tokenizer train --kind unigram --sentinels 100",
-        config.data.tokenizer, tokenizer.end_of_text() ? "no sentinels" : "no </s>");
+  try {
+    spec.spans = span_objective(tokenizer);
+  } catch (const Error& e) {
+    throw Error("data.objective: {} ({})", e.what(), config.data.tokenizer);
   }
-  SpanObjective spans;
-  spans.how = {config.data.noise_density, config.data.mean_span};
-  spans.ids = {tokenizer.vocabulary_size() - 1, *tokenizer.end_of_text()};
-  spans.sentinels = tokenizer.sentinels();
-  spec.spans = spans;
+  spec.spans->how = {config.data.noise_density, config.data.mean_span};
   return spec;
 }
 
@@ -57,13 +52,19 @@ InstructionSpec instruction_spec(const RunConfig& config) {
   spec.seed = static_cast<uint64_t>(config.run.seed);
   spec.long_examples = config.data.long_examples;
   spec.documents_apart = config.data.documents_apart;
+  if (config.model.encoder_layers > 0) spec.target_length = config.data.target_length;
   return spec;
 }
 
 TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
   if (!config.data.instructions.empty()) {
-    instructions_ = std::make_unique<InstructionData>(instruction_spec(config), tokenizer);
+    const InstructionSpec spec = instruction_spec(config);
+    instructions_ = std::make_unique<InstructionData>(spec, tokenizer);
+    if (spec.target_length > 0) {
+      tokens_ = spec.target_length;
+      source_ = spec.sequence_length;
+    }
     return;
   }
   datasets_ = std::make_unique<TrainingData>(training_spec(config, vocabulary, tokenizer));
@@ -86,8 +87,11 @@ double TrainingRows::epochs(int64_t samples) const {
 }
 
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary) {
+  return validation_specs(config, training_spec(config, vocabulary));
+}
+
+std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training) {
   std::vector<ValidationSpec> out;
-  DatasetSpec training = training_spec(config, vocabulary);
   training.stages.clear();
   for (const ValidationSource& source : config.data.validation) {
     ValidationSpec v{source.name, training};

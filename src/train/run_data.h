@@ -48,5 +48,7 @@ struct ValidationSpec {
 // The sets of data.validation, each as a whole; if there are none, the second part of data.split
 // of each training set; if that is empty too, none.
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary);
+// Of what training reads: with span corruption, where it has any.
+std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training);
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/span_corruption.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
@@ -56,7 +57,11 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
 void resolve_sizes(RunConfig& config) {
   if (config.model.vocabulary == 0)
     config.model.vocabulary = load_tokenizer(config.data.tokenizer)->vocabulary_size();
-  if (config.data.sequence_length == 0) config.data.sequence_length = config.model.context;
+  DataSection& data = config.data;
+  if (data.sequence_length == 0) data.sequence_length = config.model.context;
+  if (data.target_length == 0 && data.objective == Objective::kSpanCorruption)
+    data.target_length =
+        fit_spans(data.sequence_length, {data.noise_density, data.mean_span}).targets;
 }
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
@@ -85,7 +90,10 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.frozen = o.freeze;
   r.purpose = purpose;
   r.sequences = config.batch.micro;
-  r.tokens = config.data.sequence_length;
+  const bool encodes = config.model.encoder_layers > 0;
+  r.tokens = encodes ? config.data.target_length : config.data.sequence_length;
+  r.source = encodes ? config.data.sequence_length : 0;
+  r.documents_apart = config.data.documents_apart && !encodes;
   const int64_t together = config.batch.micro * config.layout.data;
   r.microbatches = purpose == Purpose::kTrain ? config.batch.global / together : 1;
   r.optimizer_state = true;
@@ -102,24 +110,6 @@ BatchShape batch_shape(const RunConfig& config, int64_t rank) {
   shape.ramp = config.batch.ramp;
   shape.ramp_steps = config.batch.ramp_steps;
   return shape;
-}
-
-MemoryPlan memory_plan(const Program& p) {
-  MemoryPlan m;
-  for (const Frame& f : p.frames) {
-    const FrameKind& kind = p.kind(f.kind);
-    const Role role = p[kind.values.at(0)].role;
-    if (role == Role::kWeight) m.weights += kind.bytes;
-    if (role == Role::kMaster || role == Role::kMoment1 || role == Role::kMoment2 ||
-        role == Role::kFactor)
-      m.optimizer += kind.bytes;
-    if (role == Role::kGradient) m.gradients += kind.bytes;
-  }
-  m.arena = p.bytes;
-  m.live = p.live_bytes;
-  m.other = p.state_bytes - m.weights - m.optimizer;
-  m.activations = p.bytes - p.state_bytes - m.gradients;
-  return m;
 }
 
 int64_t memory_limit(const CpuFeatures& cpu) {

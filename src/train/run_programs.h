@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compile/compile.h"
+#include "compile/memory_plan.h"
 #include "data/batches.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
@@ -21,13 +22,6 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose);
 
 // Which samples which step takes; `rank` of the data ranks.
 BatchShape batch_shape(const RunConfig& config, int64_t rank);
-
-// Bytes by role of state and transient frames, largest live set, arena.
-struct MemoryPlan {
-  int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
-  int64_t arena = 0, live = 0;
-};
-MemoryPlan memory_plan(const Program& program);
 
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;

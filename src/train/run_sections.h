@@ -31,7 +31,7 @@ struct RunSection {
   Device device = Device::kAuto;
   int64_t threads = 0;
   int64_t stop_after_steps = 0;
-  std::string dump_gradients;
+  std::string dump_gradients, dump_values;
 
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "shown in logs; without one, the name of the run file");
@@ -43,6 +43,8 @@ struct RunSection {
           "after this many steps in all: write a checkpoint and leave; 0: go on to the end");
     visit("dump_gradients", self.dump_gradients,
           "debug: a safetensors file for the gradients of the first step");
+    visit("dump_values", self.dump_values,
+          "debug: a folder for digests of all values of all steps, as verify compares them");
   }
 };
 

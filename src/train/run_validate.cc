@@ -4,7 +4,9 @@
 #include <charconv>
 
 #include "compile/layout_check.h"
+#include "data/span_corruption.h"
 #include "train/run_config.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -83,7 +85,8 @@ class Validation {
     at_least("model.vocabulary", m.vocabulary, 0);
     at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
     at_least("model.context", m.context, 1);
-    if (m.hidden % m.heads != 0)
+    at_least("model.head_width", m.head_width, 0);
+    if (m.head_width == 0 && m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
            fmt::join(divisors(m.hidden), ", "));
     if (m.family == Family::kLlama) {
@@ -91,16 +94,32 @@ class Validation {
         fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
              m.heads, fmt::join(divisors(m.heads), ", "));
     } else if (m.kv_heads != m.heads) {
-      fail("model.kv_heads", "= {}, but gpt2 and neox have as many as heads = {}. Leave it out.",
-           m.kv_heads, m.heads);
+      fail("model.kv_heads",
+           "= {}, but gpt2, neox and t5 have as many as heads = {}. Leave it out.", m.kv_heads,
+           m.heads);
     }
+    encoder(m);
+  }
+
+  void encoder(const ModelConfig& m) const {
+    at_least("model.encoder_layers", m.encoder_layers, m.family == Family::kT5 ? 1 : 0);
+    if (m.family != Family::kT5 && m.encoder_layers > 0)
+      fail("model.encoder_layers", "= {}, but family {} has no encoder. Leave it out.",
+           m.encoder_layers, name_of_entry(m.family));
+    if (m.family != Family::kT5) return;
+    if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
+      fail("model.relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
+    if (m.relative_distance <= m.relative_buckets / 2)
+      fail("model.relative_distance", "= {}, wanted more than relative_buckets / 2 = {}",
+           m.relative_distance, m.relative_buckets / 2);
   }
 
   void model_numbers() const {
     const ModelConfig& m = c_.model;
     share("model.rotary_share", m.rotary_share, true);
     const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    if (m.family != Family::kGpt2 && (turned % 2 != 0 || turned == 0))
+    const bool turns = m.family == Family::kNeox || m.family == Family::kLlama;
+    if (turns && (turned % 2 != 0 || turned == 0))
       fail("model.rotary_share",
            "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
            m.rotary_share, turned, m.head_size());
@@ -126,8 +145,8 @@ class Validation {
     if (!(d.size_exponent >= 0 && d.size_exponent <= 1))
       fail("data.size_exponent", "= {}, wanted 0 to 1", d.size_exponent);
     instructions(d);
-    objective(d);
     at_least("data.sequence_length", d.sequence_length, 1);
+    objective(d);
     if (d.sequence_length > c_.model.context)
       fail("data.sequence_length",
            "= {} is longer than model.context = {}. Raise the context or "
@@ -172,13 +191,15 @@ class Validation {
   }
 
   void objective(const DataSection& d) const {
-    if (d.objective == Objective::kNextToken) {
-      if (d.documents_apart)
-        fail("data.documents_apart",
-             "= true, but family {} does not keep attention within a document. Leave it out.",
-             name_of_entry(c_.model.family));
-      return;
-    }
+    const bool encodes = c_.model.encoder_layers > 0;
+    if (d.documents_apart && encodes)
+      fail("data.documents_apart", "= true, but family {} takes one text a row. Leave it out.",
+           name_of_entry(c_.model.family));
+    at_least("data.target_length", d.target_length, 0);
+    if (!encodes && d.target_length > 0)
+      fail("data.target_length", "= {}, but family {} has no encoder beside its decoder.",
+           d.target_length, name_of_entry(c_.model.family));
+    if (d.objective == Objective::kNextToken) return pairs(d, encodes);
     if (!(d.noise_density > 0 && d.noise_density < 1))
       fail("data.noise_density", "= {}, wanted above 0 and below 1; T5: 0.15", d.noise_density);
     if (!(d.mean_span >= 1)) fail("data.mean_span", "= {}, wanted 1 or more; T5: 3", d.mean_span);
@@ -186,9 +207,31 @@ class Validation {
       fail("data.objective", "= span_corruption is for data.train, not for instructions.");
     if (d.documents_apart)
       fail("data.documents_apart", "is for next tokens, not for span_corruption.");
-    fail("data.objective",
-         "= span_corruption needs an encoder, which family {} has not. Wanted next_token.",
-         name_of_entry(c_.model.family));
+    if (!encodes)
+      fail("data.objective",
+           "= span_corruption needs an encoder, which family {} has not. Wanted next_token.",
+           name_of_entry(c_.model.family));
+    const int64_t targets = fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+    if (d.target_length > 0 && d.target_length != targets)
+      fail("data.target_length", "= {}, but span corruption makes targets of {}. Leave it out.",
+           d.target_length, targets);
+  }
+
+  // What an encoder and a decoder are fine-tuned on.
+  void pairs(const DataSection& d, bool encodes) const {
+    if (!encodes) return;
+    if (d.instructions.empty())
+      fail("data.objective",
+           "= next_token, but family {} has an encoder. Wanted span_corruption, or pairs as "
+           "data.instructions.",
+           name_of_entry(c_.model.family));
+    if (d.target_length == 0)
+      fail("data.target_length", "is not given. Wanted the longest response in tokens.");
+    if (d.target_length > c_.model.context)
+      fail("data.target_length", "= {} is longer than model.context = {}.", d.target_length,
+           c_.model.context);
+    if (!d.validation.empty())
+      fail("data.validation", "is for data.train; pairs have no validation sets yet.");
   }
 
   void split(const std::string& text) const {
@@ -280,7 +323,10 @@ class Validation {
   void layout() const {
     const Layout& l = c_.layout;
     try {
-      check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, c_.data.sequence_length});
+      CompileRequest r = compile_request(c_, Purpose::kTrain);
+      if (r.source > 0 && r.tokens == 0)
+        r.tokens = fit_spans(r.source, {c_.data.noise_density, c_.data.mean_span}).targets;
+      check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, r.tokens, r.source});
     } catch (const Error& e) {  // begins with the key, whose place is known here
       const std::string said = e.what();
       const size_t key = said.find(' ');
@@ -294,12 +340,12 @@ class Validation {
     int64_t n = -1;
     const char* end = text.data() + text.size();
     if (text.starts_with("full:") && std::from_chars(text.data() + 5, end, n).ptr == end &&
-        n >= 0 && n <= c_.model.layers)
+        n >= 0 && n <= c_.model.all_layers())
       return;
     fail("layout.recompute",
          "= '{}', wanted none, selective, full or full:N with N up to {} (the "
          "first N layers)",
-         text, c_.model.layers);
+         text, c_.model.all_layers());
   }
 
   void checkpoint() const {

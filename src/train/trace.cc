@@ -9,19 +9,19 @@ namespace tessera {
 namespace {
 
 // The records that name the process and its rows.
-Tree name_record(const char* what, int64_t row, const std::string& name) {
+Tree name_record(const char* what, int64_t process, int64_t row, const std::string& name) {
   Tree arguments = Tree::object();
   arguments.set("name", Tree(name));
   Tree record = Tree::object();
   record.set("name", Tree(std::string(what)));
   record.set("ph", Tree(std::string("M")));
-  record.set("pid", Tree(int64_t{0}));
+  record.set("pid", Tree(process));
   record.set("tid", Tree(row));
   record.set("args", std::move(arguments));
   return record;
 }
 
-Tree bar(const TraceEvent& e, double origin_s, int64_t row) {
+Tree bar(const TraceEvent& e, const TraceProcess& process, int64_t row) {
   Tree arguments = Tree::object();
   arguments.set("origin", Tree(e.origin));
   arguments.set("bytes", Tree(e.bytes));
@@ -35,9 +35,9 @@ Tree bar(const TraceEvent& e, double origin_s, int64_t row) {
   record.set("name", Tree(e.op));
   record.set("cat", Tree(e.queue));
   record.set("ph", Tree(std::string("X")));
-  record.set("ts", Tree((e.start_s - origin_s) * 1e6));
+  record.set("ts", Tree((e.start_s - process.origin_s) * 1e6));
   record.set("dur", Tree(e.duration_s * 1e6));
-  record.set("pid", Tree(int64_t{0}));
+  record.set("pid", Tree(process.number));
   record.set("tid", Tree(row));
   record.set("args", std::move(arguments));
   return record;
@@ -45,24 +45,30 @@ Tree bar(const TraceEvent& e, double origin_s, int64_t row) {
 
 }  // namespace
 
-std::string chrome_trace(std::span<const TraceEvent> events, const std::string& title) {
+std::string chrome_records(std::span<const TraceEvent> events, const TraceProcess& process) {
   std::vector<std::string> queues;  // in the order of first use
-  double origin_s = events.empty() ? 0 : events.front().start_s;
-  Tree records = Tree::list();
-  records.push(name_record("process_name", 0, title));
-  for (const TraceEvent& e : events) origin_s = std::min(origin_s, e.start_s);
+  std::string records = to_json(name_record("process_name", process.number, 0, process.title));
   for (const TraceEvent& e : events) {
     auto at = std::find(queues.begin(), queues.end(), e.queue);
     if (at == queues.end()) {
       at = queues.insert(queues.end(), e.queue);
-      records.push(name_record("thread_name", static_cast<int64_t>(queues.size()) - 1, e.queue));
+      const auto row = static_cast<int64_t>(queues.size()) - 1;
+      records += ',';
+      records += to_json(name_record("thread_name", process.number, row, e.queue));
     }
-    records.push(bar(e, origin_s, at - queues.begin()));
+    records += ',';
+    records += to_json(bar(e, process, at - queues.begin()));
   }
-  Tree document = Tree::object();
-  document.set("displayTimeUnit", Tree(std::string("ms")));
-  document.set("traceEvents", std::move(records));
-  return to_json(document);
+  return records;
+}
+
+std::string chrome_trace(std::span<const std::string> records) {
+  std::string document = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (i > 0) document += ',';
+    document += records[i];
+  }
+  return document + "]}";
 }
 
 }  // namespace tessera

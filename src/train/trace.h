@@ -18,9 +18,16 @@ struct TraceEvent {
   double share_of_limit = 0;  // time at the machine's rates over the time taken; 0: not known
 };
 
-// {"displayTimeUnit":"ms","traceEvents":[…]}: times in µs from `start_s` of the earliest event;
-// arguments of each bar: origin, bytes, flops, gb_per_s, gflop_per_s, share_of_limit. `title`
-// names the process ("step 10 of pythia-70m").
-std::string chrome_trace(std::span<const TraceEvent> events, const std::string& title);
+// The rows of one process, a rank: records of Chrome's format, joined by commas. Times in µs from
+// `origin_s`; arguments of each bar: origin, bytes, flops, gb_per_s, gflop_per_s, share_of_limit.
+struct TraceProcess {
+  std::string title;  // "step 10 of pythia-70m", "rank 3 of 8, step 10 of …"
+  int64_t number = 0;
+  double origin_s = 0;
+};
+std::string chrome_records(std::span<const TraceEvent> events, const TraceProcess& process);
+
+// The document around the records of all processes: {"displayTimeUnit":"ms","traceEvents":[…]}.
+std::string chrome_trace(std::span<const std::string> records);
 
 }  // namespace tessera

@@ -88,8 +88,11 @@ std::vector<StateTensor> Trainer::gradients() {
 
 BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
   const auto view = [&](const char* name) { return e.view(e.named(name), 0, microbatch); };
-  return {whole<int32_t>(view("batch.tokens")), whole<int32_t>(view("batch.labels")),
-          whole<int32_t>(view("batch.positions")), whole<int64_t>(view("batch.samples"))};
+  BatchView b = {whole<int32_t>(view("batch.tokens")), whole<int32_t>(view("batch.labels")),
+                 whole<int32_t>(view("batch.positions")), whole<int64_t>(view("batch.samples"))};
+  if (e.has("batch.documents")) b.documents = whole<int32_t>(view("batch.documents"));
+  if (e.has("batch.source")) b.source = whole<int32_t>(view("batch.source"));
+  return b;
 }
 
 StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
@@ -109,6 +112,14 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
   const auto* report = e.view(e.named("report")).as<double>();
   return {report[kLossSum] / std::max(report[kLossTokens], 1.0), report[kGradNorm],
           report[kLossTokens], report[kSkip] == 0};
+}
+
+const CommunicationTime& Trainer::communication() const {
+  return machine_->executor(kTrain).communication();
+}
+
+void Trainer::before_update(std::function<void()> wait) {
+  machine_->executor(kTrain).before_update(std::move(wait));
 }
 
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {

@@ -34,6 +34,10 @@ class Trainer {
   Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit, World& world,
           std::function<double()> now_s);
 
+  // Of programs that were made elsewhere: of training and of validation, over the same state.
+  Trainer(const RunConfig& config, std::unique_ptr<Machine> machine)
+      : config_(config), machine_(std::move(machine)) {}
+
   const Program& program() const { return machine_->program(); }
   // Which of the data ranks this is: who reads which sequences.
   int64_t data_rank() const;
@@ -48,6 +52,10 @@ class Trainer {
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
                   const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
+  // Of the last step.
+  const CommunicationTime& communication() const;
+  // From now on called before a step changes what state() views.
+  void before_update(std::function<void()> wait);
   // The last step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 

@@ -59,7 +59,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
 TEST(Checkpoint, EveryBoxCanBeRead) {
   TemporaryFolder temporary;
   SampleState state(3);
-  save(temporary.path(), 1, sample_header(1), state.tensors());
+  save(temporary.path(), sample_header(1), state.tensors());
   CheckpointReader reader(temporary.path() / "1");
   const Shape& shape = state.shapes[1];  // [4, 3, 6, 24]
   const Box box{{1, 0, 2, 5}, {4, 2, 6, 24}};
@@ -105,7 +105,7 @@ TEST(Checkpoint, SavedByThreeRanksReadAsOne) {
 TEST(Checkpoint, ReadingConvertsFloats) {
   TemporaryFolder temporary;
   SampleState state(3);
-  save(temporary.path(), 1, sample_header(1), state.tensors());
+  save(temporary.path(), sample_header(1), state.tensors());
   CheckpointReader reader(temporary.path() / "1");
   std::vector<BF16> got(24);
   reader.read("layer0.norm1.gain", {got.data(), DType::kBF16, Shape{24}});

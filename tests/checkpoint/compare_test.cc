@@ -11,7 +11,7 @@ namespace {
 TEST(Compare, EqualUpToHowTheyArePut) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   SampleState state(1);
-  save(temporary.path(), 1, sample_header(1), state.tensors());
+  save(temporary.path(), sample_header(1), state.tensors());
   std::vector<StateTensor> halves;
   for (const StateTensor& t : state.tensors()) {
     if (t.shape.rank() == 0) halves.push_back(t);
@@ -26,7 +26,7 @@ TEST(Compare, EqualUpToHowTheyArePut) {
       halves.push_back(piece);
     }
   }
-  save(temporary.path(), 2, sample_header(2), halves);
+  save(temporary.path(), sample_header(2), halves);
   CheckpointReader a(temporary.path() / "1"), b(temporary.path() / "2");
   EXPECT_EQ(b.find("embed.weight")->pieces.size(), 2u);
   EXPECT_TRUE(compare(a, b).empty());
@@ -39,8 +39,8 @@ TEST(Compare, SaysWhatDiffersAndByHowMuch) {
   two.values[0][101] -= 0.25f;
   two.names[3] = "layer0.norm2.gain";
   two.shapes[1] = Shape{3, 4, 6, 24};
-  save(temporary.path(), 1, sample_header(1), one.tensors());
-  save(temporary.path(), 2, sample_header(2), two.tensors());
+  save(temporary.path(), sample_header(1), one.tensors());
+  save(temporary.path(), sample_header(2), two.tensors());
   CheckpointReader a(temporary.path() / "1"), b(temporary.path() / "2");
   const auto found = compare(a, b);
   ASSERT_EQ(found.size(), 4u);

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/saving.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 #include "model/presets.h"
@@ -193,7 +194,7 @@ TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
                    {},
                    {},
                    {master.data(), DType::kF32, Shape{24}}});
-  save(at("checkpoints"), 0, reader.header(), state);
+  save(at("checkpoints"), reader.header(), state);
   export_hf(at("checkpoints") / "0", at("back"), {});
   const SafetensorsFolder folder(at("back"));
   const auto gain = *folder.find("gpt_neox.final_layer_norm.weight");
@@ -241,7 +242,7 @@ TEST_F(HfFolder, WhatIsMissingIsNamed) {
 TEST_F(HfFolder, ACheckpointOfNoModelCannotBeExported) {
   CheckpointHeader header;
   header.model.set("family", Tree(std::string("neox")));
-  save(at("checkpoints"), 0, header, {});
+  save(at("checkpoints"), header, {});
   const std::string said = error_of([&] { export_hf(at("checkpoints") / "0", at("back"), {}); });
   EXPECT_NE(said.find("describes no whole model"), std::string::npos) << said;
   EXPECT_FALSE(fs::exists(at("back")));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/saving.h"
 
 namespace tessera {
 
@@ -55,7 +55,7 @@ inline CheckpointHeader sample_header(int64_t step) {
 
 inline void save_sample(const Path& dir, int64_t step, uint64_t seed) {
   SampleState state(seed);
-  save(dir, step, sample_header(step), state.tensors());
+  save(dir, sample_header(step), state.tensors());
 }
 
 // Whether the checkpoint holds what SampleState(seed) holds, to the last bit.

@@ -19,11 +19,15 @@ class VerifyProgram : public ProgramFolder {
 
 TEST_F(VerifyProgram, RightLayoutsAgreeWithOneRank) {
   for (const char* layout : {"layout.data=2 layout.zero=3", "layout.tensor=2",
-                             "layout.pipeline=2 layout.pipeline_schedule=zero_bubble"}) {
+                             "layout.pipeline=2 layout.pipeline_schedule=zero_bubble",
+                             "layout.tensor=2 precision=bf16 layout.recompute=full"}) {
     const ProgramResult r = run(std::string("verify run.yaml --steps 2 ") + layout);
     EXPECT_EQ(r.code, 0) << layout << "\n" << r.out << r.err;
     EXPECT_NE(r.out.find("2 ranks against 1, 2 steps"), std::string::npos) << r.out;
     EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
+    std::string said = r.out.substr(std::min(r.out.size(), r.out.find("agree: ") + 7));
+    std::erase(said, ',');
+    EXPECT_GT(std::atoi(said.c_str()), 500) << r.out;
   }
 }
 

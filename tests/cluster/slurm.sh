@@ -67,6 +67,9 @@ NodeName=n02 NodeAddr=127.0.0.1 NodeHostname=$(hostname) Port=$((base + 2)) CPUs
 PartitionName=main Nodes=n01,n02 Default=YES MaxTime=60 State=UP OverTimeLimit=0
 CONF
   export SLURM_CONF=$slurm_folder/slurm.conf
+  # Both nodes have this machine's name, and Open MPI names its shared memory by name and local
+  # rank: rank 0 of one node would write into that of the other's.
+  export OMPI_MCA_btl=tcp,self
   for _ in {1..50}; do [ -S "$slurm_folder/munge.socket" ] && break; sleep 0.1; done
   slurmctld -D -c >"$slurm_folder/slurmctld.out" 2>&1 &
   slurm_pids+=($!)

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "compile/check.h"
 #include "ir/parse.h"
@@ -26,6 +28,7 @@ ModelConfig tiny(Family family) {
   m.context = 16;
   if (family == Family::kGpt2) m.tied_embeddings = true;
   if (family == Family::kLlama) m.kv_heads = 2;
+  if (family == Family::kT5) m.encoder_layers = 2;
   derive_sizes(m);
   return m;
 }
@@ -36,6 +39,7 @@ CompileRequest request(Family family, Purpose purpose) {
   r.purpose = purpose;
   r.sequences = 2;
   r.tokens = purpose == Purpose::kDecode ? 1 : 16;
+  if (family == Family::kT5) r.source = 24;
   r.microbatches = purpose == Purpose::kTrain ? 3 : 1;
   return r;
 }
@@ -87,11 +91,12 @@ const Option kOptions[] = {
 };
 
 TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5})
     for (const Option& option : kOptions) {
       SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
       CompileRequest r = request(family, Purpose::kTrain);
       option.set(r);
+      if (family == Family::kT5) r.options.attention = AttentionKind::kFused;
       expect_sound(r, Target());
       expect_sound(r, demanding());
     }
@@ -104,6 +109,8 @@ TEST(Compile, EveryPurposeIsSound) {
           fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
       expect_sound(request(family, purpose), demanding());
     }
+  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits})
+    expect_sound(request(Family::kT5, purpose), demanding());
 }
 
 TEST(Compile, TextReadsBack) {
@@ -187,12 +194,33 @@ TEST(Compile, FullRecomputationKeepsOnlyInputs) {
   EXPECT_LT(full.bytes, selective.bytes);
 }
 
+// Layers of a decoder cost more than an encoder's, so the decoder's stage gets fewer.
+TEST(Compile, StagesAreCutByWhatTheirLayersCost) {
+  CompileRequest r = request(Family::kT5, Purpose::kTrain);
+  r.model.encoder_layers = r.model.layers = 6;
+  r.tokens = r.source = 16;
+  r.layout.pipeline = 2;
+  std::vector<int64_t> layers;
+  for (const Program& p : compile_stages(r, Target())) {
+    std::set<std::string> held;
+    for (const Frame& f : p.frames)
+      if (p.kind(f.kind).name == "encoder.weights" || p.kind(f.kind).name == "decoder.weights")
+        held.insert(fmt::format("{} {}", p.kind(f.kind).name, f.layer));
+    layers.push_back(static_cast<int64_t>(held.size()));
+  }
+  EXPECT_EQ(layers[0] + layers[1], 12);
+  EXPECT_GT(layers[0], layers[1]);
+}
+
 TEST(Compile, RefusesWhatItCannotRun) {
   CompileRequest r = request(Family::kNeox, Purpose::kTrain);
   r.layout.tensor = 3;
   EXPECT_THROW(compile(r, Target()), Error);
   r.layout.tensor = 1;
   r.layout.recompute = "full:9";
+  EXPECT_THROW(compile(r, Target()), Error);
+  r = request(Family::kT5, Purpose::kTrain);
+  r.options.attention = AttentionKind::kMaterialised;
   EXPECT_THROW(compile(r, Target()), Error);
 }
 

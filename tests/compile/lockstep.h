@@ -157,7 +157,10 @@ class Lockstep {
   }
   int64_t layer_of(ValueId v, int64_t layer) const {
     const Role r = g_[v].role;
-    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport;
+    // What layers have in common: a table of biases, an encoder's output.
+    const bool common = !(g_[v].per & kPerLayer) &&
+                        (r == Role::kWeight || r == Role::kGradient || r == Role::kStream);
+    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport || common;
     return once ? 0 : layer;
   }
 

@@ -33,7 +33,7 @@ class LayoutDraw {
       const int64_t ranks = r.layout.data * r.layout.tensor * r.layout.pipeline;
       if (ranks > most_ranks) continue;
       try {
-        check_layout(r.model, r.layout, {0, r.sequences, r.tokens});
+        check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
         return r;
       } catch (const Error&) {
       }
@@ -43,8 +43,14 @@ class LayoutDraw {
  private:
   CompileRequest any() {
     CompileRequest r;
-    apply_family(one_of<Family>({Family::kGpt2, Family::kNeox, Family::kLlama}), r.model);
+    apply_family(one_of<Family>({Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5}),
+                 r.model);
     r.model.layers = number(1, 6);
+    if (r.model.family == Family::kT5) {
+      r.model.encoder_layers = number(1, 3);
+      r.model.layers = number(1, 3);
+      r.source = 24;
+    }
     r.model.hidden = 32;
     r.model.heads = 4;
     r.model.vocabulary = 96;
@@ -89,13 +95,14 @@ class LayoutDraw {
 inline std::string text_of(const CompileRequest& r) {
   const Layout& l = r.layout;
   return fmt::format(
-      "family {} layers {} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
+      "family {} layers {}+{} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
       "{} recompute {}",
-      static_cast<int>(r.model.family), r.model.layers, r.model.tied_embeddings, r.model.dropout,
-      static_cast<int>(r.precision), r.microbatches, l.data, l.tensor, l.pipeline,
-      l.sequence_parallel, static_cast<int>(l.pipeline_schedule), l.interleave, l.zero,
-      l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap, l.recompute);
+      static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
+      r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
+      l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
+      l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
+      l.recompute);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

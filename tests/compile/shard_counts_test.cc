@@ -21,6 +21,7 @@ ModelConfig tiny(Family family) {
   m.vocabulary = 50;
   m.vocabulary_multiple = 1;
   m.context = 8;
+  if (family == Family::kT5) m.encoder_layers = 1;
   derive_sizes(m);
   return m;
 }
@@ -86,6 +87,18 @@ TEST(ShardCounts, LlamaIsAsGpt2) {
   EXPECT_EQ(counts(compiled(whole, true), "layer"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
 }
 
+// The decoder reads the encoder's output, too, and gives it its gradient.
+TEST(ShardCounts, T5) {
+  const Graph whole = forward(tiny(Family::kT5), 4, 8);
+  const Graph g = compiled(whole, false), sp = compiled(whole, true);
+  EXPECT_EQ(counts(g, "encoder"), "2 AR 0 AG 0 RS | 2 AR 0 AG 0 RS");
+  EXPECT_EQ(counts(sp, "encoder"), "0 AR 2 AG 2 RS | 0 AR 2 AG 2 RS");
+  EXPECT_EQ(counts(g, "decoder"), "3 AR 0 AG 0 RS | 4 AR 0 AG 0 RS");
+  EXPECT_EQ(counts(sp, "decoder"), "0 AR 4 AG 3 RS | 0 AR 3 AG 4 RS");
+  EXPECT_EQ(counts(g, "bridge"), "1 AR 0 AG 0 RS | 0 AR 0 AG 0 RS");
+  EXPECT_EQ(counts(sp, "bridge"), "0 AR 0 AG 1 RS | 0 AR 1 AG 0 RS");
+}
+
 // Attention and MLP read one norm and are added at once (as in GPT-J).
 TEST(ShardCounts, OneNormIsGatheredOnce) {
   const ModelConfig m = tiny(Family::kNeox);
@@ -105,7 +118,7 @@ TEST(ShardCounts, OneNormIsGatheredOnce) {
 
 // Where the model divides nothing, tensor ranks that hold parts of the sequence still agree.
 TEST(ShardCounts, DataAloneCommunicatesNothing) {
-  for (const Family f : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
+  for (const Family f : {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5}) {
     Graph g = forward(tiny(f), 4, 8);
     g.mesh[AxisKind::kReplica] = g.mesh[AxisKind::kShard] = 2;
     shard(g, Layout());
@@ -115,7 +128,7 @@ TEST(ShardCounts, DataAloneCommunicatesNothing) {
       EXPECT_EQ(counted(b.backward), "0 AR 0 AG 0 RS");
     }
     for (const Value& v : g.values) {
-      if (v.role != Role::kGradient) continue;
+      if (v.role != Role::kGradient || v.name == "d_memory") continue;
       for (const AxisKind a : {AxisKind::kReplica, AxisKind::kShard})
         EXPECT_EQ(v.sharding.place[static_cast<size_t>(a)], kPartial) << v.name;
     }

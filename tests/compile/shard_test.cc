@@ -27,7 +27,7 @@ struct Trial {
 };
 
 constexpr int64_t kSequences = 4, kTokens = 8;
-constexpr Family kFamilies[] = {Family::kGpt2, Family::kNeox, Family::kLlama};
+constexpr Family kFamilies[] = {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5};
 
 ModelConfig tiny(Family family) {
   ModelConfig m;
@@ -43,6 +43,7 @@ ModelConfig tiny(Family family) {
   m.tied_embeddings = family == Family::kGpt2;
   m.init = m.output_init = Initialiser::kNormal;
   m.init_std = 0.1;
+  if (family == Family::kT5) m.encoder_layers = 2;
   derive_sizes(m);
   return m;
 }
@@ -89,7 +90,7 @@ Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
     const double x = drawn(name, static_cast<int64_t>(i));
     const auto id =
         static_cast<double>(static_cast<int64_t>((x + 1) / 2 * static_cast<double>(m.vocabulary)));
-    if (v.name == "batch.tokens")
+    if (v.name == "batch.tokens" || v.name == "batch.source")
       a[i] = id;
     else if (v.name == "batch.labels")
       a[i] = i % 5 == 0 ? -100 : id;
@@ -184,6 +185,7 @@ Trial of(Family family) {
 TEST(Shard, Gpt2) { on_all_meshes(of(Family::kGpt2)); }
 TEST(Shard, Neox) { on_all_meshes(of(Family::kNeox)); }
 TEST(Shard, Llama) { on_all_meshes(of(Family::kLlama)); }
+TEST(Shard, T5) { on_all_meshes(of(Family::kT5)); }
 
 TEST(Shard, UntiedAndSequentialResidual) {
   Trial s = of(Family::kGpt2);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/passes.h"
 #include "ir/parse.h"
 #include "ir/summary.h"
 #include "model/forward.h"
@@ -138,6 +139,18 @@ TEST(Print, CompiledProgramsComeBack) {
         const Graph g = forward(r.model, 2, 32);
         EXPECT_TRUE(parse_graph(print(g), "text") == g);
       }
+}
+
+TEST(Print, AnEncoderComesBack) {
+  CompileRequest r = request();
+  r.model.family = Family::kT5;
+  r.model.encoder_layers = 2;
+  r.source = 24;
+  expect_round_trip(compile(r, {}));
+  Graph g = forward(r.model, {2, 32, 24});
+  EXPECT_TRUE(parse_graph(print(g), "text") == g);
+  differentiate(g);
+  EXPECT_TRUE(parse_graph(print(g), "text") == g);
 }
 
 // Doubles and integers, of all magnitudes, are told apart and come back bit for bit.

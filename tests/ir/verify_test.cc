@@ -47,6 +47,22 @@ Target greedy_target() {
   return t;
 }
 
+TEST(Verify, ProgramsWithAnEncoderAreRight) {
+  for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits})
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      CompileRequest r = request();
+      r.model.family = Family::kT5;
+      r.model.encoder_layers = 3;
+      r.model.dropout = r.model.attention_dropout = 0.1;
+      r.purpose = purpose;
+      r.precision = precision;
+      r.source = 24;
+      if (purpose != Purpose::kTrain) r.microbatches = 1;
+      EXPECT_EQ(texts(verify(compile(r, greedy_target()))), "");
+      EXPECT_EQ(texts(verify(forward(r.model, 2, 32))), "");
+    }
+}
+
 TEST(Verify, CompiledProgramsAreRight) {
   for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
     for (const Purpose purpose :

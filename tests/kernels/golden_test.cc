@@ -154,6 +154,62 @@ TEST(Golden, Attention) {
   }
 }
 
+// Queries, keys and values in one or two tensors; what hides keys; biases by distance.
+TEST(Golden, AttentionScopes) {
+  const Golden golden;
+  for (const std::string c :
+       {"attention_documents", "attention_bias", "attention_bias_whole", "attention_across"}) {
+    const auto of = [&](const char* name) { return golden(c + "." + name); };
+    const bool across = c == "attention_across", biased = c.find("bias") != c.npos;
+    const Array qkv = of("qkv"), d_out = of("d_out"), d_qkv(qkv.shape()), out(d_out.shape());
+    const Array lse(of("lse").shape()), seen = of(c == "attention_documents" ? "documents" : "ids");
+    const Array kv = across ? of("kv") : Array(), bias = biased ? of("bias") : Array();
+    const Array d_kv(across ? kv.shape() : Shape{}), d_bias(biased ? bias.shape() : Shape{});
+    Attention a;
+    a.qkv = qkv;
+    a.out = out;
+    a.lse = lse;
+    a.scale = static_cast<float>(golden.number(c + ".scale"));
+    a.threads = 2;
+    a.scope.causal = c == "attention_documents" || c == "attention_bias";
+    (c == "attention_documents" ? a.scope.documents : a.scope.ids) = seen;
+    AttentionGrad g;
+    if (across) a.kv = g.kv = kv, g.d_kv = d_kv;
+    if (biased) {
+      a.scope.bias = bias;
+      a.scope.bias_distance = static_cast<int64_t>(golden.number(c + ".distance"));
+      g.d_bias = d_bias;
+      g.fresh_bias = true;
+    }
+    const int64_t t = qkv.shape()[1], d = qkv.shape()[4], s = across ? kv.shape()[1] : t;
+    const int64_t parts = biased ? qkv.shape()[0] * bias.size() : 0;
+    Workspace workspace(attention_grad_workspace_bytes(t, d, 2, s, parts));
+    attention(a, workspace);
+    g.qkv = qkv;
+    g.out = out;
+    g.lse = lse;
+    g.d_out = d_out;
+    g.d_qkv = d_qkv;
+    g.scale = a.scale;
+    g.threads = 2;
+    g.scope = a.scope;
+    attention_grad(g, workspace);
+    EXPECT_LT(distance(out, doubles(of("out"))), 5e-7) << c;
+    EXPECT_LT(distance(lse, doubles(of("lse"))), 5e-7) << c;
+    EXPECT_LT(distance(d_qkv, doubles(of("d_qkv"))), 1e-6) << c;
+    if (across) {
+      EXPECT_LT(distance(d_kv, doubles(of("d_kv"))), 1e-6) << c;
+    }
+    if (!biased) continue;
+    EXPECT_LT(distance(d_bias, doubles(of("d_bias"))), 2e-6) << c;
+    g.fresh_bias = false;
+    attention_grad(g, workspace);
+    std::vector<double> twice = doubles(of("d_bias"));
+    for (double& x : twice) x *= 2;
+    EXPECT_LT(distance(d_bias, twice), 2e-6) << c;
+  }
+}
+
 TEST(Golden, AdamW) {
   const Golden golden;
   for (const std::string c : {"adamw", "adamw_no_decay"}) {

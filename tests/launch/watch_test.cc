@@ -127,6 +127,20 @@ TEST_F(WatchTest, TheFirstToDieIsNamedNotThoseThatFollow) {
             "Its last line: \"out of luck\".");
 }
 
+TEST_F(WatchTest, ARankThatDiesBeforeItsHelloIsNamedByItsEnd) {
+  start(4, 3);
+  watch_->closed(now_, 2);  // mpirun ended it, because rank 3 was gone
+  now_ += 0.6;
+  watch_->tick(now_);
+  ASSERT_TRUE(watch_->verdict());
+  EXPECT_NE(watch_->report().find("Rank 3 had not reported, and may have died first."),
+            std::string::npos);
+  watch_->ended_by(3, "signal 9, Killed");
+  EXPECT_EQ(watch_->verdict()->ranks, (std::vector<int>{3}));
+  EXPECT_EQ(watch_->report(),
+            "rank 3 died (signal 9, Killed) before it had reported. Ranks 0-2 were in starting.");
+}
+
 TEST_F(WatchTest, AnErrorOfAllRanksIsToldOnce) {
   start(4);
   for (int i = 0; i < 4; ++i) {

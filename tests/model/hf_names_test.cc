@@ -23,6 +23,10 @@ ModelConfig small(Family family) {
   m.context = 16;
   if (family == Family::kNeox) m.rotary_share = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
+  if (family == Family::kT5) {
+    m.encoder_layers = 3;
+    m.head_width = 8;
+  }
   return m;
 }
 
@@ -123,15 +127,35 @@ TEST(HfNames, LlamaJoinsQueryKeyValueByGroupAndGateWithValue) {
   EXPECT_EQ(theirs.at(mlp + "up_proj.weight").end(), (std::vector<int64_t>{M, 2, F}));
 }
 
+TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
+  const ModelConfig m = small(Family::kT5);
+  std::map<std::string, HfTensor> theirs;
+  for (HfTensor& t : hf_tensors(m)) theirs[t.theirs] = t;
+  const HfTensor& k = theirs.at("decoder.block.1.layer.1.EncDecAttention.k.weight");
+  EXPECT_EQ(k.ours, "decoder1.cross.kv.weight");
+  EXPECT_EQ(k.their_shape, (Shape{24, F}));
+  EXPECT_EQ(k.begin, (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(theirs.at("encoder.block.2.layer.1.DenseReluDense.wi_1.weight").begin,
+            (std::vector<int64_t>{0, 1, 0}));
+  EXPECT_EQ(theirs.at("decoder.block.0.layer.2.layer_norm.weight").ours, "decoder0.norm2.gain");
+  const HfTensor& bias =
+      theirs.at("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
+  EXPECT_EQ(bias.ours, "encoder.distances.weight");
+  EXPECT_EQ(place_in_theirs(bias, {2, 5}), 5 * H + 2);
+  EXPECT_TRUE(hf_is_buffer(m, "decoder.embed_tokens.weight"));
+  EXPECT_FALSE(hf_is_buffer(m, "shared.weight"));
+}
+
 // What the forward function declares as weights is what the map names, with the same shapes.
 TEST(HfNames, AreAllTheWeightsOfTheModel) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama}) {
+  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama, Family::kT5}) {
     const ModelConfig m = small(family);
     std::set<std::string> shapes, declared;
     for (const HfTensor& t : hf_tensors(m)) {
       const size_t dot = t.ours.find('.');
-      const bool layered = t.ours.starts_with("layer");
-      const std::string name = layered ? "layer" + t.ours.substr(dot) : t.ours;
+      const bool layered = std::isdigit(t.ours[dot - 1]) != 0;
+      const size_t letters = t.ours.find_first_of("0123456789");
+      const std::string name = layered ? t.ours.substr(0, letters) + t.ours.substr(dot) : t.ours;
       shapes.insert(name + " " + to_string(t.shape));
     }
     for (const Value& v : forward(m, 1, 8).values)

@@ -63,20 +63,21 @@ const ProgressState kState{.step = 1240,
                            .tokens_per_s = 38200,
                            .flops_per_s = 0.354e12,
                            .matrix_rate_share = 0.612,
+                           .exposed_share = 0.032,
                            .memory_bytes = 1406611866,
                            .left_s = 4 * 3600 + 12 * 60};
 
 TEST(FormatProgress, IsTheLineThatPeopleSee) {
   EXPECT_EQ(format_progress(kState, 10),
             "step 1,240/10,000 ▕█▏        ▏ loss 3.412  norm 0.84  lr 9.6e-4 │ 38.2 k tok/s"
-            "  0.35 TFLOP/s  61 % of matrix rate  1.31 GiB │ left 4 h 12 min");
+            "  0.35 TFLOP/s  61 % of matrix rate  exposed comm 3 %  1.31 GiB │ left 4 h 12 min");
 }
 
 TEST(FormatProgress, LeavesOutWhatIsNotKnown) {
   ProgressState p = kState;
   p.flops_per_s = p.matrix_rate_share = 0;
   p.memory_bytes = 0;
-  p.left_s = -1;
+  p.exposed_share = p.left_s = -1;
   EXPECT_EQ(format_progress(p, 0),
             "step 1,240/10,000 loss 3.412  norm 0.84  lr 9.6e-4 │ 38.2 k tok/s");
 }

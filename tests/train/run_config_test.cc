@@ -87,7 +87,22 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says({"data.objective=span_corruption", "data.mean_span=0.5"}, "data.mean_span = 0.5");
   says({"data.objective=span_corruption", "data.documents_apart=true"}, "is for next tokens");
   says({"data.objective=span_corruption"}, "needs an encoder");
-  says({"data.documents_apart=true"}, "does not keep attention within a document");
+  says({"data.documents_apart=true"}, "no error");
+  says({"data.target_length=4"}, "no encoder beside its decoder");
+  says({"model.encoder_layers=2"}, "has no encoder");
+  const std::vector<std::string> t5 = {"model={preset: t5-v1.1-small}", "data.sequence_length=64"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), t5.begin(), t5.end());
+    return more;
+  };
+  const std::string asked = "data.template='{prompt}{response}'";
+  says(with({}), "Wanted span_corruption, or pairs as data.instructions");
+  says(with({"data.objective=span_corruption"}), "no error");
+  says(with({"data.objective=span_corruption", "data.target_length=9"}), "makes targets of 14");
+  says(with({"data.objective=span_corruption", "data.documents_apart=true"}), "one text a row");
+  says(with({file, none, asked}), "data.target_length is not given");
+  says(with({file, none, asked, "data.target_length=8"}), "no error");
+  says(with({"model.relative_buckets=6"}), "wanted a multiple of 4");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
 }
 

@@ -21,8 +21,13 @@ const std::vector<TraceEvent> kEvents = {
     {.op = "reduce_scatter", .origin = "layer 7", .queue = "data", .start_s = 5.0, .duration_s = 1},
     {.op = "norm", .origin = "a \"quoted\"\nname", .queue = "compute", .start_s = 5.75}};
 
+std::string document(std::span<const TraceEvent> events, const std::string& title) {
+  const std::string records[] = {chrome_records(events, {title, 0, 5.0})};
+  return chrome_trace(records);
+}
+
 TEST(ChromeTrace, HasARowAQueueAndABarAnOp) {
-  const Tree t = parse_json(chrome_trace(kEvents, "step 10 of run"), "trace");
+  const Tree t = parse_json(document(kEvents, "step 10 of run"), "trace");
   const Tree::List& records = *t.find("traceEvents")->as_list();
   ASSERT_EQ(records.size(), 6u);  // the process, two rows, three bars
   EXPECT_EQ(*records[0].find("args")->find("name")->as_string(), "step 10 of run");
@@ -42,15 +47,27 @@ TEST(ChromeTrace, HasARowAQueueAndABarAnOp) {
 }
 
 TEST(ChromeTrace, LeavesOutWhatIsNotKnownAndEscapesText) {
-  const Tree t = parse_json(chrome_trace(kEvents, "run"), "trace");
+  const Tree t = parse_json(document(kEvents, "run"), "trace");
   const Tree& norm = t.find("traceEvents")->as_list()->back();
   EXPECT_EQ(*norm.find("args")->find("origin")->as_string(), "a \"quoted\"\nname");
   EXPECT_EQ(norm.find("args")->find("share_of_limit"), nullptr);
   EXPECT_EQ(norm.find("args")->find("gb_per_s"), nullptr);
 }
 
+TEST(ChromeTrace, RanksAreProcessesOfOneDocument) {
+  const std::string records[] = {chrome_records(kEvents, {"rank 0", 0, 5.0}),
+                                 chrome_records(kEvents, {"rank 1", 1, 5.25})};
+  const Tree t = parse_json(chrome_trace(records), "trace");
+  const Tree::List& all = *t.find("traceEvents")->as_list();
+  ASSERT_EQ(all.size(), 12u);
+  for (size_t i = 0; i < all.size(); ++i)
+    EXPECT_EQ(std::get<int64_t>(all[i].find("pid")->value), static_cast<int64_t>(i / 6));
+  EXPECT_EQ(*all[6].find("args")->find("name")->as_string(), "rank 1");
+  EXPECT_EQ(std::get<double>(all[8].find("ts")->value), 0.25e6);
+}
+
 TEST(ChromeTrace, NoEventsIsADocumentToo) {
-  const Tree t = parse_json(chrome_trace({}, "run"), "trace");
+  const Tree t = parse_json(document({}, "run"), "trace");
   EXPECT_EQ(t.find("traceEvents")->as_list()->size(), 1u);
 }
 

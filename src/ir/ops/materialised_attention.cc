@@ -1,7 +1,8 @@
 // Attention in three ops that hold every pair of tokens, for comparison and for planning systems
 // that do so (compiler option attention: materialised).
-//   attention_scores  s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i
-//   softmax           p = softmax over j, f32
+//   attention_scores  s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i; f32, with
+//                     attribute `half` in the type of qkv
+//   softmax           p = softmax over j, of the type of s
 //   attention_mix     out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h]
 // Their gradients meet in d_qkv: attention_mix_grad writes its v part (and dp), the rest zero;
 // attention_scores_grad adds the q and k parts to that.
@@ -14,10 +15,11 @@ namespace {
 
 int64_t heads(const Shape& qkv) { return qkv[2] * (qkv[3] - 2); }
 
-std::vector<OutputSpec> infer_scores(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_scores(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores takes packed qkv");
   const Shape& s = in[0]->shape;
-  return {{".scores", DType::kF32, {s[0], heads(s), s[1], s[1]}}};
+  const DType type = a.integer("half") ? in[0]->dtype : DType::kF32;
+  return {{".scores", type, {s[0], heads(s), s[1], s[1]}}};
 }
 std::vector<OutputSpec> infer_scores_grad(const Attributes&, const Inputs& in) {
   CHECK(in.size() == 3 && in[0]->shape == in[2]->shape,
@@ -25,11 +27,11 @@ std::vector<OutputSpec> infer_scores_grad(const Attributes&, const Inputs& in) {
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_softmax(const Attributes&, const Inputs& in) {
-  return {{".probabilities", DType::kF32, in.at(0)->shape}};
+  return {{".probabilities", in.at(0)->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_softmax_grad(const Attributes&, const Inputs& in) {
   CHECK(in.size() == 2, "softmax_grad takes p and dp");
-  return {{".gradient", DType::kF32, in[0]->shape}};
+  return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 std::vector<OutputSpec> infer_mix(const Attributes&, const Inputs& in) {
   CHECK(in.size() == 2, "attention_mix takes p and qkv");
@@ -38,7 +40,7 @@ std::vector<OutputSpec> infer_mix(const Attributes&, const Inputs& in) {
 }
 std::vector<OutputSpec> infer_mix_grad(const Attributes&, const Inputs& in) {
   CHECK(in.size() == 3, "attention_mix_grad takes p, qkv and d_out");
-  return {{".gradient", DType::kF32, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
+  return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
 
 ShardingRule sharding_scores(const Op&, std::span<const Value>) {

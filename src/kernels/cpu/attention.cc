@@ -4,8 +4,8 @@
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_simd.h"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_scope.h"
 #include "kernels/cpu/attention_simd.h"
-#include "kernels/cpu/packed_heads.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {
@@ -14,27 +14,30 @@ HWY_EXPORT(PackKeyHead);
 HWY_EXPORT(AttendQueries);
 HWY_EXPORT(CopyRows);
 
-int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads) {
-  return threads * head_buffers_bytes(t, d, HeadUse::kForward);
+int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s) {
+  s = s == 0 ? t : s;
+  return threads * head_buffers_bytes(t, s, d, HeadUse::kForward) + scope_bytes(t, s, 0);
 }
 
 void attention(const Attention& a, void* workspace) {
-  const PackedHeads p(a.qkv);
+  const PackedHeads p(a.qkv, a.kv);
   check_attention(p, a.out, a.lse, a.dropout);
+  const TensorView& keys_in = a.kv ? a.kv : a.qkv;
+  const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kForward);
+  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(workspace) + a.threads * buffers_bytes);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
   parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
-    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.d, HeadUse::kForward);
-    const KeyHead keys{.t = p.t,
-                       .d = p.d,
-                       .queries = p.t,
-                       .first_query = 0,
-                       .scale = a.scale,
-                       .k = p.key(a.qkv, b, kv),
-                       .v = p.value(a.qkv, b, kv),
-                       .dk = {},
-                       .dv = {}};
+    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kForward);
+    KeyHead keys;
+    keys.t = p.s;
+    keys.d = p.d;
+    keys.queries = p.t;
+    keys.scale = a.scale;
+    keys.k = p.key(keys_in, b, kv);
+    keys.v = p.value(keys_in, b, kv);
+    scope.set(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       const int64_t head = kv * p.g + g;
@@ -43,6 +46,7 @@ void attention(const Attention& a, void* workspace) {
       h.out = p.out(a.out, b, head);
       h.lse = a.lse ? a.lse.f32() + (b * p.heads() + head) * p.t : nullptr;
       h.dropout = head_dropout(a.dropout, p, b, head);
+      scope.set(head, buffers, false, h);
       attend(keys, h, buffers);
     }
   });
@@ -70,16 +74,16 @@ void cached_attention(const CachedAttention& a, void* workspace) {
     const Rows v{k.data + p.kv * p.d, row};
     copy(p.key(a.qkv, b, kv), p.t, p.d, {k.data + a.start * row, row});
     copy(p.value(a.qkv, b, kv), p.t, p.d, {v.data + a.start * row, row});
-    const HeadBuffers buffers = head_buffers(workspace, thread, capacity, p.d, HeadUse::kForward);
-    const KeyHead keys{.t = end,
-                       .d = p.d,
-                       .queries = p.t,
-                       .first_query = a.start,
-                       .scale = a.scale,
-                       .k = k,
-                       .v = v,
-                       .dk = {},
-                       .dv = {}};
+    const HeadBuffers buffers =
+        head_buffers(workspace, thread, capacity, capacity, p.d, HeadUse::kForward);
+    KeyHead keys;
+    keys.t = end;
+    keys.d = p.d;
+    keys.queries = p.t;
+    keys.first_query = a.start;
+    keys.scale = a.scale;
+    keys.k = k;
+    keys.v = v;
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       QueryHead h;

@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_grad_simd.h"
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/attention_grad_simd.h"
-#include "kernels/cpu/packed_heads.h"
+#include "kernels/cpu/attention_scope.h"
 #include "kernels/cpu/parallel.h"
 
 namespace tessera::kernels {
@@ -14,31 +14,38 @@ HWY_EXPORT(PackKeyHeadForGrad);
 HWY_EXPORT(AttendQueriesGrad);
 HWY_EXPORT(StoreKeyGrads);
 
-int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads) {
-  return threads * head_buffers_bytes(t, d, HeadUse::kGradient);
+int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s,
+                                       int64_t bias_parts) {
+  s = s == 0 ? t : s;
+  return threads * head_buffers_bytes(t, s, d, HeadUse::kGradient) + scope_bytes(t, s, bias_parts);
 }
 
 void attention_grad(const AttentionGrad& a, void* workspace) {
-  const PackedHeads p(a.qkv);
+  const PackedHeads p(a.qkv, a.kv);
   check_attention(p, a.out, a.lse, a.dropout);
-  CHECK(a.d_out.elements() == a.out.elements() && a.d_qkv.elements() == a.qkv.elements(),
+  CHECK(a.d_out.elements() == a.out.elements() && a.d_qkv.elements() == a.qkv.elements() &&
+            (!a.kv || a.d_kv.elements() == a.kv.elements()),
         "attention_grad: out {}, d_out {}, qkv {}, d_qkv {}", to_string(a.out.shape),
         to_string(a.d_out.shape), to_string(a.qkv.shape), to_string(a.d_qkv.shape));
+  const TensorView &keys_in = a.kv ? a.kv : a.qkv, &d_keys = a.kv ? a.d_kv : a.d_qkv;
+  const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kGradient);
+  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(workspace) + a.threads * buffers_bytes);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHeadForGrad);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueriesGrad);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrads);
   parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
-    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.d, HeadUse::kGradient);
-    const KeyHead keys{.t = p.t,
-                       .d = p.d,
-                       .queries = p.t,
-                       .first_query = 0,
-                       .scale = a.scale,
-                       .k = p.key(a.qkv, b, kv),
-                       .v = p.value(a.qkv, b, kv),
-                       .dk = p.key(a.d_qkv, b, kv),
-                       .dv = p.value(a.d_qkv, b, kv)};
+    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kGradient);
+    KeyHead keys;
+    keys.t = p.s;
+    keys.d = p.d;
+    keys.queries = p.t;
+    keys.scale = a.scale;
+    keys.k = p.key(keys_in, b, kv);
+    keys.v = p.value(keys_in, b, kv);
+    keys.dk = p.key(d_keys, b, kv);
+    keys.dv = p.value(d_keys, b, kv);
+    scope.set(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {
       const int64_t head = kv * p.g + g;
@@ -49,10 +56,13 @@ void attention_grad(const AttentionGrad& a, void* workspace) {
       h.d_out = p.out(a.d_out, b, head);
       h.dq = p.query(a.d_qkv, b, kv, g);
       h.dropout = head_dropout(a.dropout, p, b, head);
+      scope.set(head, buffers, true, h);
       attend(keys, h, buffers);
+      scope.keep(b, head, h);
     }
     store(keys, buffers);
   });
+  scope.add(a.d_bias, a.fresh_bias);
 }
 
 }  // namespace tessera::kernels

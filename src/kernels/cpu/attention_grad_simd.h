@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/attention_tiles_simd.h"  // after both
 
+#include "kernels/cpu/attention_scope_simd.h"  // after all
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -27,9 +29,9 @@ HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
                                      const HeadBuffers& b) {
   const F f;
   const int64_t d = keys.d, width = round_up(d, kPad);
-  PackRows(h.q, 0, keys.t, d, keys.scale, b.q);
-  PackRows(h.d_out, 0, keys.t, d, 1.0f, b.d_out);
-  for (int64_t t = 0; t < keys.t; ++t) {
+  PackRows(h.q, 0, keys.queries, d, keys.scale, b.q);
+  PackRows(h.d_out, 0, keys.queries, d, 1.0f, b.d_out);
+  for (int64_t t = 0; t < keys.queries; ++t) {
     const Source out = h.out.data + t * h.out.stride;
     V sum = hn::Zero(f);
     for (int64_t c = 0; c < d; c += kLanes) {
@@ -37,15 +39,16 @@ HWY_INLINE void PackQueryHeadForGrad(const KeyHead& keys, const QueryHead& h,
     }
     b.delta[t] = SumLanes(sum);
   }
-  ZeroRows(b.dq, keys.t, d);
+  ZeroRows(b.dq, keys.queries, d);
 }
 
 // scores -> p (dropped, scaled) and d_scores -> p * (mask * d_scores - delta).
 HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* delta, int64_t m,
-                           bool diagonal, bool masked) {
+                           Sight sight, bool masked) {
   const F f;
   for (int64_t r = 0; r < m; ++r) {
     const V top = hn::Set(f, lse[r]), less = hn::Set(f, delta[r]);
+    const int64_t sees = sight.of(r);
     for (int64_t c = 0; c < kTile; c += kLanes) {
       const int64_t at = r * kTile + c;
       V p = Exp(f, hn::Sub(hn::LoadU(f, b.scores + at), top));
@@ -53,8 +56,8 @@ HWY_INLINE void ScoresGrad(const HeadBuffers& b, const float* lse, const float* 
       const V mask = masked ? hn::LoadU(f, b.mask + at) : hn::Set(f, 1.0f);
       V ds = hn::Mul(p, hn::MulSub(dp, mask, less));
       p = hn::Mul(p, mask);
-      if (diagonal && c + kLanes > r + 1) {
-        const auto seen = hn::FirstN(f, static_cast<size_t>(HWY_MAX(r + 1 - c, int64_t{0})));
+      if (c + kLanes > sees) {
+        const auto seen = hn::FirstN(f, static_cast<size_t>(HWY_MAX(sees - c, int64_t{0})));
         p = hn::IfThenElseZero(seen, p);
         ds = hn::IfThenElseZero(seen, ds);
       }
@@ -71,19 +74,24 @@ HWY_NOINLINE inline void AttendQueriesGrad(const KeyHead& keys, const QueryHead&
   PackQueryHeadForGrad(keys, h, b);
   for (int64_t j = 0; j < keys.t; j += kTile) {
     const int64_t n = HWY_MIN(kTile, keys.t - j);
-    for (int64_t i = j; i < keys.t; i += kTile) {
-      const int64_t m = HWY_MIN(kTile, keys.t - i);
-      const bool diagonal = i == j;
+    for (int64_t i = keys.causal ? j : 0; i < keys.queries; i += kTile) {
+      const int64_t m = HWY_MIN(kTile, keys.queries - i);
+      if (IsApart(keys, i, j, m)) continue;
+      const Sight sight = keys.sight(i, j);
+      const bool diagonal = sight.diagonal();
       DotTile(b.q + i * width, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      AddBias(keys, h, i, j, m, b.scores);
+      HideKeys(keys, i, j, m, b.scores);
       DotTile(b.d_out + i * width, b.v_transposed + j * d, m, d, diagonal, b.d_scores);
       if (masked) FillMask(h.dropout, i, j, m, b.mask);
-      ScoresGrad(b, h.lse + i, b.delta + i, m, diagonal, masked);
+      ScoresGrad(b, h.lse + i, b.delta + i, m, sight, masked);
+      AddBiasGrad(keys, h, i, j, m, b.d_scores);
       MixTransposedTile(b.scores, b.d_out + i * width, m, n, d, diagonal, b.dv + j * width);
       MixTransposedTile(b.d_scores, b.q + i * width, m, n, d, diagonal, b.dk + j * width);
       MixTile(b.d_scores, b.k + j * width, m, n, d, diagonal, true, b.dq + i * width);
     }
   }
-  StoreRows(b.dq, keys.t, d, keys.scale, h.dq);
+  StoreRows(b.dq, keys.queries, d, keys.scale, h.dq);
 }
 
 HWY_NOINLINE inline void StoreKeyGrads(const KeyHead& h, const HeadBuffers& b) {

@@ -37,22 +37,29 @@ struct HeadDropout {
   float scale = 1;
 };
 
-// What the row `r` of a tile of scores sees of its columns: the first base + r + 1.
+// What the row `r` of a tile of scores sees of its columns: the first base + r + 1, `most` at most.
 struct Sight {
-  int64_t base;
+  int64_t base, most = kTile;
   bool diagonal() const { return base == 0; }
   int64_t of(int64_t r) const {
     const int64_t n = base + r + 1;
-    return n < 0 ? 0 : (n > kTile ? kTile : n);
+    return n < 0 ? 0 : (n > most ? most : n);
   }
 };
 
 struct KeyHead {
-  int64_t t = 0, d = 0;
+  int64_t t = 0, d = 0;                  // keys
   int64_t queries = 0, first_query = 0;  // number, and position of the first
   float scale = 1;
   ConstRows k, v;
   Rows dk, dv;  // gradient only
+  bool causal = true;
+  // A query sees the keys of its label; the keys' are padded to kTile. Without them it sees all.
+  const int32_t *key_labels = nullptr, *query_labels = nullptr;  // no queries': all are 1
+
+  Sight sight(int64_t i, int64_t j) const {
+    return causal ? Sight{first_query + i - j} : Sight{kTile, t - j < kTile ? t - j : kTile};
+  }
 };
 
 struct QueryHead {
@@ -62,16 +69,22 @@ struct QueryHead {
   ConstRows d_out;  // gradient only
   Rows dq;
   HeadDropout dropout;
+  // By distance: element j - i + queries - 1 belongs to query i and key j.
+  const float* bias = nullptr;
+  float* d_bias = nullptr;  // gradient only
 };
 
-// One thread's buffers, all f32. T' and D' are T and D, padded to kTile and kPad.
+// One thread's buffers, f32. T', S' and D' are T, S and D, padded to kTile and kPad: keys have S',
+// queries T' rows.
 struct HeadBuffers {
-  float *k_transposed, *v_transposed;  // [T' / kTile, D, kTile]; v's in the gradient only
-  float *k, *v;                        // [T', D']; forward: k is one tile
+  float *k_transposed, *v_transposed;  // [S' / kTile, D, kTile]; v's in the gradient only
+  float *k, *v;                        // [S', D']; forward: k is one tile
   float *q, *d_out;                    // [T', D']; forward: q is one tile, d_out none
-  float *dq, *dk, *dv;                 // [T', D']; forward: dq is one tile, the rest none
+  float *dq, *dk, *dv;                 // [T' or S', D']; forward: dq is one tile, the rest none
   float *scores, *d_scores, *mask;     // [kTile, kTile]
   float *row_max, *row_sum, *delta;    // [kTile], [kTile, kPad], [T']
+  float *bias, *d_bias;                // [T' + S']; d_bias in the gradient only
+  int32_t* labels;                     // [S']
 };
 
 }  // namespace tessera::kernels

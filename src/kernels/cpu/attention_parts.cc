@@ -40,14 +40,14 @@ void for_key_heads(const PackedHeads& p, const TensorView& qkv, float scale, int
     keys.scale = scale;
     keys.k = p.key(qkv, b, kv);
     keys.v = p.value(qkv, b, kv);
-    f(keys, b, kv, head_buffers(workspace, thread, p.t, p.d, HeadUse::kGradient));
+    f(keys, b, kv, head_buffers(workspace, thread, p.t, p.t, p.d, HeadUse::kGradient));
   });
 }
 
 }  // namespace
 
 int64_t attention_parts_workspace_bytes(int64_t t, int64_t d, int threads) {
-  return threads * head_buffers_bytes(t, d, HeadUse::kGradient);
+  return threads * head_buffers_bytes(t, t, d, HeadUse::kGradient);
 }
 
 void attention_scores(const TensorView& qkv, float scale, const TensorView& scores, int threads,

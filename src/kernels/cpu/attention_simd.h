@@ -6,6 +6,8 @@
 
 #include "kernels/cpu/attention_tiles_simd.h"  // after both
 
+#include "kernels/cpu/attention_scope_simd.h"  // after all
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
@@ -108,22 +110,28 @@ HWY_NOINLINE inline void AttendQueries(const KeyHead& keys, const QueryHead& h,
   const int64_t d = keys.d, width = round_up(d, kPad);
   alignas(64) float alpha[kTile] = {};
   for (int64_t i = 0; i < keys.queries; i += kTile) {
-    const int64_t m = HWY_MIN(kTile, keys.queries - i), last = keys.first_query + i + m;
+    const int64_t m = HWY_MIN(kTile, keys.queries - i);
+    const int64_t last = keys.causal ? keys.first_query + i + m : keys.t;
     PackRows(h.q, i, m, d, keys.scale, b.q);
     for (int64_t r = 0; r < kTile; ++r) b.row_max[r] = -HUGE_VALF;
     for (int64_t r = 0; r < kTile * kPad; r += kLanes) hn::StoreU(hn::Zero(f), f, b.row_sum + r);
+    bool first = true;
     for (int64_t j = 0; j < last; j += kTile) {
-      const Sight sight{keys.first_query + i - j};
+      if (IsApart(keys, i, j, m)) continue;
+      const Sight sight = keys.sight(i, j);
       const bool diagonal = sight.diagonal();
       DotTile(b.q, b.k_transposed + j * d, m, d, diagonal, b.scores);
+      AddBias(keys, h, i, j, m, b.scores);
+      HideKeys(keys, i, j, m, b.scores);
       RaiseMaxima(b.scores, m, sight, b.row_max, alpha);
       Exponentiate(b.scores, m, sight, b.row_max, alpha, b.row_sum);
       if (h.dropout.threshold > 0) {
         FillMask(h.dropout, i, j, m, b.mask);
         MultiplyTile(b.mask, m, b.scores);
       }
-      if (j > 0) ScaleRows(alpha, m, width, b.dq);
-      MixTile(b.scores, b.v + j * width, m, HWY_MIN(kTile, keys.t - j), d, diagonal, j > 0, b.dq);
+      if (!first) ScaleRows(alpha, m, width, b.dq);
+      MixTile(b.scores, b.v + j * width, m, HWY_MIN(kTile, keys.t - j), d, diagonal, !first, b.dq);
+      first = false;
     }
     StoreQueries(h, i, m, d, b);
   }

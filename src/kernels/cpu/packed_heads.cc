@@ -15,24 +15,29 @@ struct Carver {
   }
 };
 
-HeadBuffers carve(Carver& c, int64_t t, int64_t d, bool grad) {
-  const int64_t width = round_up(d, kPad), all = round_up(t, kTile) * width, tile = kTile * width;
+HeadBuffers carve(Carver& c, int64_t t, int64_t s, int64_t d, bool grad) {
+  const int64_t width = round_up(d, kPad), tile = kTile * width;
+  const int64_t keys = round_up(s, kTile) * width, queries = round_up(t, kTile) * width;
+  const int64_t distances = round_up(t, kTile) + round_up(s, kTile);
   HeadBuffers b{};
-  b.k_transposed = c.take(all);
-  b.k = c.take(grad ? all : tile);
-  b.q = c.take(grad ? all : tile);
-  b.dq = c.take(grad ? all : tile);
+  b.k_transposed = c.take(keys);
+  b.k = c.take(grad ? keys : tile);
+  b.q = c.take(grad ? queries : tile);
+  b.dq = c.take(grad ? queries : tile);
+  b.bias = c.take(distances);
+  b.labels = reinterpret_cast<int32_t*>(c.take(round_up(s, kTile)));
   b.scores = c.take(kTile * kTile);
   b.mask = c.take(kTile * kTile);
   if (grad) {
-    b.v_transposed = c.take(all);
-    b.d_out = c.take(all);
-    b.dk = c.take(all);
-    b.dv = c.take(all);
+    b.v_transposed = c.take(keys);
+    b.d_out = c.take(queries);
+    b.dk = c.take(keys);
+    b.dv = c.take(keys);
+    b.d_bias = c.take(distances);
     b.d_scores = c.take(kTile * kTile);
     b.delta = c.take(round_up(t, kTile));
   } else {
-    b.v = c.take(all);
+    b.v = c.take(keys);
     b.row_max = c.take(kTile);
     b.row_sum = c.take(kTile * kPad);
   }
@@ -41,22 +46,37 @@ HeadBuffers carve(Carver& c, int64_t t, int64_t d, bool grad) {
 
 }  // namespace
 
-int64_t head_buffers_bytes(int64_t t, int64_t d, HeadUse use) {
+PackedHeads::PackedHeads(const TensorView& qkv, const TensorView& apart)
+    : b(qkv.shape[0]),
+      t(qkv.shape[1]),
+      s(apart ? apart.shape[1] : qkv.shape[1]),
+      kv(qkv.shape[2]),
+      g(qkv.shape[3] - (apart ? 0 : 2)),
+      d(qkv.shape[4]),
+      query_slots_(qkv.shape[3]),
+      key_slots_(apart ? 2 : qkv.shape[3]) {
+  CHECK(qkv.shape.rank() == 5 && g >= 1, "attention of {}", to_string(qkv.shape));
+  CHECK(!apart || apart.shape == Shape({b, s, kv, 2, d}), "attention of {} to {}",
+        to_string(qkv.shape), to_string(apart.shape));
+}
+
+int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use) {
   Carver count{nullptr};
-  carve(count, t, d, use == HeadUse::kGradient);
+  carve(count, t, s, d, use == HeadUse::kGradient);
   return count.used * static_cast<int64_t>(sizeof(float));
 }
 
-HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t d, HeadUse use) {
-  char* const base = static_cast<char*>(workspace) + thread * head_buffers_bytes(t, d, use);
+HeadBuffers head_buffers(void* workspace, int thread, int64_t t, int64_t s, int64_t d,
+                         HeadUse use) {
+  char* const base = static_cast<char*>(workspace) + thread * head_buffers_bytes(t, s, d, use);
   Carver c{reinterpret_cast<float*>(base)};
-  return carve(c, t, d, use == HeadUse::kGradient);
+  return carve(c, t, s, d, use == HeadUse::kGradient);
 }
 
 HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_t sample,
                          int64_t head) {
   if (a.dropout.probability <= 0) return {};
-  const int64_t row = round_up(p.t, 4);
+  const int64_t row = round_up(p.s, 4);
   return {.threshold = dropout_threshold(a.dropout.probability),
           .key = a.dropout.key,
           .sample = static_cast<uint64_t>(a.samples.as<int64_t>()[sample]),

@@ -71,7 +71,7 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group)
 
 CheckpointWriter::~CheckpointWriter() {
   file_.reset();
-  if (committed_ || group_.rank != 0) return;
+  if (published_ || group_.rank != 0) return;
   std::error_code ignored;  // what cannot be removed now is removed by the next save
   fs::remove_all(part_, ignored);
 }
@@ -153,34 +153,28 @@ void CheckpointWriter::write_index(const CheckpointHeader& header) {
   write_file(part_ / kIndexFile, to_text(index));
 }
 
-void CheckpointWriter::commit(const CheckpointHeader& header) {
-  CHECK(!committed_, "{} is committed twice", folder_.string());
+void CheckpointWriter::finish() {
+  CHECK(!finished_, "{} is finished twice", folder_.string());
+  finished_ = true;
   file_->commit();
   if (group_.rank != 0)
     write_file(part_ / piece_list_file(group_.rank), to_json(to_tree(tensors_)));
-  wait_for_all(group_);
-  if (group_.rank == 0) {
-    write_index(header);
-    sync_folder(part_);
-    put_folder(part_, folder_);
-  }
-  committed_ = true;
-  wait_for_all(group_);
 }
 
-void save(const Path& checkpoints_dir, int64_t step, const CheckpointHeader& header,
-          std::span<const StateTensor> tensors, const SaveGroup& group) {
-  CHECK(header.step == step, "step {} is saved with a header of step {}", step, header.step);
-  try {
-    CheckpointWriter writer(checkpoints_dir / std::to_string(step), group);
-    for (const StateTensor& t : tensors) writer.add(t);
-    writer.commit(header);
-  } catch (const Error& error) {
-    throw Error(
-        "step {} could not be saved: {}. What was saved before is untouched. Free some "
-        "space, or keep fewer checkpoints (checkpoint.keep).",
-        step, error.what());
-  }
+void CheckpointWriter::publish(const CheckpointHeader& header) {
+  CHECK(finished_ && !published_ && group_.rank == 0, "{} is published by rank {}",
+        folder_.string(), group_.rank);
+  write_index(header);
+  sync_folder(part_);
+  put_folder(part_, folder_);
+  published_ = true;
+}
+
+void CheckpointWriter::commit(const CheckpointHeader& header) {
+  finish();
+  wait_for_all(group_);
+  if (group_.rank == 0) publish(header);
+  wait_for_all(group_);
 }
 
 }  // namespace tessera

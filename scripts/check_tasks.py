@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Our results in tasks beside those of lm-evaluation-harness (PyPI lm-eval) on the same exported model.
+
+usage: check_tasks.py TESSERA CHECKPOINT HF_FOLDER DATA_FOLDER [--limit N] [TASK.yaml …]
+
+Each task file is turned into a configuration of lm-eval's own task class, which reads the same JSON
+lines. Every log-likelihood must agree within 1e-3, every metric exactly.
+"""
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+BOUND = 1e-3
+METRICS = {"accuracy": "acc", "accuracy_length": "acc_norm", "perplexity": "perplexity",
+           "exact_match": "exact_match"}
+
+
+def jinja(form):
+    return re.sub(r"\{(\w+)\}", r"{{\1}}", form)
+
+
+def harness_config(task, name, data):
+    """The same task in lm-eval's terms."""
+    before, _, _ = task["form"].partition("{response}")
+    context = before.rstrip(" ")
+    config = {
+        "task": name,
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(data)}},
+        "test_split": "test",
+        "target_delimiter": before[len(context):],
+        "num_fewshot": 0,
+    }
+    kind = task["kind"]
+    if kind == "choice" and "{choices}" in task["response"]:
+        config |= {"output_type": "multiple_choice", "doc_to_text": jinja(context),
+                   "doc_to_choice": "{{choices}}", "doc_to_target": "{{" + task["gold"] + "}}",
+                   "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}]}
+    elif kind == "choice":  # beginnings that differ: lm-eval calls them multiple inputs
+        options = re.search(r"\{(\w+)\}", context).group(1)
+        config |= {"output_type": "multiple_choice", "doc_to_text": "{{" + task["gold"] + "}}",
+                   "doc_to_choice": "{{" + options + "}}", "doc_to_target": jinja(task["response"]),
+                   "metric_list": [{"metric": "acc"}]}
+    elif kind == "last_word":
+        delimiter = config["target_delimiter"]  # which this kind does not put in itself
+        config |= {"output_type": "loglikelihood", "doc_to_text": jinja(context),
+                   "doc_to_target": delimiter + jinja(task["response"]),
+                   "metric_list": [{"metric": "acc"}, {"metric": "perplexity", "aggregation": "perplexity"}]}
+    else:
+        config |= {"output_type": "generate_until", "doc_to_text": jinja(context),
+                   "doc_to_target": jinja(task["answer"]),
+                   "generation_kwargs": {"until": task["stop"], "do_sample": False,
+                                         "max_gen_toks": task.get("max_tokens", 256)},
+                   "metric_list": [{"metric": "exact_match"}]}
+    return config
+
+
+def harness(folder, configs, limit):
+    import lm_eval
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.models.huggingface import HFLM
+    model = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=4)
+    tasks = [ConfigurableTask(config=c) for c in configs]
+    return lm_eval.simple_evaluate(model, tasks=tasks, limit=limit, log_samples=True, bootstrap_iters=0)
+
+
+def ours(a, files):
+    with tempfile.TemporaryDirectory() as folder:
+        rows = Path(folder) / "examples.jsonl"
+        command = [a.tessera, "eval", a.checkpoint, "--data", a.data, "--json", "--shots", "0",
+                   "--limit", str(a.limit), "--examples", str(rows)]
+        for f in files:
+            command += ["--task", str(f)]
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        examples = [json.loads(line) for line in rows.read_text().splitlines()]
+    return json.loads(out)["results"], examples
+
+
+def likelihoods(sample):
+    found = [r[0] if isinstance(r, (list, tuple)) else r for r in sample["filtered_resps"]]
+    return [float(x) for x in found]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ["tessera", "checkpoint", "hf_folder", "data"]:
+        p.add_argument(name)
+    p.add_argument("tasks", nargs="*", type=Path)
+    p.add_argument("--limit", type=int, default=50)
+    a = p.parse_args()
+    files = a.tasks or sorted((Path(__file__).parent.parent / "configs/tasks").glob("*.yaml"))
+    files = [f for f in files if a.tasks or yaml.safe_load(f.read_text())["kind"] != "exact_match"]
+    specs = {f.stem: yaml.safe_load(f.read_text()) for f in files}
+    configs = [harness_config(t, n, Path(a.data) / t["data"]) for n, t in specs.items()]
+    reference = harness(a.hf_folder, configs, a.limit)
+    results, examples = ours(a, files)
+    wrong = 0
+    for r in results:
+        name = r["task"]
+        mine = [e for e in examples if e["task"] == name]
+        theirs = sorted(reference["samples"][name], key=lambda s: s["doc_id"])
+        worst = 0.0
+        for e, s in zip(mine, theirs, strict=True):
+            if "log_likelihood" in e:
+                worst = max([worst] + [abs(x - y) for x, y in
+                                       zip(e["log_likelihood"], likelihoods(s), strict=True)])
+            elif e["written"].strip() != s["filtered_resps"][0].strip():
+                worst = float("inf")
+        line = f"{name:20} {len(mine):5} examples  worst log-likelihood difference {worst:.1e}"
+        ok = worst <= BOUND
+        for metric, value in r["metrics"].items():
+            key = f"{METRICS.get(metric)},none"
+            if key not in reference["results"][name]:
+                continue
+            other = reference["results"][name][key]
+            if specs[name]["kind"] == "exact_match":
+                continue  # extracted by a filter of its own there; the text written is compared
+            same = abs(value["value"] - other) <= 1e-3 * max(1, abs(other))
+            ok = ok and same
+            line += f"  {metric} {value['value']:.4f}{' = ' if same else ' ≠ '}{other:.4f}"
+        wrong += not ok
+        print(line if ok else line + "  WRONG")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

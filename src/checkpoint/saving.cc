@@ -1,0 +1,127 @@
+#include "checkpoint/saving.h"
+
+#include <utility>
+
+namespace tessera {
+namespace {
+
+Error told(int64_t step, const Error& error) {
+  return Error(
+      "step {} could not be saved: {}. What was saved before is untouched. Free some space, or "
+      "keep fewer checkpoints (checkpoint.keep).",
+      step, error.what());
+}
+
+}  // namespace
+
+Saving::Saving(SaveRequest request)
+    : request_(std::move(request)), may_publish_(request_.group.ranks == 1), began_s_(now_s()) {
+  try {
+    writer_.emplace(request_.checkpoints / std::to_string(step()), request_.group);
+  } catch (const Error& error) {
+    throw told(step(), error);
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+Saving::~Saving() {
+  {
+    const std::lock_guard lock(mutex_);
+    given_up_ = !may_publish_;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+SaveState Saving::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void Saving::set(SaveState state) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = state;
+    read_ = true;
+    if (state == SaveState::kOver || state == SaveState::kFailed) ended_s_ = now_s();
+  }
+  changed_.notify_all();
+}
+
+void Saving::work() {
+  try {
+    write();
+    set(SaveState::kWritten);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return may_publish_ || given_up_; });
+    if (given_up_) return;
+    lock.unlock();
+    if (request_.group.rank == 0) {
+      if (request_.before_visible) request_.before_visible();
+      writer_->publish(request_.header);
+      if (request_.keep) prune(request_.checkpoints, *request_.keep);
+    }
+    set(SaveState::kOver);
+  } catch (const Error& error) {
+    failed_ = std::make_exception_ptr(told(step(), error));
+  } catch (...) {
+    failed_ = std::current_exception();
+  }
+  if (failed_) set(SaveState::kFailed);
+}
+
+void Saving::write() {
+  for (const StateTensor& t : request_.tensors) {
+    writer_->add(t);
+    const std::lock_guard lock(mutex_);
+    if (given_up_) return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    read_ = true;
+  }
+  changed_.notify_all();
+  writer_->finish();
+}
+
+void Saving::wait_until_read() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return read_; });
+}
+
+void Saving::wait_until_written() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ != SaveState::kWriting; });
+}
+
+void Saving::publish() {
+  {
+    const std::lock_guard lock(mutex_);
+    may_publish_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Saving::wait() {
+  if (thread_.joinable()) thread_.join();
+  if (failed_) std::rethrow_exception(failed_);
+}
+
+double Saving::seconds() const {
+  const std::lock_guard lock(mutex_);
+  return ended_s_ - began_s_;
+}
+
+void save(const Path& checkpoints, const CheckpointHeader& header, std::vector<StateTensor> tensors,
+          const SaveGroup& group) {
+  Saving saving({checkpoints, header, std::move(tensors), group});
+  if (group.ranks > 1) {
+    saving.wait_until_written();
+    group.barrier();
+    if (saving.state() == SaveState::kWritten) saving.publish();
+  }
+  saving.wait();
+  if (group.ranks > 1) group.barrier();
+}
+
+}  // namespace tessera

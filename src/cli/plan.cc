@@ -1,0 +1,154 @@
+// tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+#include "base/count.h"
+#include "cli/checkpoint_file.h"
+#include "cli/plan_search.h"
+#include "cli/run_file.h"
+#include "cli/verbs.h"
+#include "model/presets.h"
+#include "plan/cluster_target.h"
+#include "plan/draw.h"
+#include "plan/explain.h"
+#include "plan/predict.h"
+#include "plan/simulate.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kProposals = 3;
+constexpr double kGiB = 1 << 30;
+
+// A file, or the name of one of configs/<folder>/.
+Path find_config(const std::string& name, const char* folder) {
+  if (std::filesystem::exists(name)) return name;
+  const Path known = Path("configs") / folder / (name + ".yaml");
+  if (std::filesystem::exists(known)) return known;
+  std::string all;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(Path("configs") / folder, none))
+    all += fmt::format(" {}", entry.path().stem().string());
+  throw Error("there is no file '{}'{}", name,
+              all.empty() ? "." : fmt::format(", and in configs/{}/ only:{}", folder, all));
+}
+
+struct Plan {
+  CompileRequest request;
+  Hardware hardware;
+  Software software;
+  Target target;
+  Subject subject;
+};
+
+Subject subject_of(const RunConfig& c) {
+  Subject s;
+  s.model = fmt::format("{} ({} layers × {}, {:.3g} B parameters)", c.run.name, c.model.layers,
+                        format_count(c.model.hidden),
+                        static_cast<double>(parameter_count(c.model)) / 1e9);
+  s.token_budget = static_cast<double>(c.schedule.steps) * static_cast<double>(c.batch.global) *
+                   static_cast<double>(c.data.sequence_length);
+  return s;
+}
+
+std::string memory_text(const Prediction& p) {
+  return fmt::format("{:.1f} GiB", static_cast<double>(p.fullest().peak_bytes) / kGiB);
+}
+
+// What would be better: neighbours that take less time.
+void propose(const Plan& plan, const Prediction& now) {
+  const std::vector<Tried> tried =
+      try_neighbours(plan.request, plan.hardware, plan.software, plan.target);
+  std::string text;
+  for (size_t i = 0; i < tried.size() && i < kProposals; ++i) {
+    const double gain = now.step_s - tried[i].prediction.step_s;
+    if (gain < 0.005 * now.step_s) break;
+    text += fmt::format("{}{} (−{:.3g} s, {})", text.empty() ? "" : ", ", tried[i].keys, gain,
+                        memory_text(tried[i].prediction));
+  }
+  fmt::print("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
+}
+
+// What fits instead; throws Error, since this does not.
+[[noreturn]] void refuse(const Plan& plan, const Prediction& p) {
+  const MemoryPlan& m = p.fullest().memory;
+  const auto gib = [](auto bytes) { return static_cast<double>(bytes) / kGiB; };
+  std::string text = fmt::format(
+      "this run needs {:.1f} GiB on stage {}; the device has {:.1f}.\n  activations {:.1f} · "
+      "optimizer {:.1f} · weights {:.1f} · gradients {:.1f} · outside the arena {:.1f}",
+      gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
+      gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
+      gib(plan.hardware.device.outside_bytes));
+  const std::vector<Tried> tried =
+      try_neighbours(plan.request, plan.hardware, plan.software, plan.target);
+  for (size_t i = 0; i < tried.size() && i < kProposals; ++i)
+    text += fmt::format("\n  {} {:60} {:>10}, {:+.0f} % time",
+                        i == 0 ? "It fits with" : "            ", tried[i].keys,
+                        memory_text(tried[i].prediction),
+                        100 * (tried[i].prediction.step_s / p.step_s - 1));
+  if (!tried.empty()) throw Error("{}", text);
+  const auto least = least_devices(plan.request, plan.hardware, plan.software, plan.target);
+  if (!least)
+    throw Error("{}\n  It fits on no number of devices: one layer is too large for a node.", text);
+  throw Error(
+      "{}\n  No layout near this one fits. The least that does: {} devices, layout.tensor={} "
+      "layout.pipeline={} layout.recompute=full batch.micro=1, {:.1f} GiB each.",
+      text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
+}
+
+}  // namespace
+
+int verb_plan(Args args) {
+  std::string run, cluster, software, svg;
+  std::vector<std::string> overrides, figures;
+  bool json = false, search_all = false;
+  int64_t devices = 0;
+  Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
+              "tessera plan run.yaml --cluster a100-80gb");
+  a.required(run, "RUN", "the run file");
+  a.many(overrides, "key=value", "replaces what the run file says");
+  a.option(cluster, "--cluster", "FILE", "the machine: a file, or a name of configs/clusters",
+           true);
+  a.option(software, "--software", "FILE", "what runs on it, if not Tessera: configs/software");
+  a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
+  a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
+  a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
+  a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
+  a.json(json);
+  if (!a.parse(args)) return 0;
+  RunConfig config = open_run(run, overrides);
+  Plan plan;
+  plan.hardware = load_hardware(find_config(cluster, "clusters"), figures);
+  if (!software.empty()) plan.software = load_software(find_config(software, "software"));
+  const CpuFeatures cpu = read_cpu_features();
+  const bool at_hand = plan.hardware.device.kind == "cpu";
+  if (config.precision == Precision::kAuto)
+    config.precision =
+        at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
+  resolve_sizes(config);
+  Library library(cpu, threads_or_all(config.run.threads));
+  plan.target = at_hand ? library.target() : cluster_target();
+  plan.request = compile_request(config, Purpose::kTrain);
+  plan.subject = subject_of(config);
+  if (search_all) {
+    SearchRequest asked;
+    asked.base = as_compiled_by(plan.software, plan.request);
+    asked.devices = devices > 0 ? devices : mesh_of(config.layout).ranks();
+    asked.global = config.batch.global;
+    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
+    return 0;
+  }
+  const std::vector<Program> stages =
+      compile_stages(as_compiled_by(plan.software, plan.request), plan.target);
+  const Prediction p = simulate(stages, plan.hardware, plan.software);
+  if (!svg.empty())
+    write_file(svg, draw(stages, timeline_of(stages, plan.hardware, plan.software)));
+  if (json) {
+    fmt::print("{}\n", to_json(as_tree(p, plan.hardware, plan.request.layout)));
+    return fits(p, plan.hardware) ? 0 : 1;
+  }
+  if (!fits(p, plan.hardware)) refuse(plan, p);
+  fmt::print("{}", page(p, plan.hardware, plan.subject));
+  propose(plan, p);
+  return 0;
+}
+
+}  // namespace tessera

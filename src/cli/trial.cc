@@ -1,0 +1,102 @@
+#include "cli/trial.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/error.h"
+#include "base/tree.h"
+#include "launch/command.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kKilled = 128 + SIGKILL;  // how a shell says what the kernel does out of memory
+
+bool says_out_of_memory(const std::string& log) {
+  for (const char* words : {"out of memory", "this run needs", "bad_alloc", "annot allocate"})
+    if (log.find(words) != log.npos) return true;
+  return false;
+}
+
+std::string read_if_there(const Path& path) {
+  return std::filesystem::exists(path) ? read_file(path) : "";
+}
+
+std::vector<std::string> words_of(const TrialOptions& o, const std::vector<std::string>& keys,
+                                  const Path& folder) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<std::string> words = {self, o.ranks > 1 ? "launch" : "train", o.run};
+  if (o.ranks > 1) words.insert(words.end(), {"-n", std::to_string(o.ranks)});
+  words.insert(words.end(), o.keys.begin(), o.keys.end());
+  words.insert(words.end(), keys.begin(), keys.end());
+  words.insert(words.end(), {"run.directory=" + (folder / "run").string(),
+                             fmt::format("run.stop_after_steps={}", o.steps),
+                             "checkpoint.every_steps=0", "checkpoint.resume=never",
+                             "metrics.every_steps=1", "metrics.validate_every_steps=0",
+                             "metrics.validate_sequences=1", "metrics.tensorboard=false"});
+  return words;
+}
+
+}  // namespace
+
+double median_step_s(const std::string& metrics_lines) {
+  std::vector<double> seconds;
+  for (size_t at = 0; at < metrics_lines.size();) {
+    const size_t end = std::min(metrics_lines.find('\n', at), metrics_lines.size());
+    const Tree line = parse_json(metrics_lines.substr(at, end - at), "metrics.jsonl");
+    if (const Tree* s = line.find("step_s"))
+      if (const double* value = std::get_if<double>(&s->value)) seconds.push_back(*value);
+    at = end + 1;
+  }
+  if (seconds.size() < 2) return 0;
+  seconds.erase(seconds.begin());
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
+}
+
+Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, Path folder,
+             double now_s)
+    : options_(options), folder_(std::move(folder)), started_s_(now_s) {
+  std::filesystem::create_directories(folder_);
+  std::string line = quote_words(words_of(options, keys, folder_)) + " >" +
+                     quote_words({(folder_ / "log").string()}) + " 2>&1";
+  if (options.memory_gib > 0)
+    line = fmt::format("ulimit -v {:.0f}; exec {}", options.memory_gib * (1 << 20), line);
+  else
+    line = "exec " + line;
+  child_ = std::make_unique<Child>(std::vector<std::string>{"/bin/sh", "-c", line},
+                                   std::vector<std::string>{});
+}
+
+Trial::~Trial() {
+  child_->signal_all(SIGKILL);
+  child_.reset();
+  std::error_code nothing_lost;
+  std::filesystem::remove_all(folder_, nothing_lost);
+}
+
+std::optional<TrialResult> Trial::poll(double now_s) {
+  if (const std::optional<int> code = child_->ended()) return result(*code);
+  if (now_s - started_s_ < options_.limit_s) return std::nullopt;
+  child_->signal_all(SIGKILL);
+  return TrialResult{Outcome::kTimeOut, 0};
+}
+
+TrialResult Trial::result(int code) const {
+  if (code == 0) {
+    const double seconds = median_step_s(read_if_there(folder_ / "run" / "metrics.jsonl"));
+    return seconds > 0 ? TrialResult{Outcome::kRan, seconds} : TrialResult{Outcome::kFailed, 0};
+  }
+  const bool memory = code == kKilled || says_out_of_memory(read_if_there(folder_ / "log"));
+  return {memory ? Outcome::kOutOfMemory : Outcome::kFailed, 0};
+}
+
+std::string Trial::why() const {
+  std::string log = read_if_there(folder_ / "log");
+  while (!log.empty() && log.back() == '\n') log.pop_back();
+  const size_t line = log.rfind('\n');
+  return line == log.npos ? log : log.substr(line + 1);
+}
+
+}  // namespace tessera

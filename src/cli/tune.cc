@@ -1,0 +1,199 @@
+// tessera tune RUN [--ranks N] [--trials N] [--knob KEY=A,B …] [--cluster C] [--simulate] [--json]
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "cli/run_file.h"
+#include "cli/trial.h"
+#include "cli/tune_history.h"
+#include "cli/tune_points.h"
+#include "cli/verbs.h"
+#include "plan/cluster_target.h"
+#include "plan/shapley.h"
+
+namespace tessera {
+namespace {
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct TuneArguments {
+  TunedRun run;
+  std::vector<std::string> knobs;
+  std::string cluster, history;
+  int64_t trials = 20, at_once = 1, steps = 5, seed = 1;
+  double limit_s = 300, memory_gib = 0, perturb = 0;
+  bool simulate = false, json = false;
+};
+
+bool read_arguments(Args args, TuneArguments& t) {
+  Arguments a("tune", "Finds the fastest settings of a run by short trials of it.",
+              "tessera tune run.yaml --trials 20");
+  a.required(t.run.run, "RUN", "the run file");
+  a.many(t.run.keys, "key=value", "replaces what the run file says");
+  a.option(t.run.ranks, "-n", "RANKS", "of each trial");
+  a.option(t.trials, "--trials", "N", "in all, those of the history among them");
+  a.option(t.knobs, "--knob", "KEY=A,B", "what may be chosen; without one, what usually matters");
+  a.option(t.cluster, "--cluster", "FILE", "the machine: its simulator says what to try first");
+  a.flag(t.simulate, "--simulate", "simulate the trials, too");
+  a.option(t.perturb, "--perturb", "SHARE", "of a simulated machine, by how much figures are off");
+  a.option(t.steps, "--steps", "N", "of a trial; the first is not measured");
+  a.option(t.limit_s, "--limit", "SECONDS", "of a trial");
+  a.option(t.memory_gib, "--memory", "GIB", "address space of each process of a trial");
+  a.option(t.at_once, "--at-once", "N", "trials that run at the same time");
+  a.option(t.seed, "--seed", "N", "of what is drawn");
+  a.option(t.history, "--history", "FILE", "of the trials; without one, tune.json of the run");
+  a.json(t.json);
+  if (!a.parse(args)) return false;
+  if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
+  if (t.run.ranks < 1 || t.trials < 1 || t.at_once < 1 || t.steps < 2)
+    throw UsageError("tune: wanted at least one rank, trial and at once, and two steps.");
+  return true;
+}
+
+class Tuning {
+ public:
+  explicit Tuning(const TuneArguments& t);
+  int go();
+
+ private:
+  struct Running {
+    size_t point;
+    std::unique_ptr<Trial> trial;
+  };
+  std::vector<PriorBelief> beliefs() const;
+  std::string text(size_t point) const { return space_.text(space_.points[point]); }
+  void tell(size_t point, const TrialResult& result, const std::string& why);
+  void begin(size_t point);
+  void wait_for_one();
+  void report() const;
+  template <class... A>
+  void say(fmt::format_string<A...> format, A&&... a) const {
+    fmt::print(t_.json ? stderr : stdout, "{}\n", fmt::format(format, std::forward<A>(a)...));
+  }
+
+  const TuneArguments& t_;
+  Space space_;
+  Simulator nominal_, actual_;
+  TrialOptions options_;
+  Path history_, folder_;
+  std::unique_ptr<Tuner> tuner_;
+  std::vector<PastTrial> past_;
+  std::vector<Running> running_;
+  size_t begun_ = 0;
+};
+
+Tuning::Tuning(const TuneArguments& t) : t_(t) {
+  std::vector<Knob> knobs;
+  for (const std::string& k : t.knobs) knobs.push_back(parse_knob(k));
+  space_ = space_of(t.run, knobs);
+  const RunConfig config = load_run(t.run.run, t.run.keys);
+  history_ = t.history.empty() ? Path(config.run.directory) / "tune.json" : Path(t.history);
+  folder_ = Path(config.run.directory) / "trials";
+  options_ = {t.run.run, t.run.keys, t.run.ranks, t.steps, t.limit_s, t.memory_gib};
+  if (!t.cluster.empty()) {
+    nominal_ = {load_hardware(t.cluster), cluster_target()};
+    actual_ = {perturbed(nominal_.hardware, t.perturb, static_cast<uint64_t>(t.seed)),
+               nominal_.target};
+  }
+  tuner_ = std::make_unique<Tuner>(space_, beliefs(),
+                                   TunerOptions{.seed = static_cast<uint64_t>(t.seed)});
+  past_ = read_history(history_, space_);
+  for (const PastTrial& p : past_) tuner_->tell(p.point, p.result);
+}
+
+std::vector<PriorBelief> Tuning::beliefs() const {
+  std::vector<PriorBelief> all;
+  if (t_.cluster.empty()) return all;
+  for (const Point& p : space_.points) all.push_back(nominal_.believe(t_.run, space_, p));
+  return all;
+}
+
+void Tuning::tell(size_t point, const TrialResult& result, const std::string& why) {
+  tuner_->tell(point, result);
+  past_.push_back({point, result});
+  write_history(history_, space_, past_);
+  const std::string outcome = result.outcome == Outcome::kRan
+                                  ? fmt::format("{:.4g} s a step", result.seconds)
+                                  : std::string(name_of(result.outcome));
+  say("trial {:>3}  {:<16}  {}{}", past_.size(), outcome, text(point),
+      result.outcome == Outcome::kFailed && !why.empty() ? "\n           " + why : "");
+}
+
+void Tuning::begin(size_t point) {
+  if (t_.simulate) return tell(point, actual_.run(t_.run, space_, space_.points[point]), "");
+  const Path folder = folder_ / std::to_string(begun_++);
+  running_.push_back(
+      {point, std::make_unique<Trial>(options_, keys_of(t_.run, space_, space_.points[point]),
+                                      folder, steady_s())});
+}
+
+void Tuning::wait_for_one() {
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+    for (size_t i = 0; i < running_.size(); ++i) {
+      const std::optional<TrialResult> result = running_[i].trial->poll(steady_s());
+      if (!result) continue;
+      const std::string why = running_[i].trial->why();
+      const size_t point = running_[i].point;
+      running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      return tell(point, *result, why);
+    }
+}
+
+void Tuning::report() const {
+  const std::optional<size_t> best = tuner_->best();
+  if (!best) throw Error("none of {} trials ran: see the messages above.", past_.size());
+  double seconds = 0;
+  for (const PastTrial& p : past_)
+    if (p.point == *best) seconds = p.result.seconds;
+  std::vector<double> worth(space_.knobs.size(), 0);
+  if (space_.knobs.size() <= kMostShapleyKnobs)
+    worth = importance(shapley(space_, tuner_->expected()));
+  Tree t, knobs = Tree::object();
+  for (size_t k = 0; k < worth.size(); ++k) knobs.set(space_.knobs[k].key, Tree(worth[k]));
+  t.set("best", Tree(text(*best)));
+  t.set("step_s", Tree(seconds));
+  t.set("importance", std::move(knobs));
+  t.set("points", Tree(static_cast<int64_t>(space_.points.size())));
+  t.set("history", as_tree(space_, past_));
+  if (t_.json) {
+    fmt::print("{}\n", to_json(t));
+    return;
+  }
+  fmt::print("best of {} trials ({} points): {:.4g} s a step\n  {}\n", past_.size(),
+             space_.points.size(), seconds, text(*best));
+  fmt::print("what each choice is worth, in % of the time (mean over all points):\n");
+  for (size_t k = 0; k < worth.size(); ++k)
+    fmt::print("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
+}
+
+int Tuning::go() {
+  say("tune      {} points of {} knobs, {} trials{}; history {}", space_.points.size(),
+      space_.knobs.size(), t_.trials, past_.empty() ? "" : fmt::format(", {} known", past_.size()),
+      history_.string());
+  const auto wanted = static_cast<size_t>(t_.trials);
+  for (;;) {
+    const size_t open = past_.size() + running_.size();
+    const size_t free = std::min(static_cast<size_t>(t_.at_once) - running_.size(),
+                                 wanted - std::min(open, wanted));
+    for (const size_t point : tuner_->ask(free)) begin(point);
+    if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
+    if (!running_.empty()) wait_for_one();
+  }
+  std::error_code nothing_lost;
+  std::filesystem::remove(folder_, nothing_lost);  // where it is empty
+  report();
+  return 0;
+}
+
+}  // namespace
+
+int verb_tune(Args args) {
+  TuneArguments t;
+  if (!read_arguments(args, t)) return 0;
+  return Tuning(t).go();
+}
+
+}  // namespace tessera

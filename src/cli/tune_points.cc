@@ -1,0 +1,149 @@
+#include "cli/tune_points.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/philox.h"
+#include "cli/arguments.h"
+#include "cli/run_file.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+// Of running: log-odds where predicted memory is e times what there is are this far from even.
+constexpr double kOddsOfMemory = 12, kMostOdds = 5;
+
+bool is_number(const std::string& s) {
+  return !s.empty() && s.find_first_not_of("0123456789") == s.npos;
+}
+
+std::vector<std::string> divisors(int64_t n, int64_t most) {
+  std::vector<std::string> all;
+  for (int64_t d = 1; d <= std::min(n, most); ++d)
+    if (n % d == 0) all.push_back(std::to_string(d));
+  return all;
+}
+
+std::vector<Knob> usual_knobs(const RunConfig& c, int64_t ranks) {
+  constexpr int64_t kMostMicro = 64;  // larger ones gain nothing and have no memory
+  std::vector<Knob> knobs = {
+      {"batch.micro", divisors(c.batch.global, kMostMicro), true},
+      {"layout.recompute", {"none", "selective", "full"}, false},
+  };
+  if (ranks == 1) return knobs;
+  knobs.push_back({"layout.tensor", divisors(ranks, ranks), true});
+  knobs.push_back({"layout.pipeline", divisors(ranks, ranks), true});
+  knobs.push_back({"layout.zero", {"0", "1", "2", "3"}, false});
+  knobs.push_back({"layout.sequence_parallel", {"true", "false"}, false});
+  return knobs;
+}
+
+int64_t value_of(const RunConfig& c, const Space& space, const Point& p, const std::string& key) {
+  for (size_t k = 0; k < space.knobs.size(); ++k)
+    if (space.knobs[k].key == key)
+      return std::stoll(space.knobs[k].choices[static_cast<size_t>(p[k])]);
+  return key == "layout.tensor" ? c.layout.tensor : c.layout.pipeline;
+}
+
+RunConfig config_of(const TunedRun& run, const Space& space, const Point& point) {
+  std::vector<std::string> keys = run.keys;
+  for (const std::string& k : keys_of(run, space, point)) keys.push_back(k);
+  return open_run(run.run, keys);
+}
+
+// A choice that changes nothing there is made once.
+bool is_first_of_its_kind(const RunConfig& c) {
+  const Layout& l = c.layout;
+  return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
+}
+
+bool can_run(const TunedRun& run, const Space& space, const Point& point, bool usual) {
+  try {
+    const RunConfig c = config_of(run, space, point);
+    return mesh_of(c.layout).ranks() == run.ranks && (!usual || is_first_of_its_kind(c));
+  } catch (const Error&) {
+    return false;  // what does not fit together is no point
+  }
+}
+
+}  // namespace
+
+Knob parse_knob(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == text.npos || equals + 1 == text.size())
+    throw UsageError("--knob {}: wanted KEY=CHOICE,CHOICE,…", text);
+  Knob knob;
+  knob.key = text.substr(0, equals);
+  for (size_t at = equals + 1; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    knob.choices.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  knob.ordered = std::all_of(knob.choices.begin(), knob.choices.end(), is_number);
+  return knob;
+}
+
+std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const Point& point) {
+  std::vector<std::string> keys;
+  bool data = false;
+  for (size_t k = 0; k < space.knobs.size(); ++k) {
+    keys.push_back(space.knobs[k].key + "=" +
+                   space.knobs[k].choices[static_cast<size_t>(point[k])]);
+    data |= space.knobs[k].key == "layout.data";
+  }
+  if (data) return keys;
+  const RunConfig c = load_run(run.run, run.keys);
+  const int64_t model =
+      value_of(c, space, point, "layout.tensor") * value_of(c, space, point, "layout.pipeline");
+  keys.push_back(fmt::format("layout.data={}", std::max<int64_t>(run.ranks / model, 1)));
+  return keys;
+}
+
+Space space_of(const TunedRun& run, const std::vector<Knob>& given) {
+  std::vector<Knob> knobs = given;
+  if (given.empty()) knobs = usual_knobs(load_run(run.run, run.keys), run.ranks);
+  Space space = product(std::move(knobs));
+  std::erase_if(space.points,
+                [&](const Point& p) { return !can_run(run, space, p, given.empty()); });
+  if (space.points.empty())
+    throw Error("no combination of the knobs is a run of {} ranks.", run.ranks);
+  return space;
+}
+
+TrialResult Simulator::run(const TunedRun& tuned, const Space& space, const Point& point) const {
+  RunConfig config = config_of(tuned, space, point);
+  if (config.precision == Precision::kAuto) config.precision = Precision::kFp32;
+  resolve_sizes(config);
+  const Prediction p =
+      predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
+  const bool fits = static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes;
+  return fits ? TrialResult{Outcome::kRan, p.step_s} : TrialResult{Outcome::kOutOfMemory, 0};
+}
+
+PriorBelief Simulator::believe(const TunedRun& tuned, const Space& space,
+                               const Point& point) const {
+  RunConfig config = config_of(tuned, space, point);
+  if (config.precision == Precision::kAuto) config.precision = Precision::kFp32;
+  resolve_sizes(config);
+  const Prediction p =
+      predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
+  const double room =
+      std::log(hardware.device.memory_bytes / static_cast<double>(p.fullest().peak_bytes));
+  return {p.step_s, std::clamp(kOddsOfMemory * room, -kMostOdds, kMostOdds)};
+}
+
+Hardware perturbed(Hardware h, double share, uint64_t seed) {
+  const Philox random{hash_name("perturb", seed)};
+  uint64_t next = 0;
+  for (double* figure :
+       {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,
+        &h.device.fp32_flops_per_s, &h.device.kernel_s, &h.node.bytes_per_s, &h.node.latency_s,
+        &h.network.bytes_per_s, &h.network.latency_s})
+    *figure *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+  for (auto& [op, rate] : h.device.op_bytes_per_s)
+    rate *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+  return h;
+}
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+#include "compile/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace tessera {
+namespace {
+
+// The calls from first to last toucher of a frame; none for state, which lives throughout.
+struct Span {
+  int64_t first = INT64_MAX, last = -1;
+};
+
+std::vector<Span> lives_of(const Program& p) {
+  std::vector<Span> lives(p.frames.size());
+  for (size_t c = 0; c < p.schedule.size(); ++c)
+    for (const FrameId f : p.schedule[c].frames) {
+      if (p.frame(f).state) continue;
+      Span& life = lives[static_cast<size_t>(f)];
+      life.first = std::min(life.first, static_cast<int64_t>(c));
+      life.last = static_cast<int64_t>(c);
+    }
+  return lives;
+}
+
+// Where most bytes are alive, scratch included.
+int64_t fullest_call(const Program& p, const std::vector<Span>& lives) {
+  std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
+  for (size_t f = 0; f < lives.size(); ++f) {
+    if (lives[f].last < 0) continue;
+    bytes[static_cast<size_t>(lives[f].first)] += p.bytes_of(static_cast<FrameId>(f));
+    bytes[static_cast<size_t>(lives[f].last) + 1] -= p.bytes_of(static_cast<FrameId>(f));
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  for (size_t c = 0; c < p.schedule.size(); ++c) bytes[c] += p.segment(p.schedule[c]).scratch_bytes;
+  return std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+}
+
+int64_t& line_of(MemoryPlan& m, Role role) {
+  switch (role) {
+    case Role::kWeight:
+      return m.weights;
+    case Role::kMaster:
+    case Role::kMoment1:
+    case Role::kMoment2:
+    case Role::kFactor:
+      return m.optimizer;
+    case Role::kGradient:
+      return m.gradients;
+    case Role::kStream:
+    case Role::kStreamGradient:
+    case Role::kActivation:
+    case Role::kScratch:
+      return m.activations;
+    default:
+      return m.other;
+  }
+}
+
+}  // namespace
+
+MemoryPlan memory_plan(const Program& p) {
+  const std::vector<Span> lives = lives_of(p);
+  const int64_t fullest = fullest_call(p, lives);
+  MemoryPlan m;
+  for (size_t f = 0; f < p.frames.size(); ++f) {
+    const FrameKind& kind = p.kind(p.frames[f].kind);
+    const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
+    if (p.frames[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
+  }
+  if (!p.schedule.empty())
+    m.activations += p.segment(p.call(static_cast<CallId>(fullest))).scratch_bytes;
+  m.arena = p.bytes;
+  m.live = p.live_bytes;
+  m.other = p.bytes - m.weights - m.optimizer - m.gradients - m.activations;
+  return m;
+}
+
+}  // namespace tessera

@@ -1,0 +1,17 @@
+// What a program's arena holds, by role.
+#pragma once
+
+#include "ir/program.h"
+
+namespace tessera {
+
+// The arena of one rank by what its bytes are for where most of them are alive: state, and the
+// frames and scratch of that moment. `other` is what the lines before leave: batches, and what
+// packing could not use. The five add up to `arena`; `live` is its lower bound.
+struct MemoryPlan {
+  int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
+  int64_t arena = 0, live = 0;
+};
+MemoryPlan memory_plan(const Program& program);
+
+}  // namespace tessera

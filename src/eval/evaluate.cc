@@ -1,0 +1,100 @@
+#include "eval/evaluate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "eval/answer.h"
+#include "eval/likelihood.h"
+
+namespace tessera {
+namespace {
+
+// Ranks tell each other their scores as lists of numbers and texts.
+Tree to_tree(const ExampleScore& s) {
+  Tree log = Tree::list(), unconditional = Tree::list(), t;
+  for (const double x : s.log) log.push(Tree(x));
+  for (const double x : s.unconditional) unconditional.push(Tree(x));
+  t.set("line", Tree(s.line));
+  t.set("log", std::move(log));
+  t.set("unconditional", std::move(unconditional));
+  t.set("greedy", Tree(s.greedy));
+  t.set("written", Tree(s.written));
+  t.set("extracted", Tree(s.extracted));
+  return t;
+}
+
+double number(const Tree& t) {
+  if (const auto* n = std::get_if<int64_t>(&t.value)) return static_cast<double>(*n);
+  return std::get<double>(t.value);
+}
+
+ExampleScore from_tree(const Tree& t) {
+  ExampleScore s;
+  s.line = std::get<int64_t>(t.find("line")->value);
+  for (const Tree& x : *t.find("log")->as_list()) s.log.push_back(number(x));
+  for (const Tree& x : *t.find("unconditional")->as_list()) s.unconditional.push_back(number(x));
+  s.greedy = std::get<bool>(t.find("greedy")->value);
+  s.written = *t.find("written")->as_string();
+  s.extracted = *t.find("extracted")->as_string();
+  return s;
+}
+
+std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& own) {
+  Tree list = Tree::list();
+  for (const ExampleScore& s : own) list.push(to_tree(s));
+  std::vector<ExampleScore> all;
+  for (const std::string& text : world.all_gather(to_json(list))) {
+    const Tree scores = parse_json(text, "scores of a rank");
+    for (const Tree& t : *scores.as_list()) all.push_back(from_tree(t));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const ExampleScore& a, const ExampleScore& b) { return a.line < b.line; });
+  return all;
+}
+
+std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
+                                        const TaskSpec& spec, std::span<const Example> examples,
+                                        const ModelOptions& options) {
+  std::vector<Continuation> asked;
+  const bool unconditional = spec.kind == TaskKind::kChoice && !spec.unconditional.empty();
+  for (const Example& e : examples)
+    for (const Option& o : e.options) {
+      asked.push_back(encode_continuation(tokenizer, o.context, o.response));
+      if (unconditional)
+        asked.push_back(encode_continuation(tokenizer, spec.unconditional, o.response));
+    }
+  const std::vector<Likelihood> found = likelihoods(checkpoint, asked, options);
+  std::vector<ExampleScore> out;
+  size_t at = 0;
+  for (const Example& e : examples) {
+    ExampleScore& s = out.emplace_back();
+    s.line = e.line;
+    s.greedy = found[at].greedy;
+    for (size_t i = 0; i < e.options.size(); ++i) {
+      s.log.push_back(found[at++].log);
+      if (unconditional) s.unconditional.push_back(found[at++].log);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const TaskSpec& spec,
+                    std::span<const Example> examples, World& world, const ModelOptions& options) {
+  std::vector<Example> own;
+  for (size_t i = static_cast<size_t>(world.rank()); i < examples.size();
+       i += static_cast<size_t>(world.size()))
+    own.push_back(examples[i]);
+  std::vector<ExampleScore> scores;
+  if (spec.kind == TaskKind::kExactMatch)
+    scores = write_answers(checkpoint, tokenizer, spec, own, options);
+  else
+    scores = score_options(checkpoint, tokenizer, spec, own, options);
+  TaskResult r;
+  r.examples = gather(world, scores);
+  r.metrics = metrics_of(spec, examples, r.examples);
+  return r;
+}
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "eval/evaluate.h"
+
+namespace tessera {
+namespace {
+
+double mean(std::span<const double> x) {
+  double sum = 0;
+  for (const double v : x) sum += v;
+  return sum / static_cast<double>(x.size());
+}
+
+// Of the mean of independent samples: their standard deviation (n − 1) / sqrt(n).
+double standard_error(std::span<const double> x) {
+  if (x.size() < 2) return 0;
+  const double middle = mean(x), n = static_cast<double>(x.size());
+  double sum = 0;
+  for (const double v : x) sum += (v - middle) * (v - middle);
+  return std::sqrt(sum / (n - 1) / n);
+}
+
+Metric share(std::string name, const std::vector<double>& right) {
+  return {std::move(name), mean(right), standard_error(right)};
+}
+
+double characters(std::string_view text) {
+  return static_cast<double>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+template <class Value>
+std::vector<double> chosen_right(std::span<const Example> examples,
+                                 std::span<const ExampleScore> scores, const Value& value) {
+  std::vector<double> out;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    size_t best = 0;
+    for (size_t k = 1; k < scores[i].log.size(); ++k)
+      if (value(i, k) > value(i, best)) best = k;
+    out.push_back(static_cast<int64_t>(best) == examples[i].gold ? 1 : 0);
+  }
+  return out;
+}
+
+std::vector<Metric> of_choice(const TaskSpec& spec, std::span<const Example> examples,
+                              std::span<const ExampleScore> scores) {
+  std::vector<Metric> out;
+  out.push_back(share("accuracy", chosen_right(examples, scores, [&](size_t i, size_t k) {
+                        return scores[i].log[k];
+                      })));
+  out.push_back(share("accuracy_length", chosen_right(examples, scores, [&](size_t i, size_t k) {
+                        return scores[i].log[k] / characters(examples[i].options[k].response);
+                      })));
+  if (spec.unconditional.empty()) return out;
+  out.push_back(
+      share("accuracy_unconditional", chosen_right(examples, scores, [&](size_t i, size_t k) {
+              return scores[i].log[k] - scores[i].unconditional[k];
+            })));
+  return out;
+}
+
+std::vector<Metric> of_last_word(std::span<const ExampleScore> scores) {
+  std::vector<double> right, log;
+  for (const ExampleScore& s : scores) {
+    right.push_back(s.greedy ? 1 : 0);
+    log.push_back(s.log[0]);
+  }
+  const double perplexity = std::exp(-mean(log));
+  return {share("accuracy", right), {"perplexity", perplexity, perplexity * standard_error(log)}};
+}
+
+}  // namespace
+
+std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> examples,
+                               std::span<const ExampleScore> scores) {
+  CHECK(!examples.empty() && examples.size() == scores.size(), "{} examples, {} scores",
+        examples.size(), scores.size());
+  if (spec.kind == TaskKind::kChoice) return of_choice(spec, examples, scores);
+  if (spec.kind == TaskKind::kLastWord) return of_last_word(scores);
+  TaskSpec answer = spec;  // of what is right, nothing is to be extracted
+  answer.extract.clear();
+  std::vector<double> right;
+  for (size_t i = 0; i < examples.size(); ++i)
+    right.push_back(scores[i].extracted == extract_answer(answer, examples[i].answer) ? 1 : 0);
+  return {share("exact_match", right)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,155 @@
+#include "eval/task.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "base/error.h"
+#include "base/tree.h"
+#include "data/instruction_template.h"
+
+namespace tessera {
+namespace {
+
+std::string text_of(const Tree& value) {
+  return value.as_string() != nullptr ? *value.as_string() : to_json(value);
+}
+
+// The words around {response}, and those that stand for it.
+struct Forms {
+  InstructionTemplate form, response, answer;
+  // A text of names alone is what stands before a response that follows it.
+  explicit Forms(const TaskSpec& spec)
+      : form(spec.form),
+        response(spec.response + "{response}"),
+        answer(spec.answer + "{response}") {}
+};
+
+// One line of the file: an object whose lists have an entry an option.
+class Line {
+ public:
+  Line(const Tree& tree, std::string place) : tree_(tree), place_(std::move(place)) {
+    if (tree_.as_members() == nullptr) throw Error("{}: wanted an object, one a line", place_);
+  }
+
+  const Tree& at(const std::string& key) const {
+    if (const Tree* found = tree_.find(key)) return *found;
+    std::string keys;
+    for (const auto& [name, value] : *tree_.as_members())
+      keys += (keys.empty() ? "'" : ", '") + name + "'";
+    throw Error("{}: there is no '{}'; the object has {}", place_, key,
+                keys.empty() ? "no key" : keys);
+  }
+
+  // How many options the lists among these keys have: 1 where none is a list.
+  size_t options(const Forms& forms) const {
+    size_t n = 1;
+    std::string from;
+    for (const InstructionTemplate* t : {&forms.form, &forms.response})
+      for (const std::string& name : t->names()) {
+        const Tree::List* list = at(name).as_list();
+        if (list == nullptr) continue;
+        if (list->empty()) throw Error("{}: '{}' is an empty list", place_, name);
+        if (!from.empty() && list->size() != n)
+          throw Error("{}: '{}' has {} entries and '{}' {}; wanted as many", place_, name,
+                      list->size(), from, n);
+        n = list->size();
+        from = name;
+      }
+    return n;
+  }
+
+  std::string fill(const InstructionTemplate& form, size_t option) const {
+    return form.before([&](const std::string& name) {
+      const Tree& value = at(name);
+      const Tree::List* list = value.as_list();
+      return text_of(list == nullptr ? value : (*list)[option]);
+    });
+  }
+
+  int64_t gold(const std::string& key, size_t options) const {
+    const Tree& value = at(key);
+    const auto* number = std::get_if<int64_t>(&value.value);
+    if (number == nullptr || *number < 0 || *number >= static_cast<int64_t>(options))
+      throw Error("{}: '{}' is {}, wanted the number of an option, 0 to {}", place_, key,
+                  to_json(value), options - 1);
+    return *number;
+  }
+
+ private:
+  const Tree& tree_;
+  std::string place_;
+};
+
+Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line) {
+  Example e;
+  const size_t options = line.options(forms);
+  for (size_t i = 0; i < options; ++i)
+    e.options.push_back({line.fill(forms.form, i), line.fill(forms.response, i)});
+  if (spec.kind == TaskKind::kChoice) e.gold = line.gold(spec.gold, options);
+  if (spec.kind == TaskKind::kExactMatch) e.answer = line.fill(forms.answer, 0);
+  return e;
+}
+
+// Solved examples in front of example `own`: the first ones of the file but for itself.
+std::string shots_before(const std::vector<Example>& all, size_t own, const TaskSpec& spec) {
+  std::string out;
+  int64_t left = spec.shots;
+  for (size_t i = 0; i < all.size() && left > 0; ++i) {
+    if (i == own) continue;
+    const Option& right = all[i].options[static_cast<size_t>(all[i].gold)];
+    out += right.context + right.response + spec.shot_separator;
+    --left;
+  }
+  return out;
+}
+
+}  // namespace
+
+TaskSpec read_task(const Path& file) {
+  TaskSpec spec;
+  Places places;
+  read_fields(fields_of(spec), parse_yaml(read_file(file), file.string()), file.string(), places);
+  const auto want = [&](bool is_there, const char* key) {
+    if (is_there) return;
+    throw Error("{}: a task of kind {} wants '{}'", file.string(), name_of_entry(spec.kind), key);
+  };
+  want(!spec.data.empty(), "data");
+  want(!spec.form.empty(), "form");
+  want(!spec.response.empty(), "response");
+  want(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
+  want(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
+  if (spec.shots < 0) throw Error("{}: shots is {}, wanted 0 or more", file.string(), spec.shots);
+  try {
+    const Forms forms(spec);
+    const std::regex extract(spec.extract);
+  } catch (const std::exception& e) {
+    throw Error("{}: {}", file.string(), e.what());
+  }
+  return spec;
+}
+
+std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
+  const std::string bytes = read_file(data);
+  const Forms forms(spec);
+  std::vector<Example> out;
+  int64_t number = 0;
+  for (size_t from = 0; from < bytes.size();) {
+    const size_t to = std::min(bytes.find('\n', from), bytes.size());
+    const std::string_view text = std::string_view(bytes).substr(from, to - from);
+    from = to + 1;
+    ++number;
+    if (text.find_first_not_of(" \t\r") == text.npos) continue;
+    const std::string place = fmt::format("{}:{}", data.string(), number);
+    const Tree tree = parse_json(text, place);
+    out.push_back(read_example(spec, forms, Line(tree, place)));
+    out.back().line = number;
+  }
+  if (out.empty()) throw Error("{}: holds no example", data.string());
+  std::vector<std::string> shots;
+  for (size_t i = 0; i < out.size(); ++i) shots.push_back(shots_before(out, i, spec));
+  for (size_t i = 0; i < out.size(); ++i)
+    for (Option& o : out[i].options) o.context = shots[i] + o.context;
+  return out;
+}
+
+}  // namespace tessera

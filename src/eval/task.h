@@ -1,0 +1,78 @@
+// Evaluation tasks: what a file of configs/tasks says about a JSON-lines file of examples.
+//
+//   kind: choice                              # choice | last_word | exact_match
+//   data: arc_easy.jsonl                      # beside the task file, or in --data FOLDER
+//   form: "{query}\nAnswer: {response}"       # what the model reads; names are keys of a line
+//   response: "{choices}"                     # what it should say; a list: one text an option
+//   gold: gold                                # the key that holds the right option's number
+//
+// A key that holds a list gives its i-th entry to option i, in the form as well: so sentences whose
+// beginnings differ (Winogrande) are a form with "{context_options} {response}". What stands before
+// {response} is the context; the white space at its end counts to the response, as tokenizers want
+// it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/file.h"
+
+namespace tessera {
+
+enum class TaskKind : uint8_t {
+  kChoice,     // which option is most likely
+  kLastWord,   // whether the response is what the model would say itself (LAMBADA)
+  kExactMatch  // whether what it writes holds the answer (GSM8K)
+};
+constexpr const char* enum_names(TaskKind) { return "choice|last_word|exact_match"; }
+
+struct TaskSpec {
+  TaskKind kind = TaskKind::kChoice;
+  std::string data, form, response, gold, unconditional, shot_separator = "\n\n";
+  int64_t shots = 0;
+  // of exact_match
+  std::string answer, extract;
+  std::vector<std::string> stop, ignore;
+  int64_t max_tokens = 256;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("kind", self.kind, "how it is scored");
+    visit("data", self.data, "JSON lines, one example each");
+    visit("form", self.form, "what the model reads, with {names} of keys and {response}");
+    visit("response", self.response, "what it should say, with {names}; a list: one an option");
+    visit("gold", self.gold, "choice: the key that holds the number of the right option");
+    visit("unconditional", self.unconditional,
+          "choice: the context without the question, for how likely an option is by itself");
+    visit("shots", self.shots, "solved examples before each: the first ones of the file");
+    visit("shot_separator", self.shot_separator, "between solved examples");
+    visit("answer", self.answer, "exact_match: the right answer, with {names}");
+    visit("extract", self.extract,
+          "exact_match: regular expression; its first group is the answer that was written");
+    visit("stop", self.stop, "exact_match: writing ends before any of these texts");
+    visit("ignore", self.ignore, "exact_match: texts that do not count in answers");
+    visit("max_tokens", self.max_tokens, "exact_match: new tokens at most");
+  }
+};
+
+struct Option {
+  std::string context, response;
+};
+
+struct Example {
+  int64_t line = 0;             // of the file, from 1
+  std::vector<Option> options;  // one, where there is nothing to choose from
+  int64_t gold = 0;             // which is right
+  std::string answer;           // of exact_match
+};
+
+// Throws Error with file, line and column for unknown keys, wrong values, a form without {response}
+// and what a kind lacks.
+TaskSpec read_task(const Path& file);
+
+// All examples, shots in front of each (an example is never its own shot). Throws Error, naming
+// file and line, for what is no JSON, lacks a key, and a gold that is no option's number.
+std::vector<Example> read_examples(const TaskSpec& spec, const Path& data);
+
+}  // namespace tessera

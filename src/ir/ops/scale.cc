@@ -1,0 +1,38 @@
+// scale: y = factor · x. Its gradient is itself.
+// accumulate: sum += x, over the calls of a step: what layers give for a value that they all read.
+#include "base/error.h"
+#include "ir/builder.h"
+#include "ir/ops/rules.h"
+
+namespace tessera {
+namespace {
+
+std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
+  CHECK(in.size() == 1 && a.has("factor"), "scale takes x and a factor");
+  return {{".scaled", in[0]->dtype, in[0]->shape}};
+}
+
+std::vector<OutputSpec> infer_accumulate(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 1, "accumulate takes x");
+  return {{".sum", DType::kF32, in[0]->shape}};
+}
+
+ShardingRule sharding(const Op& op, std::span<const Value> values) {
+  const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
+  const std::string all = std::string("abcdefgh").substr(0, rank);
+  return {{all}, {all}, all, {{0}}};
+}
+
+void gradient(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]);
+  if (dy == kNone) return;
+  g.add(op.inputs[0], g.builder().emit_one(OpKind::kScale, op.origin, op.attributes, {dy}));
+}
+
+}  // namespace
+
+const OpRule kScaleRule = {OpKind::kScale, "scale", infer, sharding, gradient, nullptr};
+const OpRule kAccumulateRule = {
+    OpKind::kAccumulate, "accumulate", infer_accumulate, sharding, nullptr, nullptr};
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+#include "kernels/cpu/attention_scope.h"
+
+#include <algorithm>
+
+#include "kernels/relative_position.h"
+
+namespace tessera::kernels {
+
+ScopeOfHeads::ScopeOfHeads(const AttentionScope& scope, const PackedHeads& p, void* memory)
+    : scope_(scope),
+      p_(p),
+      buckets_(static_cast<int32_t*>(memory)),
+      parts_(static_cast<float*>(memory) + round_up(p.t + p.s, kPad)) {
+  const auto labels = [](const TensorView& v, int64_t rows) {
+    return !v || (v.dtype == DType::kI32 && v.elements() == rows);
+  };
+  CHECK(labels(scope.documents, p.b * p.t) && labels(scope.ids, p.b * p.s),
+        "attention of {} x {} with documents {} and ids {}", p.t, p.s,
+        to_string(scope.documents.shape), to_string(scope.ids.shape));
+  CHECK(!scope.documents || (p.t == p.s && !scope.ids), "documents are for self-attention");
+  CHECK(!scope.causal || p.t == p.s, "causal attention of {} to {}", p.t, p.s);
+  if (!scope.bias) return;
+  CHECK(scope.bias.shape.rank() == 2 && scope.bias.shape[0] == p.heads(),
+        "a bias of {} for {} heads", to_string(scope.bias.shape), p.heads());
+  const RelativeBuckets r{scope.bias.shape[1], scope.bias_distance, scope.causal};
+  for (int64_t x = 0; x < distances(); ++x)
+    buckets_[x] = static_cast<int32_t>(relative_bucket(r, x - (p.t - 1)));
+}
+
+void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) const {
+  keys.causal = scope_.causal;
+  const bool documents = static_cast<bool>(scope_.documents);
+  if (!documents && !scope_.ids) return;
+  const int32_t* const given =
+      (documents ? scope_.documents : scope_.ids).as<int32_t>() + sample * p_.s;
+  for (int64_t j = 0; j < p_.s; ++j)
+    b.labels[j] = documents ? given[j] : static_cast<int32_t>(given[j] != 0);
+  std::fill(b.labels + p_.s, b.labels + round_up(p_.s, kTile), 0);
+  keys.key_labels = b.labels;
+  keys.query_labels = documents ? given : nullptr;
+}
+
+void ScopeOfHeads::set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const {
+  if (!scope_.bias) return;
+  const int64_t n = scope_.bias.shape[1], padded = round_up(p_.t, kTile) + round_up(p_.s, kTile);
+  const bool bf16 = scope_.bias.dtype == DType::kBF16;
+  for (int64_t x = 0; x < distances(); ++x) {
+    const int64_t at = head * n + buckets_[x];
+    b.bias[x] = bf16 ? static_cast<float>(scope_.bias.bf16()[at]) : scope_.bias.f32()[at];
+  }
+  std::fill(b.bias + distances(), b.bias + padded, 0.0f);
+  h.bias = b.bias;
+  if (!gradient) return;
+  std::fill(b.d_bias, b.d_bias + padded, 0.0f);
+  h.d_bias = b.d_bias;
+}
+
+float* ScopeOfHeads::part(int64_t sample, int64_t head) const {
+  return parts_ + (sample * p_.heads() + head) * scope_.bias.shape[1];
+}
+
+void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const {
+  if (!scope_.bias) return;
+  float* const sums = part(sample, head);
+  std::fill(sums, sums + scope_.bias.shape[1], 0.0f);
+  for (int64_t x = 0; x < distances(); ++x) sums[buckets_[x]] += h.d_bias[x];
+}
+
+void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
+  if (!scope_.bias) return;
+  CHECK(d_bias.dtype == DType::kF32 && d_bias.elements() == scope_.bias.elements(),
+        "the gradient of a bias of {} in {}", to_string(scope_.bias.shape),
+        to_string(d_bias.shape));
+  const int64_t all = d_bias.elements();
+  for (int64_t e = 0; e < all; ++e) {
+    float sum = 0;
+    for (int64_t sample = 0; sample < p_.b; ++sample) sum += parts_[sample * all + e];
+    d_bias.f32()[e] = fresh ? sum : d_bias.f32()[e] + sum;
+  }
+}
+
+int64_t scope_bytes(int64_t t, int64_t s, int64_t bias_parts) {
+  return (round_up(t + s, kPad) + bias_parts) * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,72 @@
+// What a tile of scores gets beside its products: the bias of distances, and what hides keys. After
+// attention_tiles_simd.h, once per target.
+HWY_BEFORE_NAMESPACE();
+namespace tessera::kernels::HWY_NAMESPACE {
+
+// A score that loses against every other and still is a number.
+constexpr float kHidden = -1e30f;
+
+// Whether no query of the tile has the label of one of its keys: of labels that ascend, which
+// those of documents do. Labels of padding alone never say so, since a query may have no key at
+// all.
+HWY_INLINE bool IsApart(const KeyHead& keys, int64_t i, int64_t j, int64_t m) {
+  if (keys.query_labels == nullptr) return false;
+  const int32_t* const own = keys.query_labels + i;
+  const int32_t* const other = keys.key_labels + j;
+  const int64_t n = HWY_MIN(kTile, keys.t - j);
+  int32_t lowest = own[0], highest = own[0], first = other[0], last = other[0];
+  for (int64_t r = 1; r < m; ++r) {
+    lowest = HWY_MIN(lowest, own[r]);
+    highest = HWY_MAX(highest, own[r]);
+  }
+  for (int64_t c = 1; c < n; ++c) {
+    first = HWY_MIN(first, other[c]);
+    last = HWY_MAX(last, other[c]);
+  }
+  return last < lowest || first > highest;
+}
+
+HWY_INLINE void AddBias(const KeyHead& keys, const QueryHead& h, int64_t i, int64_t j, int64_t m,
+                        float* scores) {
+  if (h.bias == nullptr) return;
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    const float* const bias = h.bias + (j - i - r + keys.queries - 1);
+    float* const s = scores + r * kTile;
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      hn::StoreU(hn::Add(hn::LoadU(f, s + c), hn::LoadU(f, bias + c)), f, s + c);
+    }
+  }
+}
+
+// The gradient of the bias: sums along the diagonals.
+HWY_INLINE void AddBiasGrad(const KeyHead& keys, const QueryHead& h, int64_t i, int64_t j,
+                            int64_t m, const float* d_scores) {
+  if (h.d_bias == nullptr) return;
+  const F f;
+  for (int64_t r = 0; r < m; ++r) {
+    float* const sums = h.d_bias + (j - i - r + keys.queries - 1);
+    const float* const ds = d_scores + r * kTile;
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      hn::StoreU(hn::Add(hn::LoadU(f, sums + c), hn::LoadU(f, ds + c)), f, sums + c);
+    }
+  }
+}
+
+HWY_INLINE void HideKeys(const KeyHead& keys, int64_t i, int64_t j, int64_t m, float* scores) {
+  if (keys.key_labels == nullptr) return;
+  const F f;
+  const hn::RebindToSigned<F> n;
+  const V hidden = hn::Set(f, kHidden);
+  for (int64_t r = 0; r < m; ++r) {
+    const auto own = hn::Set(n, keys.query_labels == nullptr ? 1 : keys.query_labels[i + r]);
+    float* const s = scores + r * kTile;
+    for (int64_t c = 0; c < kTile; c += kLanes) {
+      const auto seen = hn::RebindMask(f, hn::Eq(hn::LoadU(n, keys.key_labels + j + c), own));
+      hn::StoreU(hn::IfThenElse(seen, hn::LoadU(f, s + c), hidden), f, s + c);
+    }
+  }
+}
+
+}  // namespace tessera::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,21 @@
+#include "kernels/scale.h"
+
+#define HWY_TARGET_INCLUDE "kernels/cpu/scale_simd.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/scale_simd.h"
+
+namespace tessera::kernels {
+
+HWY_EXPORT(ScaleRange);
+
+void scale(const TensorView& x, float factor, const TensorView& y) {
+  CHECK(x.elements() == y.elements(), "{} scaled into {}", to_string(x.shape), to_string(y.shape));
+  const Source from(x);
+  const Sink to(y);
+  const auto run = &HWY_DYNAMIC_DISPATCH(ScaleRange);
+  parallel_ranges(x.elements(), kGrainElements,
+                  [&](int64_t begin, int64_t end) { run(from, factor, to, begin, end); });
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,33 @@
+// What a tuner looks at next: how much better a point may be, times how likely it runs at all.
+#pragma once
+
+#include <vector>
+
+#include "plan/surrogate.h"
+
+namespace tessera {
+
+// E max(best − y, 0) of a normal y (Jones, Schonlau & Welch 1998): minimising.
+double expected_improvement(const Estimate& y, double best);
+
+// The probability that a point runs, learned from those that did and those that failed (out of
+// memory, too slow): a Gaussian process behind a logistic function, by Laplace's approximation
+// (Rasmussen & Williams 2006, algorithms 3.1 and 3.2). Prior means are log-odds.
+class Feasibility {
+ public:
+  Feasibility(const Distances& distances, size_t knobs, std::vector<Point> points,
+              const std::vector<bool>& ran, const std::vector<double>& prior);
+  double at(const Point& p, double prior) const;
+
+ private:
+  double covariance(const Point& a, const Point& b) const;
+
+  const Distances* distances_;
+  std::vector<double> length_;
+  std::vector<Point> points_;
+  std::vector<double> slope_;  // of the log likelihood at the mode
+  std::vector<double> width_;  // square root of its negative curvature there
+  std::vector<double> root_;   // lower Cholesky factor of 1 + width · covariance · width
+};
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+#include "plan/cluster_target.h"
+
+#include <algorithm>
+
+#include "plan/op_time.h"
+
+namespace tessera {
+namespace {
+
+int64_t workspace(const Op& op, std::span<const Value> values) {
+  if (op.kind != OpKind::kLinearCrossEntropy) return 0;
+  const Value &x = at(values, op.inputs[0]), &w = at(values, op.inputs[1]);
+  const int64_t tokens = x.shape.elements() / w.shape[-1];
+  return std::min(tokens, kHeadChunk) * w.shape[0] * (size_of(DType::kF32) + size_of(w.dtype));
+}
+
+}  // namespace
+
+Target cluster_target() {
+  Target t;
+  t.alignment = 256;  // what device allocators and vector loads want
+  t.workspace_bytes = workspace;
+  return t;
+}
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+#include "plan/draw.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
+
+const char* colour_of(const std::string& segment) {
+  if (segment.starts_with("forward.") || segment.starts_with("light.")) return "#4c8bf5";
+  if (segment.starts_with("backward.")) return "#34a853";
+  if (segment.starts_with("weights.")) return "#a5d6a7";
+  if (segment == "head") return "#1b7f3b";
+  if (segment.starts_with("again.")) return "#fbbc04";
+  if (segment.starts_with("send_") || segment.starts_with("receive_")) return "#9aa0a6";
+  if (segment.starts_with("update.") || segment.starts_with("squares.")) return "#8e44ad";
+  return "#ea4335";  // gathers and reductions
+}
+
+struct Bar {
+  std::string name;
+  const char* colour;
+  int64_t microbatch, from, to;
+  bool beside;  // on another queue than computation
+};
+
+std::vector<Bar> bars_of(const Program& p, const std::vector<CallTime>& times) {
+  std::vector<Bar> bars;
+  for (size_t c = 0; c < p.schedule.size(); ++c) {
+    const Call& call = p.schedule[c];
+    const Segment& s = p.segment(call);
+    const CallTime& t = times[c];
+    const bool beside = s.queue != Queue::kCompute;
+    if (!bars.empty()) {
+      Bar& last = bars.back();
+      if (last.colour == colour_of(s.name) && last.microbatch == call.microbatch &&
+          last.beside == beside && last.to == t.start_ns) {
+        last.to = t.finish_ns;
+        continue;
+      }
+    }
+    bars.push_back({s.name, colour_of(s.name), call.microbatch, t.start_ns, t.finish_ns, beside});
+  }
+  return bars;
+}
+
+// Bytes that are alive after each call of the compute queue, as (time, bytes).
+std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
+                                                 const std::vector<CallTime>& times) {
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  std::vector<std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
+  for (size_t c = 0; c < p.schedule.size(); ++c)
+    for (const FrameId f : p.schedule[c].frames) {
+      auto& [first, last] = life[static_cast<size_t>(f)];
+      first = std::min(first, times[c].start_ns);
+      last = std::max(last, times[c].finish_ns);
+    }
+  for (size_t f = 0; f < p.frames.size(); ++f) {
+    if (p.frames[f].state || life[f].first == INT64_MAX) continue;
+    const int64_t bytes = p.bytes_of(static_cast<FrameId>(f));
+    changes.emplace_back(life[f].first, bytes);
+    changes.emplace_back(life[f].second, -bytes);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t live = p.state_bytes;
+  for (auto& [time, bytes] : changes) bytes = live += bytes;
+  return changes;
+}
+
+std::string memory_path(const Program& p, const std::vector<CallTime>& times, double top,
+                        double scale, int64_t most) {
+  const auto y = [&](int64_t bytes) {
+    return top + kMemory * (1 - static_cast<double>(bytes) / static_cast<double>(most));
+  };
+  std::string d = fmt::format("M{:.1f} {:.1f} V{:.1f}", kLeft, top + kMemory, y(p.state_bytes));
+  double drawn = kLeft;
+  for (const auto& [time, bytes] : live_of(p, times)) {
+    const double x = kLeft + static_cast<double>(time) * scale;
+    if (x - drawn < 0.3) continue;  // finer than a pixel
+    d += fmt::format("H{:.1f}V{:.1f}", x, y(bytes));
+    drawn = x;
+  }
+  return d + fmt::format("H{:.1f}V{:.1f}Z", kLeft + kWidth, top + kMemory);
+}
+
+}  // namespace
+
+std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
+  const double scale = kWidth / static_cast<double>(std::max<int64_t>(timeline.step_ns, 1));
+  int64_t most = 1;
+  for (const Program& p : stages) most = std::max(most, p.bytes);
+  const double height = kRow * static_cast<double>(stages.size()) + 30;
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" "
+      "font-family=\"sans-serif\" font-size=\"10\">\n",
+      kLeft + kWidth + 10, height);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const double top = 5 + kRow * static_cast<double>(s);
+    out += fmt::format("<text x=\"2\" y=\"{:.1f}\">stage {}</text>\n", top + kBar, s);
+    for (const Bar& b : bars_of(stages[s], timeline.calls[s])) {
+      const double x = kLeft + static_cast<double>(b.from) * scale;
+      const double width = static_cast<double>(b.to - b.from) * scale;
+      if (width < 0.05) continue;
+      out += fmt::format(
+          "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\">"
+          "<title>{}{} {:.3f} ms</title></rect>\n",
+          x, b.beside ? top + kBar - 2 : top, width, b.beside ? 2.0 : kBar - 2, b.colour, b.name,
+          b.microbatch == kNone ? "" : fmt::format(" mb={}", b.microbatch),
+          static_cast<double>(b.to - b.from) * 1e-6);
+    }
+    out += fmt::format(
+        "<path d=\"{}\" fill=\"#d2e3fc\"><title>stage {}: arena {:.2f} GiB</title></path>\n",
+        memory_path(stages[s], timeline.calls[s], top + kBar, scale, most), s,
+        static_cast<double>(stages[s].bytes) / (1 << 30));
+  }
+  return out + fmt::format("<text x=\"{}\" y=\"{:.1f}\">{:.3f} s</text>\n</svg>\n",
+                           kLeft + kWidth - 40, height - 5,
+                           static_cast<double>(timeline.step_ns) * 1e-9);
+}
+
+}  // namespace tessera

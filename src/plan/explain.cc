@@ -1,0 +1,198 @@
+#include "plan/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/config.h"
+#include "base/count.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+struct Part {
+  const char* name;
+  double seconds;
+};
+
+std::vector<Part> parts_of(const TimeParts& t) {
+  const auto exposed = [&](Traffic a) { return t.exposed[static_cast<size_t>(a)]; };
+  return {{"matrix products", t.matrix()},
+          {"attention", t.attention()},
+          {"recomputation", t.recomputation},
+          {"sweeps", t.computing() - t.matrix() - t.attention()},
+          {"tensor comm", exposed(Traffic::kTensor)},
+          {"data comm", exposed(Traffic::kData)},
+          {"pipeline comm", exposed(Traffic::kPipeline)},
+          {"sums over all", exposed(Traffic::kWorld)},
+          {"bubble", t.bubble},
+          {"optimizer", t.optimizer},
+          {"host", t.host}};
+}
+
+std::string bar(double share) {
+  constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  constexpr double kWidth = 20;
+  const auto eighths = static_cast<int>(std::lround(share * kWidth * 8));
+  std::string out;
+  for (int i = 0; i < eighths / 8; ++i) out += "█";
+  return out + kEighths[eighths % 8];
+}
+
+std::string quantity(double x) {
+  constexpr std::pair<double, const char*> kUnits[] = {
+      {1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}};
+  for (const auto& [unit, name] : kUnits)
+    if (x >= unit) return fmt::format("{:.3g}{}", x / unit, name);
+  return fmt::format("{:.3g}", x);
+}
+
+std::string duration(double s) {
+  if (s >= 1) return fmt::format("{:.2f} s", s);
+  return fmt::format("{:.1f} ms", s * 1e3);
+}
+
+std::string budget(const Prediction& p, double tokens) {
+  if (tokens <= 0) return "";
+  const double days = p.days(tokens);
+  std::string out = fmt::format(" · {} tokens in {}", quantity(tokens),
+                                days < 1 ? fmt::format("{:.1f} hours", days * 24)
+                                         : fmt::format("{:.0f} days", days));
+  if (p.usd_per_device_hour > 0) out += fmt::format(" for ${}", quantity(p.usd(tokens)));
+  return out;
+}
+
+// What takes the bytes of the fullest stage.
+std::string memory_line(const Prediction& p, const Hardware& h) {
+  const MemoryPlan& m = p.fullest().memory;
+  const auto gib = [](auto bytes) { return static_cast<double>(bytes) / kGiB; };
+  return fmt::format(
+      "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
+      "{:.1f} · gradients {:.1f} · outside the arena {:.1f}",
+      gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage,
+      gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
+      gib(h.device.outside_bytes));
+}
+
+Tree memory_tree(const StagePrediction& s) {
+  Tree t;
+  t.set("peak_bytes", Tree(s.peak_bytes));
+  t.set("weights_bytes", Tree(s.memory.weights));
+  t.set("gradients_bytes", Tree(s.memory.gradients));
+  t.set("optimizer_bytes", Tree(s.memory.optimizer));
+  t.set("activations_bytes", Tree(s.memory.activations));
+  t.set("arena_bytes", Tree(s.memory.arena));
+  return t;
+}
+
+Tree parts_tree(const TimeParts& t) {
+  Tree compute, exposed, all;
+  for (int k = 0; k < kOpKinds; ++k)
+    if (const double s = t.compute[static_cast<size_t>(k)]; s > 0)
+      compute.set(rule_of(static_cast<OpKind>(k)).name, Tree(s));
+  for (int a = 0; a < kTraffics; ++a)
+    exposed.set(name_of(static_cast<Traffic>(a)), Tree(t.exposed[static_cast<size_t>(a)]));
+  all.set("compute_s", std::move(compute));
+  all.set("recomputation_s", Tree(t.recomputation));
+  all.set("optimizer_s", Tree(t.optimizer));
+  all.set("exposed_s", std::move(exposed));
+  all.set("bubble_s", Tree(t.bubble));
+  all.set("host_s", Tree(t.host));
+  return all;
+}
+
+}  // namespace
+
+bool fits(const Prediction& p, const Hardware& hardware) {
+  return static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes;
+}
+
+std::string limit_of(const Prediction& p, const Hardware& hardware) {
+  const std::vector<Part> parts = parts_of(p.parts);
+  const Part& worst = *std::max_element(
+      parts.begin() + 1, parts.end(),
+      [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+  const std::string name = worst.name;
+  const auto percent = std::lround(100 * worst.seconds / p.step_s);
+  if (p.parts.matrix() > 3 * worst.seconds)
+    return fmt::format("the matrix rate: {:.0f} % of {} FLOP/s is what its products reach",
+                       100 * hardware.device.matrix_efficiency, quantity(p.peak_flops_per_s));
+  if (name == "bubble")
+    return fmt::format("stages that wait for each other: {} % of the step", percent);
+  if (name == "host") return fmt::format("launches: the device waits {} % of the step", percent);
+  if (name.ends_with("comm"))
+    return fmt::format("links: {} takes {} % of the step ({} B/s within a node, {} B/s a node)",
+                       name, percent, quantity(hardware.node.bytes_per_s),
+                       quantity(hardware.network.bytes_per_s));
+  if (name == "sweeps")
+    return fmt::format("memory bandwidth: element-wise ops take {} % of the step", percent);
+  return fmt::format("{}: {} % of the step", name, percent);
+}
+
+std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject) {
+  std::string out = fmt::format(
+      "{} on {} {}   {}\n", subject.model, p.devices, hardware.device.name,
+      fits(p, hardware) ? fmt::format("fits: {:.1f} of {:.1f} GiB",
+                                      static_cast<double>(p.fullest().peak_bytes) / kGiB,
+                                      hardware.device.memory_bytes / kGiB)
+                        : "does not fit");
+  out += fmt::format(
+      "step {} · {:.1f} TFLOP/s a device ({:.1f} % of peak, {:.1f} % with recomputation) · {} "
+      "tokens/s{}\n",
+      duration(p.step_s), p.mfu() * p.peak_flops_per_s / 1e12, 100 * p.mfu(), 100 * p.hfu(),
+      quantity(p.tokens_per_s()), budget(p, subject.token_budget));
+  std::vector<Part> parts = parts_of(p.parts);
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.seconds > b.seconds; });
+  double rest = 0;
+  for (const Part& part : parts) {
+    const double share = part.seconds / p.step_s;
+    if (share < 0.005)
+      rest += part.seconds;
+    else
+      out += fmt::format("  {:16} {:5.1f} %  {}\n", part.name, 100 * share, bar(share));
+  }
+  if (rest > 0) out += fmt::format("  {:16} {:5.1f} %\n", "rest", 100 * rest / p.step_s);
+  out += memory_line(p, hardware) + '\n';
+  return out + fmt::format("limited by: {}\n", limit_of(p, hardware));
+}
+
+Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout) {
+  Tree t;
+  t.set("step_s", Tree(p.step_s));
+  t.set("tokens_per_s", Tree(p.tokens_per_s()));
+  t.set("mfu", Tree(p.mfu()));
+  t.set("hfu", Tree(p.hfu()));
+  t.set("memory", memory_tree(p.fullest()));
+  t.set("bubble", Tree(p.bubble()));
+  t.set("exposed_communication_s", Tree(p.parts.exposed_s()));
+  t.set("usd_per_million_tokens",
+        p.usd_per_device_hour > 0 ? Tree(p.usd_per_million_tokens()) : Tree());
+  t.set("layout", to_tree(layout));
+  t.set("fits", Tree(fits(p, hardware)));
+  t.set("devices", Tree(p.devices));
+  t.set("tokens", Tree(p.tokens));
+  t.set("parts", parts_tree(p.parts));
+  Tree flops;
+  flops.set("model", Tree(p.model_flops));
+  flops.set("hardware", Tree(p.hardware_flops));
+  flops.set("square", Tree(p.square_flops));
+  flops.set("counter", Tree(p.counter_flops));
+  t.set("flops", std::move(flops));
+  Tree stages = Tree::list();
+  for (const StagePrediction& s : p.stages) {
+    Tree stage;
+    stage.set("memory", memory_tree(s));
+    stage.set("parts", parts_tree(s.parts));
+    stages.push(std::move(stage));
+  }
+  t.set("stages", std::move(stages));
+  return t;
+}
+
+}  // namespace tessera

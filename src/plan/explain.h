@@ -1,0 +1,37 @@
+// A prediction in words, for people and for scripts.
+#pragma once
+
+#include <string>
+
+#include "base/tree.h"
+#include "compile/layout.h"
+#include "plan/hardware.h"
+#include "plan/prediction.h"
+
+namespace tessera {
+
+// What is planned, in the run's own words.
+struct Subject {
+  std::string model;       // "frontier-1t (128 layers × 25,600)"
+  double token_budget = 0;  // of the whole run
+};
+
+// A page:
+//
+//   frontier-1t (128 layers × 25,600) on 3,072 MI250X-GCD   fits: 49.8 of 64.0 GiB
+//   step 41.2 s · 61.0 TFLOP/s a device (31.9 % of peak) · 1.19 M tokens/s · 20 T tokens in 194 days
+//     matrix products  71 %  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇
+//     …
+//   limited by: …
+std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject);
+
+// step_s, tokens_per_s, mfu, hfu, memory{…}, bubble, exposed_communication_s,
+// usd_per_million_tokens (null where the price is not known), layout, and the parts of it.
+Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout);
+
+// What takes most of the time beside the products, as a sentence.
+std::string limit_of(const Prediction& p, const Hardware& hardware);
+
+bool fits(const Prediction& p, const Hardware& hardware);
+
+}  // namespace tessera

@@ -1,0 +1,125 @@
+#include "plan/links.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace tessera {
+namespace {
+
+int64_t node_of(int64_t rank, const Hardware& h) { return rank / h.node.devices; }
+int64_t package_of(int64_t rank, const Hardware& h) {
+  return rank / std::max<int64_t>(h.node.package_devices, 1);
+}
+
+// The first rank of a stage, and how many it has: the pipeline is the outermost axis.
+int64_t ranks_of_stage(const Mesh& mesh) { return mesh.ranks() / mesh[AxisKind::kPipeline]; }
+
+// Of one device over the network, where `sharing` devices of its node send at once.
+double network_rate(int64_t sharing, const Hardware& h) {
+  const NetworkFigures& n = h.network;
+  const double adapter = n.bytes_per_s / static_cast<double>(std::max<int64_t>(n.adapters, 1));
+  return std::min(adapter, n.bytes_per_s / static_cast<double>(std::max<int64_t>(sharing, 1))) *
+         n.efficiency;
+}
+
+double node_rate(bool package, const Hardware& h) {
+  const double rate = package && h.node.package_bytes_per_s > 0 ? h.node.package_bytes_per_s
+                                                                : h.node.bytes_per_s;
+  return rate * h.node.efficiency;
+}
+
+// Passes over the data: an all_reduce is a reduction and a gather.
+double passes_of(OpKind kind) { return kind == OpKind::kAllReduce ? 2 : 1; }
+
+double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& h) {
+  const auto n = static_cast<double>(g.members);
+  const bool local = g.nodes == 1;
+  // A group's ring leaves the node through one of its members.
+  const double rate = local ? node_rate(g.package, h)
+                            : std::min(node_rate(false, h), network_rate(g.at_once, h));
+  const double inside = (n - static_cast<double>(g.nodes)) * h.node.latency_s;
+  const double hops = local ? (n - 1) * h.node.latency_s
+                            : inside + static_cast<double>(g.nodes - 1) * h.network.latency_s;
+  return passes * ((n - 1) / n * bytes / rate + hops);
+}
+
+double tree_s(double bytes, const GroupShape& g, const Hardware& h) {
+  const bool local = g.nodes == 1;
+  const double rate = local ? node_rate(g.package, h)
+                            : std::min(node_rate(false, h), network_rate(g.at_once, h));
+  const double hops =
+      std::ceil(std::log2(static_cast<double>(g.per_node))) * h.node.latency_s +
+      std::ceil(std::log2(static_cast<double>(g.nodes))) * h.network.latency_s;
+  return 2 * (bytes / rate + hops);
+}
+
+double hierarchical_s(double bytes, const GroupShape& g, double passes, const Hardware& h) {
+  const auto k = static_cast<double>(g.per_node), nodes = static_cast<double>(g.nodes);
+  const GroupShape inner{g.per_node, 1, g.per_node, false, g.at_once};
+  const double inside = ring_s(bytes, inner, passes, h);
+  const double part = bytes / k;
+  const double rate = network_rate(g.at_once * g.per_node, h);
+  return inside +
+         passes * ((nodes - 1) / nodes * part / rate + (nodes - 1) * h.network.latency_s);
+}
+
+GroupShape shape_of(const std::vector<int64_t>& ranks, const Hardware& h) {
+  GroupShape g;
+  g.members = static_cast<int64_t>(ranks.size());
+  std::map<int64_t, int64_t> nodes;
+  std::set<int64_t> packages;
+  for (const int64_t r : ranks) {
+    ++nodes[node_of(r, h)];
+    packages.insert(package_of(r, h));
+  }
+  g.nodes = static_cast<int64_t>(nodes.size());
+  g.per_node = 0;
+  for (const auto& [node, members] : nodes) g.per_node = std::max(g.per_node, members);
+  g.package = packages.size() == 1 && h.node.package_devices > 1;
+  return g;
+}
+
+}  // namespace
+
+GroupShape group_shape(const Mesh& mesh, std::string_view over, int64_t stage,
+                       const Hardware& hardware) {
+  const int64_t first = stage * ranks_of_stage(mesh);
+  GroupShape g = shape_of(group_of(mesh, over, first), hardware);
+  // Ranks of the stage on the first one's node, in groups of per_node members.
+  const int64_t end = std::min((node_of(first, hardware) + 1) * hardware.node.devices,
+                               first + ranks_of_stage(mesh));
+  g.at_once = std::max<int64_t>((end - first) / std::max<int64_t>(g.per_node, 1), 1);
+  return g;
+}
+
+GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardware& hardware) {
+  const int64_t n = ranks_of_stage(mesh);
+  GroupShape g = shape_of({from * n, to * n}, hardware);
+  // Of the ranks of the stage on one node, all send at once; on the emptiest link decides none.
+  int64_t crossing = 0;
+  for (int64_t r = 0; r < std::min(n, hardware.node.devices); ++r)
+    if (node_of(from * n + r, hardware) != node_of(to * n + r, hardware)) ++crossing;
+  if (crossing > 0) g.nodes = 2;
+  g.at_once = std::max<int64_t>(crossing, 1);
+  return g;
+}
+
+double collective_s(OpKind kind, double bytes, const GroupShape& group, const Hardware& hardware) {
+  if (group.members == 1) return 0;
+  const double passes = passes_of(kind);
+  double best = ring_s(bytes, group, passes, hardware);
+  if (kind == OpKind::kAllReduce) best = std::min(best, tree_s(bytes, group, hardware));
+  if (group.nodes > 1 && group.per_node > 1)
+    best = std::min(best, hierarchical_s(bytes, group, passes, hardware));
+  return best;
+}
+
+double message_s(double bytes, const GroupShape& pair, const Hardware& hardware) {
+  if (pair.nodes == 1)
+    return bytes / node_rate(pair.package, hardware) + hardware.node.latency_s;
+  return bytes / network_rate(pair.at_once, hardware) + hardware.network.latency_s;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// How long an op that communicates nothing takes on a device.
+//
+//   products    tiles of 256 x 128 … 64 x 64 on `processors` units, in waves; the fastest tile and
+//               split of k is taken. A tile takes 2 rows columns (k + kTileOverhead) operations at
+//               the device's rate, matrix_efficiency and the tile's own share. Where products were
+//               measured, the rates of the nearest shapes instead.
+//   attention   its operations at attention_efficiency of the rate of full tiles
+//   others      their bytes (cost_of) at memory_bytes_per_s × memory_efficiency, or as measured
+//
+// None is faster than its bytes, and each kernel takes at least kernel_s. Of an op that the
+// software makes by several kernels each moves the operands once.
+#pragma once
+
+#include <span>
+
+#include "plan/hardware.h"
+#include "ir/rule.h"
+#include "plan/software.h"
+
+namespace tessera {
+
+// A product (or `batch` alike) as a device sees it: C [m, n] = sum over k.
+struct ProductShape {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  DType type = DType::kF32;
+  const char* kind = "forward";  // as in ProductRate
+};
+double product_s(const ProductShape& shape, const DeviceFigures& device);
+
+// `values` have the shapes of one rank (local_values).
+double op_s(const Op& op, std::span<const Value> values, const Hardware& hardware,
+            const Software& software);
+
+// Operations of the op as they are counted for MFU, and what of them the device computes.
+struct OpFlops {
+  double model = 0, hardware = 0, square = 0;
+};
+OpFlops op_flops(const Op& op, std::span<const Value> values);
+
+// Tokens of which the fused head makes logits at once.
+constexpr int64_t kHeadChunk = 512;
+
+bool communicates(OpKind kind);
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+#include "plan/prediction.h"
+
+namespace tessera {
+namespace {
+
+constexpr OpKind kMatrix[] = {OpKind::kMatmul, OpKind::kMatmulGradInput,
+                              OpKind::kMatmulGradWeight, OpKind::kLinearCrossEntropy};
+constexpr OpKind kAttentions[] = {
+    OpKind::kAttention,           OpKind::kAttentionGrad, OpKind::kAttentionScores,
+    OpKind::kAttentionScoresGrad, OpKind::kSoftmax,       OpKind::kSoftmaxGrad,
+    OpKind::kAttentionMix,        OpKind::kAttentionMixGrad};
+
+template <class Kinds>
+double sum_of(const TimeParts& t, const Kinds& kinds) {
+  double s = 0;
+  for (const OpKind k : kinds) s += t.compute[static_cast<size_t>(k)];
+  return s;
+}
+
+}  // namespace
+
+double TimeParts::matrix() const { return sum_of(*this, kMatrix); }
+double TimeParts::attention() const { return sum_of(*this, kAttentions); }
+
+double TimeParts::computing() const {
+  double s = 0;
+  for (const double x : compute) s += x;
+  return s;
+}
+
+double TimeParts::exposed_s() const {
+  double s = 0;
+  for (const double x : exposed) s += x;
+  return s;
+}
+
+double TimeParts::sum() const {
+  return computing() + exposed_s() + recomputation + optimizer + bubble + host;
+}
+
+TimeParts& TimeParts::operator+=(const TimeParts& o) {
+  for (size_t i = 0; i < compute.size(); ++i) compute[i] += o.compute[i];
+  for (size_t i = 0; i < exposed.size(); ++i) exposed[i] += o.exposed[i];
+  recomputation += o.recomputation;
+  optimizer += o.optimizer;
+  bubble += o.bubble;
+  host += o.host;
+  return *this;
+}
+
+TimeParts& TimeParts::operator*=(double share) {
+  for (double& x : compute) x *= share;
+  for (double& x : exposed) x *= share;
+  recomputation *= share;
+  optimizer *= share;
+  bubble *= share;
+  host *= share;
+  return *this;
+}
+
+double Prediction::share(double flops) const {
+  return flops / (step_s * static_cast<double>(devices) * peak_flops_per_s);
+}
+
+double Prediction::usd_per_million_tokens() const {
+  const double usd_per_s = usd_per_device_hour / 3600 * static_cast<double>(devices);
+  return usd_per_s / tokens_per_s() * 1e6;
+}
+
+}  // namespace tessera

@@ -1,0 +1,76 @@
+// What a step costs, as simulate() finds it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compile/memory_plan.h"
+#include "ir/op.h"
+
+namespace tessera {
+
+// Who waits for whom: the axis that a message or collective runs over.
+enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld };
+constexpr int kTraffics = 4;
+std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world"
+
+constexpr int kOpKinds = static_cast<int>(OpKind::kCount);
+
+// Where the time of a device goes. Seconds; they add up to the step.
+struct TimeParts {
+  std::array<double, kOpKinds> compute{};   // forward and backward, by op kind
+  double recomputation = 0;                 // forward work that is done again
+  double optimizer = 0;                     // squares, clip, update
+  std::array<double, kTraffics> exposed{};  // communication that no computation hides
+  double bubble = 0;                        // waiting for another stage's computation
+  double host = 0;                          // the device waits for launches
+
+  double matrix() const;     // products, the head's loss among them
+  double attention() const;  // fused, or its parts
+  double computing() const;  // all of `compute`
+  double exposed_s() const;
+  double sum() const;
+  TimeParts& operator+=(const TimeParts& o);
+  TimeParts& operator*=(double share);
+};
+
+// Of each rank of one stage.
+struct StagePrediction {
+  TimeParts parts;
+  MemoryPlan memory;       // from the program: exact
+  int64_t peak_bytes = 0;  // the arena and what stands outside it
+};
+
+struct Prediction {
+  double step_s = 0;
+  TimeParts parts;  // mean over all devices
+  std::vector<StagePrediction> stages;
+  int64_t fullest_stage = 0;  // which needs most memory
+
+  int64_t devices = 0, tokens = 0;  // of a step
+  // Operations of a step, all devices. model: without recomputation, masked pairs of attention not
+  // counted (as train's model_flops_share). hardware: all that runs.
+  // square: model, with the whole square of attention (Narayanan et al. 2021, the Megatron tables).
+  // counter: what the Frontier paper's counter says (k = 4 with recomputation, else 3):
+  //   24 k B s L h^2 (1 + s/6h) + 6 B s h V: its layers run k times, its head three times.
+  double model_flops = 0, hardware_flops = 0, square_flops = 0, counter_flops = 0;
+  double peak_flops_per_s = 0;  // of one device, for the type of the weights
+
+  double mfu() const { return share(model_flops); }
+  double hfu() const { return share(hardware_flops); }
+  // Of the devices' specified rate.
+  double share(double flops) const;
+  double tokens_per_s() const { return static_cast<double>(tokens) / step_s; }
+  double bubble() const { return parts.bubble / step_s; }
+  const StagePrediction& fullest() const { return stages[static_cast<size_t>(fullest_stage)]; }
+
+  double usd_per_device_hour = 0;  // 0: not known
+  double usd_per_million_tokens() const;
+  double days(double token_budget) const { return token_budget / tokens_per_s() / 86400; }
+  double usd(double token_budget) const { return usd_per_million_tokens() * token_budget / 1e6; }
+};
+
+}  // namespace tessera

@@ -1,0 +1,194 @@
+#include "plan/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <queue>
+
+#include "base/error.h"
+#include "compile/blocks.h"
+#include "plan/search_bound.h"
+
+namespace tessera {
+namespace {
+
+// What is known of a candidate's time: the formula's bound, that of the walk over all actions, that
+// of its first stage alone.
+enum class Known : uint8_t { kFormula, kWalk, kAlone };
+
+struct Entry {
+  int64_t step_ns = 0;
+  size_t index = 0;
+  Known known = Known::kFormula;
+
+  bool operator>(const Entry& o) const {
+    return step_ns != o.step_ns ? step_ns > o.step_ns : index > o.index;
+  }
+};
+
+int64_t step_ns(const Prediction& p) { return std::llround(p.step_s * 1e9); }
+
+class Search {
+ public:
+  Search(const SearchRequest& request, const Target& target, const Hardware& hardware,
+         const Software& software)
+      : request_(request),
+        target_(target),
+        hardware_(hardware),
+        software_(software),
+        bounds_(request, target, hardware, software),
+        candidates_(candidates(request)) {}
+
+  SearchResult run();
+
+ private:
+  int64_t room() const {
+    return std::llround(hardware_.device.memory_bytes - hardware_.device.outside_bytes);
+  }
+  bool may_fit(const Bound& b);
+  void all_bounds();
+  void look_closer(size_t index);
+  void look_at_first_stage(const Entry& walked);
+  std::optional<Prediction> predict(const Candidate& c) const;
+  void simulate_in_full(size_t index);
+  bool slower_than_kept(int64_t ns) const;
+
+  const SearchRequest& request_;
+  const Target& target_;
+  const Hardware& hardware_;
+  const Software& software_;
+  Bounds bounds_;
+  std::vector<Candidate> candidates_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
+  std::vector<std::pair<Found, size_t>> kept_;  // by time, then index
+  SearchResult result_;
+};
+
+bool Search::may_fit(const Bound& b) {
+  if (b.bytes <= room() || !request_.prune) return true;
+  ++result_.too_large;
+  const int64_t needs = b.bytes + std::llround(hardware_.device.outside_bytes);
+  if (result_.smallest_bytes == 0 || needs < result_.smallest_bytes) result_.smallest_bytes = needs;
+  return false;
+}
+
+void Search::all_bounds() {
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Bound b = request_.prune ? bounds_.quick(candidates_[i]) : Bound{};
+    if (may_fit(b)) open_.push({b.step_ns, i, request_.prune ? Known::kFormula : Known::kAlone});
+  }
+}
+
+void Search::look_closer(size_t index) {
+  const Bound b = bounds_.closer(candidates_[index]);
+  if (may_fit(b)) open_.push({b.step_ns, index, Known::kWalk});
+}
+
+// The first stage, its messages never late: in that are the waits for bytes that are used again.
+void Search::look_at_first_stage(const Entry& walked) {
+  const Candidate& c = candidates_[walked.index];
+  Entry next = {walked.step_ns, walked.index, Known::kAlone};
+  if (c.layout.pipeline > 1) {
+    const Blocks blocks = compile_blocks(request_of(request_, c), target_);
+    const std::vector<Program> alone = {program_of(blocks, 0, target_)};
+    if (!may_fit({0, alone[0].bytes})) return;
+    next.step_ns = std::max(next.step_ns, step_ns(simulate(alone, hardware_, software_)));
+  }
+  open_.push(next);
+}
+
+// Nothing where a stage does not fit; most often the last, if the first does.
+std::optional<Prediction> Search::predict(const Candidate& c) const {
+  const Blocks blocks = compile_blocks(request_of(request_, c), target_);
+  std::vector<Program> programs(static_cast<size_t>(c.layout.pipeline));
+  for (auto stage = programs.size(); stage-- > 0;) {
+    programs[stage] = program_of(blocks, static_cast<int64_t>(stage), target_);
+    if (programs[stage].bytes > room()) return std::nullopt;
+  }
+  return simulate(programs, hardware_, software_);
+}
+
+void Search::simulate_in_full(size_t index) {
+  ++result_.simulated;
+  std::optional<Prediction> p = predict(candidates_[index]);
+  if (!p) return;
+  ++result_.fit;
+  const auto before = [](const auto& a, const auto& b) {
+    const double s = a.first.prediction.step_s, t = b.first.prediction.step_s;
+    return s != t ? s < t : a.second < b.second;
+  };
+  std::pair<Found, size_t> found{{candidates_[index], *std::move(p)}, index};
+  kept_.insert(std::upper_bound(kept_.begin(), kept_.end(), found, before), std::move(found));
+  if (kept_.size() > request_.keep) kept_.pop_back();
+}
+
+bool Search::slower_than_kept(int64_t ns) const {
+  if (!request_.prune || kept_.size() < request_.keep) return false;
+  return ns > step_ns(kept_.back().first.prediction);
+}
+
+SearchResult Search::run() {
+  result_.candidates = static_cast<int64_t>(candidates_.size());
+  all_bounds();
+  while (!open_.empty() && !slower_than_kept(open_.top().step_ns)) {
+    const Entry next = open_.top();
+    open_.pop();
+    if (next.known == Known::kFormula)
+      look_closer(next.index);
+    else if (next.known == Known::kWalk)
+      look_at_first_stage(next);
+    else
+      simulate_in_full(next.index);
+  }
+  result_.too_slow = static_cast<int64_t>(open_.size());
+  for (auto& [found, index] : kept_) result_.best.push_back(std::move(found));
+  return std::move(result_);
+}
+
+void add_part(std::vector<std::pair<double, std::string>>& parts, const std::string& name,
+              double slower, double faster) {
+  parts.emplace_back(slower - faster, name);
+}
+
+}  // namespace
+
+SearchResult search(const SearchRequest& request, const Target& target, const Hardware& hardware,
+                    const Software& software) {
+  if (request.base.model.encoder_layers > 0)
+    throw Error(
+        "the search knows models of one stack of layers, and this one has an encoder. `tessera "
+        "plan` predicts any layout of it that a run file names.");
+  SearchResult r = Search(request, target, hardware, software).run();
+  if (r.candidates == 0)
+    throw Error(
+        "no layout of {} devices is possible: tensor must divide the heads ({}), and data × micro "
+        "the batch of {} sequences.",
+        request.devices, request.base.model.heads, request.global);
+  return r;
+}
+
+std::vector<std::string> differences(const Prediction& slower, const Prediction& faster) {
+  const TimeParts &a = slower.parts, &b = faster.parts;
+  std::vector<std::pair<double, std::string>> parts;
+  add_part(parts, "matrix products", a.matrix(), b.matrix());
+  add_part(parts, "attention", a.attention(), b.attention());
+  add_part(parts, "other computation", a.computing() - a.matrix() - a.attention(),
+           b.computing() - b.matrix() - b.attention());
+  add_part(parts, "recomputation", a.recomputation, b.recomputation);
+  add_part(parts, "optimizer", a.optimizer, b.optimizer);
+  add_part(parts, "bubble", a.bubble, b.bubble);
+  add_part(parts, "host", a.host, b.host);
+  for (int t = 0; t < kTraffics; ++t)
+    add_part(parts, fmt::format("exposed {} traffic", name_of(static_cast<Traffic>(t))),
+             a.exposed[static_cast<size_t>(t)], b.exposed[static_cast<size_t>(t)]);
+  std::sort(parts.begin(), parts.end(),
+            [](const auto& x, const auto& y) { return std::abs(x.first) > std::abs(y.first); });
+  const double shown = 0.05 * std::abs(parts[0].first);
+  std::vector<std::string> lines;
+  for (const auto& [seconds, name] : parts)
+    if (std::abs(seconds) > shown) lines.push_back(fmt::format("{:+.3g} s {}", seconds, name));
+  return lines;
+}
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+#include "plan/search_blocks.h"
+
+#include <algorithm>
+
+#include "ir/rule.h"
+#include "plan/segment_time.h"
+
+namespace tessera {
+namespace {
+
+class Measure {
+ public:
+  Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
+      : e_(blocks.expanded),
+        p_(e_.program),
+        software_(software),
+        times_(p_, hardware, software) {}
+
+  SegmentCost cost(SegmentId id) {
+    SegmentCost c;
+    if (id == kNone) return c;
+    const Segment& s = p_.segment(id);
+    c.scratch_bytes = s.scratch_bytes;
+    for (const bool fresh : {false, true}) {
+      const SegmentTime& t = time(id, fresh);
+      int64_t exposed = 0;
+      for (const int64_t ns : t.parts.exposed) exposed += ns;
+      c.compute_ns[fresh] = t.ns - exposed - t.parts.host;
+      c.floor_ns[fresh] = t.parts.host > 0 ? t.ns : 0;
+    }
+    for (const Op& op : s.ops) {
+      if (!communicates(op.kind) || runs_beside(s, op)) continue;
+      const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
+      c.collectives.push_back(
+          {op.kind, op.attributes.text("over"), static_cast<double>(p_[whole].bytes())});
+    }
+    return c;
+  }
+
+  GroupCost group(const WeightGroup& g) {
+    GroupCost c;
+    for (const size_t b : g.blocks) {
+      c.embed |= e_.blocks[b].name == "embed";
+      c.layer |= e_.blocks[b].name == "layer";
+      c.head |= e_.blocks[b].name == "head";
+    }
+    for (const ValueId v : p_.kind(g.weights).values) {
+      c.elements += p_[v].local().elements();
+      c.weight_bytes = size_of(p_[v].dtype);
+    }
+    for (const FrameKindId k : g.state)
+      if (k != g.weights) c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
+    c.squares_ns = time(g.squares, false).ns;
+    c.update_ns = time(g.update, false).ns;
+    return c;
+  }
+
+  int64_t bytes_of(const std::string& kind) const {
+    for (const FrameKind& k : p_.kinds)
+      if (k.name == kind) return p_[k.values.at(0)].bytes();
+    return 0;
+  }
+
+  // All values of the kind, as they lie.
+  int64_t frame_bytes(const std::string& kind) const {
+    for (const FrameKind& k : p_.kinds)
+      if (k.name == kind) return k.bytes;
+    return 0;
+  }
+
+  bool reads(SegmentId id, const std::string& kind) const {
+    if (id == kNone) return false;
+    const std::vector<Parameter>& frames = p_.segment(id).frames;
+    return std::any_of(frames.begin(), frames.end(),
+                       [&](const Parameter& f) { return p_.kind(f.kind).name == kind; });
+  }
+
+ private:
+  // As in SegmentTimes: what such software hides may take no time.
+  bool runs_beside(const Segment& s, const Op& op) const {
+    const bool again = s.name.starts_with("again.") || p_[op.outputs[0]].name.ends_with(".again");
+    return software_.overlap_regather && op.kind == OpKind::kAllGather && again;
+  }
+
+  const SegmentTime& time(SegmentId id, bool fresh) {
+    Call call;
+    call.segment = id;
+    call.fresh = {fresh};
+    return times_.of(call);
+  }
+
+  const Expanded& e_;
+  const Program& p_;
+  const Software& software_;
+  SegmentTimes times_;
+};
+
+}  // namespace
+
+BlockCosts block_costs(const CompileRequest& asked, const Target& target, const Hardware& hardware,
+                       const Software& software) {
+  CompileRequest request = asked;
+  Layout& l = request.layout;
+  const bool divided = l.pipeline_schedule == PipelineSchedule::kZeroBubble && l.pipeline > 1;
+  l.data = l.interleave = 1;
+  l.zero = l.zero_group = 0;
+  l.pipeline = divided ? 2 : 1;
+  if (!divided) l.pipeline_schedule = PipelineSchedule::k1F1B;
+  request.microbatches = 1;
+  const Blocks blocks = compile_blocks(request, target);
+  const Expanded& e = blocks.expanded;
+  Measure measure(blocks, hardware, software);
+  BlockCosts costs;
+  for (size_t b = 0; b < e.blocks.size(); ++b) {
+    const BlockSegments& s = e.segments[b];
+    const std::string& name = e.blocks[b].name;
+    if (name == "head") costs.head = measure.cost(s.backward);
+    if (name == "embed") {
+      costs.embed = measure.cost(s.forward);
+      costs.embed_backward = measure.cost(s.backward);
+    }
+    if (name != "layer") continue;
+    costs.light = s.light != kNone;
+    costs.layer = measure.cost(costs.light ? s.light : s.forward);
+    costs.again = measure.cost(s.again);
+    costs.layer_backward = measure.cost(s.backward);
+    costs.layer_weights = measure.cost(s.weights);
+    if (measure.reads(s.backward, "hidden") || measure.reads(s.again, "hidden") ||
+        measure.reads(s.weights, "hidden"))
+      costs.input_bytes = measure.bytes_of("hidden");
+    if (measure.reads(s.weights, "hidden")) costs.kept_bytes += costs.input_bytes;
+    if (measure.reads(s.weights, "layer.saved"))
+      costs.kept_bytes += measure.frame_bytes("layer.saved");
+  }
+  costs.pending_bytes = measure.frame_bytes("layer.pending");
+  costs.saved_bytes = measure.frame_bytes("layer.saved");
+  costs.stream_gradient_bytes = 2 * measure.bytes_of("d_hidden");
+  costs.message_bytes = static_cast<double>(measure.bytes_of("hidden"));
+  for (const WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
+  costs.shares = shares_of(e.blocks, e.program.values);
+  return costs;
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// What layouts with the same blocks share: how long their segments take and how many bytes a layer
+// saves, without any schedule. Compiled once for each (tensor, micro-batch, recomputation, sequence
+// parallelism, divided backward).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compile/blocks.h"
+#include "plan/hardware.h"
+#include "plan/software.h"
+
+namespace tessera {
+
+struct InlineCollective {
+  OpKind kind = OpKind::kAllReduce;
+  std::string over;
+  double bytes = 0;  // of the whole
+};
+
+// Of one call; [1]: of a call that adds first to a sum.
+struct SegmentCost {
+  std::array<int64_t, 2> compute_ns{};  // of what communicates nothing
+  std::array<int64_t, 2> floor_ns{};    // what its launches take at least
+  std::vector<InlineCollective> collectives;
+  int64_t scratch_bytes = 0;
+};
+
+// Weights that are gathered, reduced and updated together; sizes of one tensor rank.
+struct GroupCost {
+  bool embed = false, layer = false, head = false;  // who uses them
+  int64_t elements = 0;
+  int64_t weight_bytes = 0, kept_bytes = 0;  // of an element: of the weight, by the optimizer
+  int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
+
+  bool only_layer() const { return layer && !embed && !head; }
+};
+
+struct BlockCosts {
+  SegmentCost embed, layer, again, head, layer_backward, layer_weights, embed_backward;
+  bool light = false;       // `layer` saves nothing, `again` does before the backward
+  int64_t saved_bytes = 0;  // of a layer's forward for its backward, all of it
+  int64_t input_bytes = 0;  // of a layer's input, where a later call reads it
+  // With the backward divided: what the first part leaves to the second, and what of the forward
+  // the second still reads.
+  int64_t pending_bytes = 0, kept_bytes = 0;
+  int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of a layer's backward
+  double message_bytes = 0;
+  std::vector<GroupCost> groups;
+  BlockShares shares;
+};
+
+// `request`: the layout's data and pipeline are put aside; zero_bubble divides the backward.
+BlockCosts block_costs(const CompileRequest& request, const Target& target,
+                       const Hardware& hardware, const Software& software);
+
+}  // namespace tessera

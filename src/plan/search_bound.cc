@@ -1,0 +1,155 @@
+#include "plan/search_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "plan/search_view.h"
+
+namespace tessera {
+namespace {
+
+int64_t to_ns(double s) { return std::llround(s * 1e9); }
+
+}  // namespace
+
+Bounds::Bounds(const SearchRequest& request, const Target& target, const Hardware& hardware,
+               const Software& software)
+    : request_(request), target_(target), hardware_(hardware), software_(software) {}
+
+const BlockCosts& Bounds::blocks(const Candidate& c) {
+  const Layout& l = c.layout;
+  const bool divided = l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::kZeroBubble;
+  const BlockKey key{l.tensor, c.micro, l.recompute, l.sequence_parallel, divided};
+  auto known = blocks_.find(key);
+  if (known == blocks_.end())
+    known =
+        blocks_.emplace(key, block_costs(request_of(request_, c), target_, hardware_, software_))
+            .first;
+  return known->second;
+}
+
+const MeshPlaces& Bounds::places(const Layout& layout) {
+  const auto key = std::pair(layout.tensor, layout.pipeline);
+  const auto known = places_.find(key);
+  if (known != places_.end()) return known->second;
+  MeshPlaces& m = places_[key];
+  m.mesh.push_back(mesh_of(layout));
+  const Mesh& mesh = m.mesh[0];
+  const int64_t stages = layout.pipeline, ranks = mesh.ranks() / stages;
+  std::map<int64_t, size_t> like;  // by where on a node the first rank stands
+  for (int64_t s = 0; s < stages; ++s) {
+    const auto [group, fresh] =
+        like.try_emplace(s * ranks % hardware_.node.devices, m.stage.size());
+    m.group.push_back(group->second);
+    if (fresh) {
+      m.stage.push_back(s);
+      m.shard.push_back(group_shape(mesh, "shard", s, hardware_));
+    }
+    m.next.push_back(message_shape(mesh, s, (s + 1) % stages, hardware_));
+    m.back.push_back(message_shape(mesh, s, (s + stages - 1) % stages, hardware_));
+  }
+  return m;
+}
+
+const std::vector<int64_t>& Bounds::layers(const BlockCosts& b, int64_t chunks) {
+  std::vector<int64_t>& known = layers_[{chunks, b.shares.embedding, b.shares.head}];
+  if (known.empty())
+    known = spread_layers(request_.base.model.layers, chunks, b.shares.embedding, b.shares.head);
+  return known;
+}
+
+CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
+                        int64_t zero) const {
+  std::map<std::string, GroupShape, std::less<>> shapes;
+  const auto ns = [&](const SegmentCost& s, bool first) {
+    int64_t sum = s.compute_ns[first];
+    for (const InlineCollective& c : s.collectives) {
+      auto shape = shapes.find(c.over);
+      if (shape == shapes.end())
+        shape = shapes
+                    .emplace(c.over,
+                             group_shape(places.mesh[0], c.over, places.stage[group], hardware_))
+                    .first;
+      sum += to_ns(collective_s(c.kind, c.bytes, shape->second, hardware_));
+    }
+    return std::max(sum, s.floor_ns[first]);
+  };
+  const auto both = [&](const SegmentCost& s) { return CallNs::Both{ns(s, false), ns(s, true)}; };
+  CallNs n;
+  n.embed = ns(b.embed, false);
+  n.layer = ns(b.layer, false);
+  n.again = ns(b.again, false);
+  n.head = both(b.head);
+  n.backward = both(b.layer_backward);
+  n.weights = both(b.layer_weights);
+  n.embed_backward = both(b.embed_backward);
+  const GroupShape& shard = places.shard[group];
+  for (const GroupCost& g : b.groups) {
+    const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
+    const int64_t gather =
+        zero == 0
+            ? 0
+            : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
+    const double wire = software_.reduce_half ? 0.5 : 1;
+    const int64_t reduce =
+        to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
+                           wire * bytes(size_of(DType::kF32)), shard, hardware_));
+    if (g.layer) n.gather_layer += gather, n.reduce_layer += reduce;
+    if (g.embed) n.gather_embed += gather, n.reduce_embed += reduce;
+  }
+  return n;
+}
+
+int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
+                           const GroupShape& pair) const {
+  const int64_t parts = c.layout.tensor;
+  if (!software_.split_messages || parts == 1 || c.layout.sequence_parallel)
+    return to_ns(message_s(b.message_bytes, pair, hardware_));
+  double gather = std::numeric_limits<double>::infinity();
+  for (const int64_t stage : places.stage)
+    gather = std::min(
+        gather, collective_s(OpKind::kAllGather, b.message_bytes,
+                             group_shape(places.mesh[0], "tensor", stage, hardware_), hardware_));
+  return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
+}
+
+CandidateView Bounds::view(const Candidate& c) {
+  CandidateView v;
+  v.candidate = &c;
+  v.blocks = &blocks(c);
+  v.places = &places(c.layout);
+  v.layers = &layers(*v.blocks, c.layout.pipeline * c.layout.interleave);
+  v.shards = v.places->mesh[0][AxisKind::kShard];
+  v.microbatches = request_.global / c.layout.data / c.micro;
+  v.begin = to_ns(software_.step_s);
+  v.sender_waits = !software_.overlap_pipeline;
+  for (size_t g = 0; g < v.places->stage.size(); ++g)
+    v.calls.push_back(calls_of(*v.blocks, *v.places, g, c.layout.zero));
+  for (int64_t s = 0; s < c.layout.pipeline; ++s) {
+    const auto at = static_cast<size_t>(s);
+    v.next.push_back(message_ns(c, *v.blocks, *v.places, v.places->next[at]));
+    v.back.push_back(message_ns(c, *v.blocks, *v.places, v.places->back[at]));
+  }
+  return v;
+}
+
+Bound Bounds::quick(const Candidate& c) {
+  const CandidateView v = view(c);
+  return {v.step_by_formula(), v.bytes_by_formula()};
+}
+
+Bound Bounds::closer(const Candidate& c) {
+  const CandidateView v = view(c);
+  PipelineShape shape;
+  shape.schedule = c.layout.pipeline_schedule;
+  shape.stages = c.layout.pipeline;
+  shape.interleave = c.layout.interleave;
+  shape.microbatches = v.microbatches;
+  for (const int64_t n : *v.layers) shape.cost.push_back(std::max<int64_t>(n, 1));
+  const std::vector<std::vector<Action>> actions = pipeline_actions(shape);
+  return {std::max(v.step_by_formula(), v.step_of(actions)),
+          std::max(v.bytes_by_formula(), v.bytes_of(actions))};
+}
+
+}  // namespace tessera

@@ -1,0 +1,100 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/layout_check.h"
+#include "plan/search.h"
+
+namespace tessera {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) all.push_back(d);
+  return all;
+}
+
+struct Order {
+  PipelineSchedule schedule;
+  int64_t interleave;
+};
+
+// With one stage all schedules are one.
+std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
+  std::vector<Order> all = {{PipelineSchedule::k1F1B, 1}};
+  if (pipeline == 1) return all;
+  all.push_back({PipelineSchedule::kGpipe, 1});
+  all.push_back({PipelineSchedule::kZeroBubble, 1});
+  for (int64_t v = 2; v <= r.most_interleave && v * pipeline <= r.base.model.layers; ++v)
+    all.push_back({PipelineSchedule::kInterleaved1F1B, v});
+  return all;
+}
+
+bool divides_model(const ModelConfig& m, int64_t tensor) {
+  const int64_t kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
+  const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
+  return m.heads % tensor == 0 && kv_heads % tensor == 0 && inner % tensor == 0;
+}
+
+// All that can still be chosen for these ranks.
+void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& out) {
+  const bool divided = ranks.tensor > 1, may_split = r.base.tokens % ranks.tensor == 0;
+  for (const int64_t micro : divisors(r.global / ranks.data))
+    for (const Order& order : orders(r, ranks.pipeline))
+      for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)
+        for (int64_t zero = 0; zero <= (ranks.data > 1 ? 3 : 0); ++zero)
+          for (const char* recompute : {"none", "selective", "full"}) {
+            Candidate c{ranks, micro};
+            c.layout.pipeline_schedule = order.schedule;
+            c.layout.interleave = order.interleave;
+            c.layout.sequence_parallel = parallel != 0;
+            c.layout.zero = zero;
+            c.layout.recompute = recompute;
+            out.push_back(std::move(c));
+          }
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(const SearchRequest& r) {
+  std::vector<Candidate> all;
+  for (const int64_t tensor : divisors(r.devices)) {
+    if (!divides_model(r.base.model, tensor)) continue;
+    for (const int64_t pipeline : divisors(r.devices / tensor)) {
+      const int64_t data = r.devices / tensor / pipeline;
+      if (pipeline > r.base.model.layers || r.global % data != 0) continue;
+      Layout ranks = r.base.layout;
+      ranks.stages.clear();
+      ranks.context = ranks.expert = 1;
+      if (ranks.zero_group > 0 && data % ranks.zero_group != 0) continue;
+      ranks.tensor = tensor;
+      ranks.pipeline = pipeline;
+      ranks.data = data;
+      add(r, ranks, all);
+    }
+  }
+  return all;
+}
+
+CompileRequest request_of(const SearchRequest& r, const Candidate& c) {
+  CompileRequest request = r.base;
+  request.layout = c.layout;
+  request.sequences = c.micro;
+  request.microbatches = r.global / c.layout.data / c.micro;
+  return request;
+}
+
+std::string text_of(const Candidate& c) {
+  constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
+  const Layout& l = c.layout;
+  std::string text = fmt::format("tensor {} x pipeline {} x data {}, micro {}", l.tensor,
+                                 l.pipeline, l.data, c.micro);
+  if (l.pipeline > 1)
+    text += fmt::format(", {}", kSchedules[static_cast<size_t>(l.pipeline_schedule)]);
+  if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
+  if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
+  if (l.data > 1) text += fmt::format(", ZeRO {}", l.zero);
+  return text + fmt::format(", recompute {}", l.recompute);
+}
+
+}  // namespace tessera

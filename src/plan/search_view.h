@@ -1,0 +1,60 @@
+// One candidate as its bounds see it: the times of its chunks, and what its stages hold.
+#pragma once
+
+#include "plan/search_bound.h"
+
+namespace tessera {
+
+struct CandidateView {
+  const Candidate* candidate = nullptr;
+  const BlockCosts* blocks = nullptr;
+  const MeshPlaces* places = nullptr;
+  const std::vector<int64_t>* layers = nullptr;  // of each chunk
+  int64_t shards = 1, microbatches = 1;
+  int64_t begin = 0;                // ns, before the first call of the step
+  bool sender_waits = false;        // for the transfer of what it sends
+  std::vector<CallNs> calls;        // of each group of stages
+  std::vector<int64_t> next, back;  // of a message from each stage to the next, to the last
+
+  int64_t step_by_formula() const;
+  int64_t bytes_by_formula() const;
+  int64_t step_of(const std::vector<std::vector<Action>>& actions) const;
+  int64_t bytes_of(const std::vector<std::vector<Action>>& actions) const;
+
+  int64_t stages() const { return candidate->layout.pipeline; }
+  int64_t chunks() const { return static_cast<int64_t>(layers->size()); }
+  int64_t zero() const { return candidate->layout.zero; }
+  bool divides(int64_t stage) const { return zero() >= stage && shards > 1; }
+  bool reduces_each() const;
+  int64_t layers_of(int64_t chunk) const { return (*layers)[static_cast<size_t>(chunk)]; }
+  int64_t layers_on(int64_t stage) const;
+  const CallNs& calls_on(int64_t stage) const {
+    return calls[places->group[static_cast<size_t>(stage)]];
+  }
+
+  // Of one micro-batch; `first`: sums are written, not added to.
+  int64_t forward(int64_t chunk) const;
+  int64_t backward(int64_t chunk, bool first) const;
+  int64_t weights(int64_t chunk, bool first) const;
+  // Of a backward, what needs no gradient yet: the last layer's forward, done again.
+  int64_t ahead(int64_t chunk) const;
+  // The earliest start of a stage's first forward by what it must gather.
+  int64_t gathered(int64_t chunk) const;
+  // What follows the last backward (or weights' part) of a stage's lowest chunk.
+  int64_t tail(int64_t stage, bool after_weights) const;
+  int64_t update(int64_t stage) const;
+  int64_t squares(int64_t stage) const;
+  // The queue of gathers and reductions of each micro-batch.
+  int64_t moving(int64_t stage) const;
+
+  bool uses(const GroupCost& g, int64_t stage) const;
+  int64_t copies(const GroupCost& g, int64_t stage) const;
+  int64_t state_bytes(int64_t stage) const;
+  int64_t gradient_bytes(const GroupCost& g) const;
+  int64_t saved_bytes(int64_t chunk) const;
+  int64_t kept_bytes(int64_t chunk) const;  // of it, until the weights' part
+  // Beside what is saved, while it runs; `begun`: its gradients are there already.
+  int64_t backward_bytes(int64_t chunk, bool begun) const;
+};
+
+}  // namespace tessera

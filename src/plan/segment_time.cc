@@ -1,0 +1,190 @@
+#include "plan/segment_time.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+int64_t to_ns(double s) { return std::llround(s * 1e9); }
+
+bool optimizes(OpKind k) {
+  return k == OpKind::kSquares || k == OpKind::kClip || k == OpKind::kAdamw ||
+         k == OpKind::kClear || k == OpKind::kPack;
+}
+
+// Calls that add write instead where they come first: then the sum so far is not read.
+bool adds_first(const Call& c) {
+  return std::find(c.fresh.begin(), c.fresh.end(), true) != c.fresh.end();
+}
+
+int64_t stage_number(std::string_view over) {
+  int64_t stage = 0;
+  const std::string_view digits = over.substr(std::string_view("stage:").size());
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), stage);
+  CHECK(error == std::errc(), "a message over '{}'", over);
+  return stage;
+}
+
+}  // namespace
+
+std::string_view name_of(Traffic t) {
+  constexpr std::string_view kNames[] = {"tensor", "data", "pipeline", "world"};
+  return kNames[static_cast<int>(t)];
+}
+
+Traffic traffic_of(std::string_view over) {
+  if (over.starts_with("stage")) return Traffic::kPipeline;
+  if (over == "world") return Traffic::kWorld;
+  const bool data = over.find("shard") != over.npos || over.find("replica") != over.npos;
+  return data ? Traffic::kData : Traffic::kTensor;
+}
+
+PartsNs& PartsNs::operator+=(const PartsNs& o) {
+  for (size_t i = 0; i < compute.size(); ++i) compute[i] += o.compute[i];
+  for (size_t i = 0; i < exposed.size(); ++i) exposed[i] += o.exposed[i];
+  recomputation += o.recomputation;
+  optimizer += o.optimizer;
+  bubble += o.bubble;
+  host += o.host;
+  return *this;
+}
+
+TimeParts PartsNs::seconds() const {
+  const auto s = [](int64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  TimeParts t;
+  for (size_t i = 0; i < compute.size(); ++i) t.compute[i] = s(compute[i]);
+  for (size_t i = 0; i < exposed.size(); ++i) t.exposed[i] = s(exposed[i]);
+  t.recomputation = s(recomputation);
+  t.optimizer = s(optimizer);
+  t.bubble = s(bubble);
+  t.host = s(host);
+  return t;
+}
+
+SegmentTimes::SegmentTimes(const Program& program, const Hardware& hardware,
+                           const Software& software)
+    : program_(program),
+      hardware_(hardware),
+      software_(software),
+      local_(local_values(program.values)),
+      times_(program.segments.size()),
+      known_(program.segments.size()) {}
+
+const SegmentTime& SegmentTimes::of(const Call& call) {
+  const auto s = static_cast<size_t>(call.segment);
+  const bool fresh = adds_first(call);
+  if (!known_[s][fresh]) {
+    times_[s][fresh] = measure(call, fresh);
+    known_[s][fresh] = true;
+  }
+  return times_[s][fresh];
+}
+
+const GroupShape& SegmentTimes::group(const std::string& over, bool message) {
+  auto known = groups_.find(over);
+  if (known == groups_.end()) {
+    const GroupShape shape =
+        message ? message_shape(program_.mesh, program_.stage, stage_number(over), hardware_)
+                : group_shape(program_.mesh, over, program_.stage, hardware_);
+    known = groups_.emplace(over, shape).first;
+  }
+  return known->second;
+}
+
+double SegmentTimes::message_time(const Op& op, const Call& call) {
+  const Value& v = at(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
+  const auto bytes = static_cast<double>(v.bytes());
+  const GroupShape& pair = group(call.wire.over, true);
+  const auto tensor = static_cast<size_t>(AxisKind::kTensor);
+  const int64_t parts = program_.mesh.size[tensor];
+  if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
+    return message_s(bytes, pair, hardware_);
+  return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
+         collective_s(OpKind::kAllGather, bytes, group("tensor", false), hardware_);
+}
+
+double SegmentTimes::communication_s(const Op& op, const Call& call) {
+  if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
+  const std::string over = op.attributes.text("over");
+  const Value& whole = at(local_, op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]);
+  // The report's sums keep their type: they are a few numbers.
+  const bool gradients = op.kind != OpKind::kAllGather && traffic_of(over) == Traffic::kData &&
+                         whole.dtype == DType::kF32;
+  const double wire = software_.reduce_half && gradients ? 0.5 : 1;
+  return collective_s(op.kind, wire * static_cast<double>(whole.bytes()), group(over, false),
+                      hardware_);
+}
+
+void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
+                          SegmentTime& t) {
+  const bool again =
+      t.again || (!op.outputs.empty() && at(local_, op.outputs[0]).name.ends_with(".again"));
+  if (tessera::communicates(op.kind)) {
+    const int64_t ns = to_ns(communication_s(op, call));
+    if (again && software_.overlap_regather && op.kind == OpKind::kAllGather) {
+      t.beside_ns += ns;
+      return;
+    }
+    const Traffic traffic = traffic_of(s.queue >= Queue::kSendForward ? std::string_view("stage")
+                                                                      : op.attributes.text("over"));
+    t.ns += ns;
+    t.parts.exposed[static_cast<size_t>(traffic)] += ns;
+    t.traffic = traffic;
+    return;
+  }
+  t.communicates = false;
+  double seconds = op_s(op, local_, hardware_, software_);
+  if (op.kind == OpKind::kMatmulGradWeight && !fresh) {
+    // The sum so far is read too; it matters where the product is small.
+    const DeviceFigures& d = hardware_.device;
+    seconds += static_cast<double>(at(local_, op.outputs[0]).bytes()) /
+               (d.memory_bytes_per_s * d.memory_efficiency);
+  }
+  const int64_t ns = to_ns(seconds);
+  const OpFlops flops = op_flops(op, local_);
+  if (flops.hardware > 0 && t.beside_ns > 0) {
+    const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
+    t.ns += exposed;
+    t.parts.exposed[static_cast<size_t>(Traffic::kTensor)] += exposed;
+    t.beside_ns = 0;
+  }
+  t.ns += ns;
+  t.flops.hardware += flops.hardware;
+  if (!again) {
+    t.flops.model += flops.model;
+    t.flops.square += flops.square;
+  }
+  if (again)
+    t.parts.recomputation += ns;
+  else if (optimizes(op.kind))
+    t.parts.optimizer += ns;
+  else
+    t.parts.compute[static_cast<size_t>(op.kind)] += ns;
+}
+
+SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
+  const Segment& s = program_.segment(call);
+  SegmentTime t;
+  t.again = s.name.starts_with("again.");
+  t.head = s.name == "head";
+  t.communicates = !s.ops.empty();
+  double launches = 0;
+  for (const Op& op : s.ops) {
+    add_op(s, op, call, fresh, t);
+    const auto kernels = software_.kernels.find(rule_of(op.kind).name);
+    launches += kernels == software_.kernels.end() ? 1.0 : static_cast<double>(kernels->second);
+  }
+  const int64_t host = to_ns(launches * software_.launch_s);
+  if (!t.communicates && host > t.ns) {
+    t.parts.host += host - t.ns;
+    t.ns = host;
+  }
+  return t;
+}
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// How long the segments of a program take, computed once each and looked up by call.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "plan/links.h"
+#include "plan/op_time.h"
+#include "plan/prediction.h"
+
+namespace tessera {
+
+// TimeParts in whole nanoseconds.
+struct PartsNs {
+  std::array<int64_t, kOpKinds> compute{};
+  int64_t recomputation = 0, optimizer = 0, bubble = 0, host = 0;
+  std::array<int64_t, kTraffics> exposed{};
+
+  PartsNs& operator+=(const PartsNs& o);
+  TimeParts seconds() const;
+};
+
+struct SegmentTime {
+  int64_t ns = 0;  // of one call
+  PartsNs parts;   // they add up to ns
+  OpFlops flops;   // of one rank; none in `model` and `square` for what is done again
+  bool head = false, again = false;
+  int64_t beside_ns = 0;  // of a gather that the next product may hide
+  bool communicates = false;         // nothing else: a message or collective of its own
+  Traffic traffic = Traffic::kData;  // of that
+};
+
+// Which axis a group runs along; "stage:3" and "stages:0,3" are the pipeline's.
+Traffic traffic_of(std::string_view over);
+
+class SegmentTimes {
+ public:
+  // Refers to its arguments.
+  SegmentTimes(const Program& program, const Hardware& hardware, const Software& software);
+
+  const SegmentTime& of(const Call& call);
+
+ private:
+  SegmentTime measure(const Call& call, bool fresh);
+  void add_op(const Segment& s, const Op& op, const Call& call, bool fresh, SegmentTime& t);
+  double communication_s(const Op& op, const Call& call);
+  double message_time(const Op& op, const Call& call);
+  const GroupShape& group(const std::string& over, bool message);
+
+  const Program& program_;
+  const Hardware& hardware_;
+  const Software& software_;
+  std::vector<Value> local_;
+  std::map<std::string, GroupShape, std::less<>> groups_;
+  std::vector<std::array<SegmentTime, 2>> times_;
+  std::vector<std::array<bool, 2>> known_;
+};
+
+}  // namespace tessera

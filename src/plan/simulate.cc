@@ -1,0 +1,353 @@
+#include "plan/simulate.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <deque>
+
+#include "base/error.h"
+#include "plan/segment_time.h"
+
+namespace tessera {
+namespace {
+
+// A call of a stage; kNone: none.
+struct Event {
+  int32_t stage = kNone;
+  CallId call = kNone;
+};
+
+// A message or a collective over several stages that waits for its other members.
+struct Meeting {
+  size_t members = 0;
+  int64_t ready = 0;
+  Event blocker;               // what made the last member ready
+  std::vector<Event> arrived;  // one a stage: its queue goes no further
+  // Messages that were sent without waiting for their receiver, and not yet received.
+  std::deque<Event> sent;
+};
+
+bool sends(Queue q) { return q == Queue::kSendForward || q == Queue::kSendBackward; }
+
+class Walk {
+ public:
+  Walk(const std::vector<Program>& stages, const Hardware& h, const Software& software)
+      : stages_(stages), software_(software), lanes_(stages.size()) {
+    for (const Program& p : stages) times_.emplace_back(p, h, software);
+    begin_ = std::llround(software.step_s * 1e9);
+    for (size_t s = 0; s < stages.size(); ++s) {
+      lanes_[s].times.resize(stages[s].schedule.size(), {0, kPending});
+      lanes_[s].blocker.resize(stages[s].schedule.size());
+      line_up(s);
+    }
+  }
+
+  void run();
+  int64_t step_ns() const { return end_; }
+  Prediction prediction(const Hardware& h);
+  Timeline timeline() &&;
+
+ private:
+  static constexpr int64_t kPending = -1;
+
+  // A queue of a stage.
+  struct Line {
+    std::vector<CallId> calls;
+    size_t next = 0;
+    bool waits = false;  // its next call has come to its meeting
+    int64_t free = 0;    // when the call before ends
+  };
+  struct Lane {
+    std::array<Line, kQueues> lines;
+    std::vector<CallTime> times;
+    std::vector<Event> blocker;  // of each call: what it waited for last
+  };
+
+  const Program& program(size_t s) const { return stages_[s]; }
+  const CallTime& time(Event e) const {
+    return lanes_[static_cast<size_t>(e.stage)].times[static_cast<size_t>(e.call)];
+  }
+  void line_up(size_t s);
+  size_t queue_of(size_t s, const Call& c);
+  Meeting* meeting_of(size_t s, const Call& c);
+  bool step(size_t s, Line& line);
+  void advance(size_t s);
+  void finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker);
+  bool meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
+  bool pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns);
+  void wait(int64_t from, int64_t to, Event blocker, PartsNs& parts);
+  PartsNs parts_of(size_t s);
+  void count(Prediction& p);
+
+  const std::vector<Program>& stages_;
+  const Software& software_;
+  std::vector<SegmentTimes> times_;
+  std::vector<Lane> lanes_;
+  std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
+  std::map<std::string, Meeting, std::less<>> groups_;
+  std::vector<size_t> runnable_;
+  int64_t begin_ = 0, end_ = 0;
+  Event last_;
+};
+
+size_t Walk::queue_of(size_t s, const Call& c) {
+  const Queue q = program(s).segment(c).queue;
+  // A receive is posted early in any case; who sends waits for the transfer.
+  if (sends(q) && !software_.overlap_pipeline) return 0;
+  const bool moves = q == Queue::kData || q == Queue::kGroups;
+  if (moves && !software_.overlap_data) return 0;
+  return static_cast<size_t>(q);
+}
+
+// The calls of each queue. Software that does not overlap the sums over gradients makes them after
+// the last backward of its stage, not between those that other stages wait for.
+void Walk::line_up(size_t s) {
+  Lane& lane = lanes_[s];
+  std::vector<CallId> held;
+  for (CallId c = 0; c < static_cast<CallId>(program(s).schedule.size()); ++c) {
+    const Call& call = program(s).call(c);
+    const Queue q = program(s).segment(call).queue;
+    const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
+                      call.wire.operation != "all_gather" && call.microbatch == kNone;
+    if (sums && !software_.overlap_data) {
+      held.push_back(c);
+      continue;
+    }
+    std::vector<CallId>& compute = lane.lines[0].calls;
+    if (q == Queue::kCompute && call.microbatch == kNone) {
+      compute.insert(compute.end(), held.begin(), held.end());
+      held.clear();
+    }
+    lane.lines[queue_of(s, call)].calls.push_back(c);
+  }
+  lane.lines[0].calls.insert(lane.lines[0].calls.end(), held.begin(), held.end());
+  for (Line& line : lane.lines) line.free = begin_;
+}
+
+// Where a call meets other stages; nullptr: it does not.
+Meeting* Walk::meeting_of(size_t s, const Call& c) {
+  if (stages_.size() == 1 || c.wire.over.empty()) return nullptr;
+  const std::string_view over = c.wire.over;
+  const Queue q = program(s).segment(c).queue;
+  if (q >= Queue::kSendForward) {
+    size_t peer = 0;
+    std::from_chars(over.data() + std::string_view("stage:").size(), over.data() + over.size(),
+                    peer);
+    const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
+    Meeting& m = messages_[sends(q) ? s : peer][backward];
+    m.members = 2;
+    return &m;
+  }
+  if (over != "world" && !over.starts_with("stages:")) return nullptr;
+  Meeting& m = groups_.try_emplace(std::string(over)).first->second;
+  m.members = over == "world" ? stages_.size()
+                              : 1 + static_cast<size_t>(std::count(over.begin(), over.end(), ','));
+  return &m;
+}
+
+void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
+  Lane& lane = lanes_[s];
+  Line& line = lane.lines[queue_of(s, program(s).call(c))];
+  lane.times[static_cast<size_t>(c)] = {start, start + ns};
+  lane.blocker[static_cast<size_t>(c)] = blocker;
+  line.free = start + ns;
+  line.waits = false;
+  ++line.next;
+  if (start + ns >= end_) {
+    end_ = start + ns;
+    last_ = {static_cast<int32_t>(s), c};
+  }
+}
+
+// Whether the last member has come; then all of them are over and can go on.
+bool Walk::meet(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
+  if (m.arrived.empty() || ready > m.ready) {
+    m.ready = ready;
+    m.blocker = blocker;
+  }
+  m.arrived.push_back({static_cast<int32_t>(s), c});
+  if (m.arrived.size() < m.members) return false;
+  for (const Event& e : m.arrived) {
+    finish(static_cast<size_t>(e.stage), e.call, m.ready, ns, m.blocker);
+    if (static_cast<size_t>(e.stage) != s) runnable_.push_back(static_cast<size_t>(e.stage));
+  }
+  m.arrived.clear();
+  return true;
+}
+
+// Whether the next call of a line could be finished now.
+bool Walk::step(size_t s, Line& line) {
+  if (line.waits || line.next == line.calls.size()) return false;
+  const Lane& lane = lanes_[s];
+  const CallId c = line.calls[line.next];
+  const Call& call = program(s).call(c);
+  int64_t ready = line.free;
+  Event blocker{static_cast<int32_t>(s), line.next == 0 ? kNone : line.calls[line.next - 1]};
+  for (const CallId a : call.after) {
+    const int64_t t = lane.times[static_cast<size_t>(a)].finish_ns;
+    if (t == kPending) return false;
+    if (t > ready) {
+      ready = t;
+      blocker.call = a;
+    }
+  }
+  if (blocker.call == kNone) blocker.stage = kNone;
+  const int64_t ns = times_[s].of(call).ns;
+  Meeting* const meeting = meeting_of(s, call);
+  if (meeting == nullptr) {
+    finish(s, c, ready, ns, blocker);
+    return true;
+  }
+  if (!software_.overlap_pipeline && program(s).segment(call).queue >= Queue::kSendForward)
+    return pass(*meeting, s, c, ready, blocker, ns);
+  line.waits = true;
+  return meet(*meeting, s, c, ready, blocker, ns);
+}
+
+// A message whose sender waits for the transfer and not for the receiver.
+bool Walk::pass(Meeting& m, size_t s, CallId c, int64_t ready, Event blocker, int64_t ns) {
+  const auto own = static_cast<int32_t>(s);
+  if (sends(program(s).segment(program(s).call(c)).queue)) {
+    finish(s, c, ready, ns, blocker);
+    m.sent.push_back({own, c});
+    if (!m.arrived.empty()) {
+      runnable_.push_back(static_cast<size_t>(m.arrived.front().stage));
+      m.arrived.clear();
+    }
+    return true;
+  }
+  if (m.sent.empty()) {
+    if (m.arrived.empty()) m.arrived.push_back({own, c});
+    return false;
+  }
+  const Event from = m.sent.front();
+  m.sent.pop_front();
+  // Such software takes a new buffer for each message, so nothing waits for its bytes.
+  finish(s, c, time(from).finish_ns, 0, from);
+  return true;
+}
+
+void Walk::advance(size_t s) {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (Line& line : lanes_[s].lines)
+      while (step(s, line)) moved = true;
+  }
+}
+
+void Walk::run() {
+  messages_.resize(stages_.size());
+  end_ = begin_;
+  for (size_t s = stages_.size(); s-- > 0;) runnable_.push_back(s);
+  while (!runnable_.empty()) {
+    const size_t s = runnable_.back();
+    runnable_.pop_back();
+    advance(s);
+  }
+  for (size_t s = 0; s < stages_.size(); ++s)
+    for (const Line& line : lanes_[s].lines)
+      CHECK(line.next == line.calls.size(), "stage {} waits in {} for what never comes", s,
+            call_name(program(s), line.calls[line.next]));
+}
+
+// What a device waited for from `from` to `to`: communication while it runs, else another stage.
+void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
+  while (to > from && blocker.stage != kNone) {
+    const auto stage = static_cast<size_t>(blocker.stage);
+    const SegmentTime& t = times_[stage].of(program(stage).call(blocker.call));
+    if (!t.communicates) break;
+    const int64_t start = std::clamp(time(blocker).start_ns, from, to);
+    parts.exposed[static_cast<size_t>(t.traffic)] += to - start;
+    to = start;
+    blocker = lanes_[stage].blocker[static_cast<size_t>(blocker.call)];
+  }
+  parts.bubble += to - from;
+}
+
+PartsNs Walk::parts_of(size_t s) {
+  PartsNs parts;
+  parts.host = begin_;
+  int64_t done = begin_;
+  const Program& p = program(s);
+  for (const CallId c : lanes_[s].lines[0].calls) {
+    const Call& call = p.call(c);
+    const CallTime& t = lanes_[s].times[static_cast<size_t>(c)];
+    wait(done, t.start_ns, lanes_[s].blocker[static_cast<size_t>(c)], parts);
+    parts += times_[s].of(call).parts;
+    done = t.finish_ns;
+  }
+  wait(done, end_, last_, parts);
+  return parts;
+}
+
+// Operations and tokens of the step.
+void Walk::count(Prediction& p) {
+  const Mesh& mesh = program(0).mesh;
+  const auto ranks = static_cast<double>(mesh.ranks() / mesh[AxisKind::kPipeline]);
+  bool full = false;
+  double head = 0;
+  for (size_t s = 0; s < stages_.size(); ++s)
+    for (const Call& c : program(s).schedule) {
+      const SegmentTime& t = times_[s].of(c);
+      p.model_flops += ranks * t.flops.model;
+      p.hardware_flops += ranks * t.flops.hardware;
+      p.square_flops += ranks * t.flops.square;
+      if (t.head) head += ranks * t.flops.square;
+      full |= t.again;
+    }
+  p.counter_flops = head + (p.square_flops - head) * (full ? 4.0 / 3 : 1);
+  for (const Frame& f : program(0).frames) {
+    const FrameKind& kind = program(0).kind(f.kind);
+    for (const ValueId v : kind.values)
+      if (program(0)[v].name == "batch.tokens") p.tokens += program(0)[v].shape.elements();
+  }
+}
+
+Prediction Walk::prediction(const Hardware& h) {
+  Prediction p;
+  p.step_s = static_cast<double>(end_) * 1e-9;
+  p.devices = program(0).mesh.ranks();
+  DType type = DType::kF32;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    StagePrediction stage;
+    stage.parts = parts_of(s).seconds();
+    stage.memory = memory_plan(program(s));
+    stage.peak_bytes = stage.memory.arena + static_cast<int64_t>(h.device.outside_bytes);
+    p.parts += stage.parts;
+    p.stages.push_back(stage);
+    if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = static_cast<int64_t>(s);
+    for (const Value& v : program(s).values)
+      if (v.role == Role::kWeight && v.dtype != DType::kF32) type = v.dtype;
+  }
+  p.parts *= 1 / static_cast<double>(stages_.size());
+  p.peak_flops_per_s =
+      type == DType::kF32 ? h.device.fp32_flops_per_s : h.device.bf16_flops_per_s;
+  p.usd_per_device_hour = h.price.usd_per_device_hour;
+  count(p);
+  return p;
+}
+
+Timeline Walk::timeline() && {
+  Timeline t;
+  t.step_ns = end_;
+  for (Lane& lane : lanes_) t.calls.push_back(std::move(lane.times));
+  return t;
+}
+
+}  // namespace
+
+Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
+                    const Software& software) {
+  Walk walk(stages, hardware, software);
+  walk.run();
+  return walk.prediction(hardware);
+}
+
+Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardware,
+                     const Software& software) {
+  Walk walk(stages, hardware, software);
+  walk.run();
+  return std::move(walk).timeline();
+}
+
+}  // namespace tessera

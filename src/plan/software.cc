@@ -1,0 +1,56 @@
+#include "plan/software.h"
+
+namespace tessera {
+namespace {
+
+void check_time(double s, const char* key, const Places& places) {
+  if (s >= 0) return;
+  throw Error("{}: {} = {}: wanted 0 or more seconds.", places.at(key), key, s);
+}
+
+}  // namespace
+
+Software read_software(const Tree& tree, const std::string& source,
+                       std::span<const std::string> overrides) {
+  Software s;
+  const std::vector<Field> fields = fields_of(s);
+  read_fields(fields, tree, source, s.places);
+  for (const std::string& o : overrides) read_override(fields, parse_override(o), s.places);
+  check_time(s.launch_s, "launch_s", s.places);
+  check_time(s.step_s, "step_s", s.places);
+  return s;
+}
+
+Software load_software(const Path& path, std::span<const std::string> overrides) {
+  return read_software(parse_yaml(read_file(path), path.string()), path.string(), overrides);
+}
+
+CompileRequest as_compiled_by(const Software& software, CompileRequest request) {
+  Software copy = software;
+  const std::vector<Field> from = fields_of(copy.compiler, "compiler.");
+  const std::vector<Field> to = fields_of(request.options, "compiler.");
+  for (size_t i = 0; i < from.size(); ++i)
+    if (software.places.contains(from[i].path)) to[i].read(from[i].write(), {});
+  return request;
+}
+
+void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
+  value.clear();
+  if (tree.as_members() == nullptr) wrong_value(tree, "counts by the name of the op", place);
+  for (const auto& [name, count] : *tree.as_members()) {
+    int64_t n = 0;
+    read_value(count, n, place);
+    if (n < 0) throw Error("{}: {}.{} = {}: wanted 0 or more.", place.at, place.path, name, n);
+    value[name] = n;
+  }
+}
+
+Tree write_value(const KernelCounts& x) {
+  Tree t = Tree::object();
+  for (const auto& [name, count] : x) t.set(name, Tree(count));
+  return t;
+}
+
+std::string type_name(const KernelCounts&) { return "counts by op"; }
+
+}  // namespace tessera

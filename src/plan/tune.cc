@@ -1,0 +1,151 @@
+#include "plan/tune.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kOutcomes[] = {"ran", "out of memory", "time-out", "failed"};
+
+}  // namespace
+
+const char* name_of(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)]; }
+
+Outcome parse_outcome(const std::string& name) {
+  for (size_t i = 0; i < std::size(kOutcomes); ++i)
+    if (name == kOutcomes[i]) return static_cast<Outcome>(i);
+  throw Error("'{}' is no outcome of a trial: ran | out of memory | time-out | failed.", name);
+}
+
+Tuner::Tuner(Space space, std::vector<PriorBelief> prior, const TunerOptions& options)
+    : space_(std::move(space)),
+      distances_(space_),
+      prior_(std::move(prior)),
+      options_(options),
+      taken_(space_.points.size(), false) {
+  CHECK(prior_.empty() || prior_.size() == space_.points.size(), "{} priors", prior_.size());
+  kernel_.length.assign(space_.knobs.size(), 0.5);
+}
+
+double Tuner::prior_of(size_t point) const {
+  return prior_.empty() ? 0 : std::log(prior_[point].seconds);
+}
+
+// Without a prior, most points are taken to run.
+double Tuner::odds_of(size_t point) const { return prior_.empty() ? 1 : prior_[point].log_odds; }
+
+void Tuner::tell(size_t point, const TrialResult& result) {
+  CHECK(point < space_.points.size(), "point {} of {}", point, space_.points.size());
+  told_.push_back({point, result});
+  taken_[point] = true;
+  std::erase(running_, point);
+}
+
+const Tuner::Told* Tuner::fastest() const {
+  const Told* best = nullptr;
+  for (const Told& t : told_)
+    if (t.result.outcome == Outcome::kRan &&
+        (best == nullptr || t.result.seconds < best->result.seconds))
+      best = &t;
+  return best;
+}
+
+std::optional<size_t> Tuner::best() const {
+  const Told* best = fastest();
+  return best == nullptr ? std::nullopt : std::optional(best->point);
+}
+
+Tuner::Seen Tuner::seen() const {
+  Seen s;
+  for (const Told& t : told_) {
+    if (t.result.outcome != Outcome::kRan) continue;
+    s.points.push_back(space_.points[t.point]);
+    s.residuals.push_back(std::log(t.result.seconds) - prior_of(t.point));
+  }
+  return s;
+}
+
+// On what was told, and on what is expected of the trials that still run.
+Surrogate Tuner::model() const {
+  Seen s = seen();
+  Surrogate sure(distances_, kernel_, s.points, s.residuals);
+  if (running_.empty()) return sure;
+  for (const size_t point : running_) {
+    s.points.push_back(space_.points[point]);
+    s.residuals.push_back(sure.at(space_.points[point]).mean);
+  }
+  return {distances_, kernel_, std::move(s.points), s.residuals};
+}
+
+Feasibility Tuner::feasibility() const {
+  std::vector<Point> points;
+  std::vector<bool> ran;
+  std::vector<double> prior;
+  for (const Told& t : told_) {
+    points.push_back(space_.points[t.point]);
+    ran.push_back(t.result.outcome == Outcome::kRan);
+    prior.push_back(odds_of(t.point));
+  }
+  return {distances_, space_.knobs.size(), std::move(points), ran, prior};
+}
+
+// A free point that depends on the seed and on how many were taken, not on the order of asking.
+size_t Tuner::draw() const {
+  const Philox random{hash_name("tune", options_.seed)};
+  size_t best = space_.points.size();
+  for (size_t i = 0; i < space_.points.size(); ++i)
+    if (!taken_[i] && (best == space_.points.size() || random.word(i) < random.word(best)))
+      best = i;
+  return best;
+}
+
+size_t Tuner::next() const {
+  if (prior_.empty() && told_.size() + running_.size() < options_.first_draws) return draw();
+  const Surrogate surrogate = model();
+  const Feasibility runs = feasibility();
+  const Told* const best = fastest();
+  size_t chosen = space_.points.size();
+  double most = 0;
+  for (size_t i = 0; i < space_.points.size(); ++i) {
+    if (taken_[i]) continue;
+    const Point& p = space_.points[i];
+    Estimate y = surrogate.at(p);
+    y.mean += prior_of(i);
+    // Before anything ran there is nothing to improve: the fastest that probably runs.
+    const double gain = best != nullptr ? expected_improvement(y, std::log(best->result.seconds))
+                                        : std::exp(-y.mean);
+    const double score = gain * runs.at(p, odds_of(i));
+    if (chosen != space_.points.size() && score <= most) continue;
+    chosen = i;
+    most = score;
+  }
+  return chosen;
+}
+
+std::vector<size_t> Tuner::ask(size_t n) {
+  const Seen s = seen();
+  if (s.points.size() >= 2) kernel_ = fit_kernel(distances_, kernel_, s.points, s.residuals);
+  std::vector<size_t> asked;
+  while (asked.size() < n) {
+    const size_t point = next();
+    if (point == space_.points.size()) break;
+    taken_[point] = true;
+    running_.push_back(point);
+    asked.push_back(point);
+  }
+  return asked;
+}
+
+std::vector<double> Tuner::expected() const {
+  const Surrogate surrogate = model();
+  std::vector<double> out;
+  for (size_t i = 0; i < space_.points.size(); ++i)
+    out.push_back(prior_of(i) + surrogate.at(space_.points[i]).mean);
+  return out;
+}
+
+}  // namespace tessera

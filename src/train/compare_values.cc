@@ -1,0 +1,195 @@
+#include "train/compare_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+// A value of one rank as it should be.
+struct Wanted {
+  int64_t order = 0;
+  const ValueRecord* record = nullptr;
+};
+
+// One value on the ranks: the digests of copies, each the sum of its parts.
+struct Found {
+  std::string told;
+  int64_t order = 0;                                   // among the records of its rank
+  std::map<std::vector<int64_t>, ValueDigest> copies;  // by coordinates on the axes of copies
+  std::vector<size_t> axes;                            // those
+};
+
+// Axes on which ranks hold the same bytes. Stages that have a value all have it whole, but for what
+// every rank owns a part of.
+std::vector<size_t> copy_axes(const Mesh& mesh, const Sharding& place) {
+  std::vector<size_t> axes;
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    if (mesh.size[a] > 1 && (place.place[a] == kReplicated || place.place[a] == kShared))
+      axes.push_back(a);
+  return axes;
+}
+
+void add(ValueDigest& sum, const ValueDigest& d) {
+  for (size_t k = 0; k < kDigestSums; ++k) sum.sums[k] += d.sums[k];
+  sum.squares += d.squares;
+  sum.elements += d.elements;
+}
+
+double distance(const ValueDigest& a, const ValueDigest& b) {
+  double squares = 0;
+  for (size_t k = 0; k < kDigestSums; ++k)
+    squares += (a.sums[k] - b.sums[k]) * (a.sums[k] - b.sums[k]);
+  return std::sqrt(squares / kDigestSums);
+}
+
+bool is_kept(const std::string& key) {
+  return key.find("|read|") != std::string::npos || key.find("|gradient|") != std::string::npos ||
+         key.find("|state|") != std::string::npos;
+}
+
+// What comes between step and micro-batch without the layer's number: "norm|forward|layer.norm1".
+std::string kind_of(const std::string& key) {
+  std::string kind = key.substr(key.find('|') + 1);
+  kind = kind.substr(0, kind.rfind('|'));
+  kind.erase(std::remove_if(kind.begin(), kind.end(), [](char c) { return c >= '0' && c <= '9'; }),
+             kind.end());
+  return kind;
+}
+
+class Comparison {
+ public:
+  Comparison(const RankRecords& one, std::span<const RankRecords> ranks, const ValueBounds& bounds)
+      : bounds_(bounds) {
+    for (const ValueRecord& r : one.records)
+      wanted_.try_emplace(r.key, Wanted{static_cast<int64_t>(wanted_.size()), &r});
+    for (const RankRecords& r : ranks) gather(r);
+  }
+
+  ValueComparison go() {
+    for (const auto& [place, f] : found_) compare(place.first, f);
+    look_for_missing();
+    ValueComparison out;
+    out.compared = compared_;
+    out.largest = largest_;
+    out.largest_of = largest_of_;
+    if (differences_.empty()) return out;
+    out.first = differences_.begin()->second;
+    for (const auto& [key, w] : wanted_)
+      out.first->equal_before += w.order < differences_.begin()->first.first && seen_.contains(key);
+    return out;
+  }
+
+ private:
+  // The n-th record of a key on one rank is the n-th on the others.
+  using Place = std::pair<std::string, int64_t>;
+
+  void gather(const RankRecords& rank) {
+    std::map<std::string, int64_t> times;
+    int64_t order = 0;
+    for (const ValueRecord& r : rank.records) {
+      Found& f = found_[{r.key, times[r.key]++}];
+      if (f.told.empty()) {
+        f.told = r.told;
+        f.order = order++;
+        f.axes = copy_axes(rank.mesh, r.place);
+      }
+      std::vector<int64_t> copy;
+      for (const size_t a : f.axes) copy.push_back(rank.at.at[a]);
+      add(f.copies[copy], r.digest);
+      if (const size_t at = r.key.find("|read|weight|"); at != std::string::npos)
+        weights_.try_emplace(r.key.substr(at + 13), axes_text(rank.mesh, r.place));
+      seen_.insert(r.key);
+      kinds_.insert(kind_of(r.key));
+    }
+  }
+
+  void compare(const std::string& key, const Found& f) {
+    const auto w = wanted_.find(key);
+    if (w == wanted_.end()) return;
+    ++compared_;
+    const ValueDigest& right = w->second.record->digest;
+    const double bound = is_kept(key) ? bounds_.kept : bounds_.computed;
+    double worst = 0;
+    std::vector<std::vector<int64_t>> wrong;
+    for (const auto& [copy, digest] : f.copies) {
+      const double gap = distance(digest, right) / std::sqrt(right.squares);
+      if (gap <= bound || distance(digest, right) == 0) {
+        if (gap / bound > largest_) largest_ = gap / bound, largest_of_ = f.told;
+        continue;
+      }
+      wrong.push_back(copy);
+      worst = std::isfinite(gap) ? std::max(worst, gap) : std::numeric_limits<double>::infinity();
+    }
+    if (wrong.empty()) return;
+    ValueDifference d{key, f.told, worst, {}, {}, 0};
+    if (wrong.size() < f.copies.size()) d.ranks = ranks_text(f.axes, wrong);
+    if (const size_t at = key.find("|gradient|"); at != std::string::npos)
+      d.shared_over = weights_[key.substr(at + 10) + "|-1"];
+    differences_.try_emplace({w->second.order, f.order}, std::move(d));
+  }
+
+  static std::string axes_text(const Mesh& mesh, const Sharding& place) {
+    std::string text;
+    for (size_t a = 0; a < kMaxAxes; ++a)
+      if (place.place[a] == kShared && mesh.size[a] > 1)
+        text += fmt::format("{}{}", text.empty() ? "" : " and ", name_of(static_cast<AxisKind>(a)));
+    return text;
+  }
+
+  // The coordinates that all wrong copies have in common.
+  static std::string ranks_text(const std::vector<size_t>& axes,
+                                const std::vector<std::vector<int64_t>>& wrong) {
+    std::string text;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto same = [&](const std::vector<int64_t>& c) { return c[i] == wrong[0][i]; };
+      if (!std::all_of(wrong.begin(), wrong.end(), same)) continue;
+      text += fmt::format("{}{}={}", text.empty() ? "ranks with " : " ",
+                          name_of(static_cast<AxisKind>(axes[i])), wrong[0][i]);
+    }
+    return text.empty() ? "some ranks" : text;
+  }
+
+  // What these ranks compute for some layers and micro-batches they compute for all.
+  void look_for_missing() {
+    for (const auto& [key, w] : wanted_) {
+      if (seen_.contains(key) || !kinds_.contains(kind_of(key))) continue;
+      differences_.try_emplace({w.order, -1},
+                               ValueDifference{key,
+                                               w.record->told + ", which no rank computes",
+                                               std::numeric_limits<double>::infinity(),
+                                               {},
+                                               {},
+                                               0});
+    }
+  }
+
+  ValueBounds bounds_;
+  std::map<std::string, Wanted> wanted_;
+  std::map<Place, Found> found_;
+  std::set<std::string> seen_, kinds_;
+  std::map<std::string, std::string> weights_;  // name → axes over which it is shared
+  std::map<std::pair<int64_t, int64_t>, ValueDifference> differences_;
+  int64_t compared_ = 0;
+  double largest_ = 0;
+  std::string largest_of_;
+};
+
+}  // namespace
+
+ValueBounds value_bounds(Precision precision, int64_t layers) {
+  const double walk = std::sqrt(static_cast<double>(layers) + 1);
+  if (precision == Precision::kFp32) return {3e-5 * walk, 3e-4 * walk};
+  return {4e-2 * walk, 1e-1 * walk};
+}
+
+ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
+                               const ValueBounds& bounds) {
+  return Comparison(one, ranks, bounds).go();
+}
+
+}  // namespace tessera

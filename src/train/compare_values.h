@@ -1,0 +1,42 @@
+// The values of a step on the ranks of a layout beside those of one rank.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/layout.h"
+#include "train/value_record.h"
+
+namespace tessera {
+
+// How far values of a right layout may be apart, relative to the norm of the value.
+struct ValueBounds {
+  double computed = 0;  // in forward and backward
+  double kept = 0;      // weights, gradients and what the optimizer keeps
+};
+
+// Sums in another order: errors of a unit in the last place a layer add up like a random walk.
+ValueBounds value_bounds(Precision precision, int64_t layers);
+
+struct ValueDifference {
+  std::string key, told;
+  double relative = 0;       // estimated by the digests; infinite: no number, or never computed
+  std::string ranks;         // "ranks with tensor=1"; empty: all
+  std::string shared_over;   // of a gradient: axes over which its weight is used differently
+  int64_t equal_before = 0;  // values that were compared before it
+};
+
+struct ValueComparison {
+  int64_t compared = 0;
+  std::optional<ValueDifference> first;  // in the order in which one rank computes; nothing: equal
+  double largest = 0;                    // of those within the bounds, as a share of their bound
+  std::string largest_of;
+};
+
+// `one` has the run on one rank, `ranks` the same steps on all ranks of a mesh.
+ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,
+                               const ValueBounds& bounds);
+
+}  // namespace tessera

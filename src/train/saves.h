@@ -1,0 +1,59 @@
+// The checkpoints of a run, each written while training goes on (checkpoint/saving.h). One save at
+// a time: the next waits for the one before.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/saving.h"
+#include "comm/world.h"
+#include "train/run_sections.h"
+
+namespace tessera {
+
+struct SavesOptions {
+  Path folder;  // checkpoints/
+  CheckpointSection rules;
+  std::function<int64_t(int64_t steps)> tokens_after;  // that so many steps train on
+  World* world = nullptr;
+  std::function<double()> now_s;
+  std::function<void()> before_visible;         // see SaveRequest
+  std::function<void(const std::string&)> say;  // a line for people
+  std::function<void(std::string_view)> waits;  // what the run now waits for
+};
+
+// All calls but before_update() and under_way() are the same on every rank, at the same step.
+class Saves {
+ public:
+  explicit Saves(SavesOptions options) : options_(std::move(options)) {}
+
+  bool due(int64_t step) const;  // by the rules
+  // Begins to save `tensors`, which may not change until before_update() has returned. Nothing
+  // where this step is saved already. Throws Error, also for the save before.
+  void start(CheckpointHeader header, std::vector<StateTensor> tensors);
+  // Before the state changes: returns when the save under way no longer needs it.
+  void before_update();
+  // Between two steps: moves on what waits for the other ranks, and tells what is over. Throws
+  // Error if the save failed on this rank; if on another, waits until that one ends the run.
+  void between_steps();
+  void finish();  // waits until nothing is under way
+
+  void resumed(int64_t step) { started_ = last_ = step; }
+  int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
+  int64_t under_way() const { return saving_ ? saving_->step() : -1; }
+
+ private:
+  bool passes_tokens(int64_t step) const;
+  bool all_written();
+  void settle();
+
+  SavesOptions options_;
+  int64_t started_ = -1, last_ = -1;
+  std::optional<Saving> saving_;
+  bool agreed_ = false;  // that all ranks have written
+  double paused_s_ = 0;  // training stood still for the save under way; then the most of all ranks
+};
+
+}  // namespace tessera

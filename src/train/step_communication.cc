@@ -1,0 +1,62 @@
+#include "train/step_communication.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+namespace {
+
+constexpr size_t kData = 0, kTensor = 1, kPipeline = 2, kSeveral = 3;
+// What is summed over the ranks; the bytes come last.
+constexpr size_t kHidden = 0, kExposed = 1, kBubble = 2, kBusy = 3, kBytes = 4;
+constexpr size_t kSums = kBytes + kTrafficAxes.size();
+
+// The longest time and whose it is travel in one number, microseconds before ranks: below 2^53 for
+// steps of up to two hours.
+constexpr int64_t kMaxRanks = 1 << 20;
+
+size_t axis_of_name(std::string_view name) {
+  if (name == "replica" || name == "shard") return kData;
+  if (name == "tensor" || name == "tensor_kv") return kTensor;
+  return name == "pipeline" ? kPipeline : kSeveral;
+}
+
+}  // namespace
+
+size_t traffic_axis(std::string_view group) {
+  if (group.starts_with("stages:")) return kPipeline;
+  const size_t plus = group.find('+');
+  const size_t first = axis_of_name(group.substr(0, plus));
+  if (plus == std::string_view::npos) return first;
+  return first == traffic_axis(group.substr(plus + 1)) ? first : kSeveral;
+}
+
+StepCommunication gather_communication(World& world, const CommunicationTime& own, double step_s) {
+  const double busy = step_s - own.exposed_s;
+  std::array<double, kSums> sums{};
+  sums[kHidden] = std::max(0.0, own.total_s - own.exposed_s);
+  sums[kExposed] = own.exposed_s;
+  sums[kBusy] = busy;
+  for (const auto& [group, seconds] : own.exposed_by)
+    if (traffic_axis(group) == kPipeline) sums[kBubble] += seconds / step_s;
+  for (const auto& [group, bytes] : own.bytes_sent)
+    sums[kBytes + traffic_axis(group)] += static_cast<double>(bytes);
+  world.all_reduce(sums, Reduction::kSum);
+  double slowest =
+      std::floor(busy * 1e6) * kMaxRanks + static_cast<double>(kMaxRanks - 1 - world.rank());
+  world.all_reduce({&slowest, 1}, Reduction::kMax);
+
+  StepCommunication all;
+  const auto n = static_cast<double>(world.size());
+  all.hidden_s = sums[kHidden] / n;
+  all.exposed_s = sums[kExposed] / n;
+  all.bubble_share = sums[kBubble] / n;
+  for (size_t i = 0; i < all.bytes_sent.size(); ++i)
+    all.bytes_sent[i] = static_cast<int64_t>(sums[kBytes + i]);
+  const double most_us = std::floor(slowest / kMaxRanks);
+  all.slowest_rank = kMaxRanks - 1 - static_cast<int64_t>(slowest - most_us * kMaxRanks);
+  all.slowest_over_mean = most_us / 1e6 / (sums[kBusy] / n);
+  return all;
+}
+
+}  // namespace tessera

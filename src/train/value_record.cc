@@ -1,0 +1,246 @@
+#include "train/value_record.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "ir/names.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+uint64_t mixed(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+template <class T>
+void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t signs = mixed(first + static_cast<uint64_t>(i));
+    const auto value = static_cast<double>(static_cast<float>(x[i]));
+    for (size_t k = 0; k < kDigestSums; ++k) d.sums[k] += ((signs >> k) & 1u) != 0 ? value : -value;
+    d.squares += value * value;
+  }
+  d.elements += n;
+}
+
+bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16; }
+
+// Ops that bring a value to another place and leave it what it is.
+bool converts(OpKind k) {
+  return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather ||
+         k == OpKind::kSlice || k == OpKind::kPad;
+}
+
+bool is_maximum(const Value& v) {
+  return std::count(v.sharding.place.begin(), v.sharding.place.end(), kPartialMax) > 0;
+}
+
+// Computed in a block, or handed from one to the next.
+bool is_computed(Role r) {
+  return r == Role::kStream || r == Role::kStreamGradient || r == Role::kActivation ||
+         r == Role::kScratch;
+}
+
+// Forward and backward have values of one name, as of the rotary embedding. A forward that runs
+// again gives what it gave.
+std::string_view pass_of(const Segment& s) {
+  if (s.name.starts_with("forward.") || s.name.starts_with("light.") ||
+      s.name.starts_with("again."))
+    return "forward";
+  return s.name.find('.') == std::string::npos ? "head" : "backward";
+}
+
+// What is computed a second time, or for the first of two times, is the same value.
+std::string name_in(const Value& v, const Call& c) {
+  std::string name = c.layer == kNone ? v.name : full_name(v, c.layer);
+  for (const std::string_view copy : {".again", ".light"})
+    if (name.ends_with(copy)) name.resize(name.size() - copy.size());
+  return name;
+}
+
+}  // namespace
+
+void ValueDigest::add(const TensorView& part, const Shape& global, std::span<const int64_t> begin,
+                      std::span<const int64_t> end, uint64_t name) {
+  const int rank = global.rank();
+  const uint64_t key = mixed(name);
+  const int64_t row =
+      rank == 0 ? 1 : end[static_cast<size_t>(rank) - 1] - begin[static_cast<size_t>(rank) - 1];
+  if (row <= 0) return;
+  const std::function<void(int, int64_t, int64_t)> walk = [&](int d, int64_t to, int64_t from) {
+    if (d >= rank - 1) {
+      if (rank > 0) {
+        to = to * global[d] + begin[static_cast<size_t>(d)];
+        from *= part.shape[d];
+      }
+      const uint64_t first = key + static_cast<uint64_t>(to);
+      if (part.dtype == DType::kF32)
+        add_row(*this, part.f32() + from, row, first);
+      else
+        add_row(*this, part.bf16() + from, row, first);
+      return;
+    }
+    const auto i = static_cast<size_t>(d);
+    for (int64_t k = begin[i]; k < end[i]; ++k)
+      walk(d + 1, to * global[d] + k, from * part.shape[d] + k - begin[i]);
+  };
+  walk(0, 0, 0);
+}
+
+ValueRecorder::ValueRecorder(const Program& program, const Position& position)
+    : program_(program), position_(position), all_{position.mesh, position.at, {}} {}
+
+std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
+  step_ = step;
+  call_ = nullptr;
+  made_.clear();
+  return [this](const OpEvent& e) { observe(e); };
+}
+
+std::string ValueRecorder::key_of(const OpEvent& e, const std::string& what, ValueId v) const {
+  const Value& value = program_[v];
+  const bool all = value.role == Role::kWeight;  // one for all micro-batches
+  return fmt::format("{}|{}|{}|{}|{}", step_, what, all ? "weight" : pass_of(e.segment),
+                     name_in(value, e.call), all ? kNone : e.call.microbatch);
+}
+
+void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, std::string key,
+                           const std::string& what) {
+  const Value& value = program_[v];
+  known_[v] = key;
+  if (!is_float(value.dtype) || is_maximum(value)) return;
+  const Extents box = extents_of(value, position_.mesh, position_.at);
+  ValueRecord r;
+  r.place = value.sharding;
+  r.told = fmt::format("{} ({}), {}", name_in(value, e.call), what, e.segment.name);
+  if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
+  r.digest.add(view, value.shape, box.begin, box.end, hash_name(key));
+  r.key = std::move(key);
+  all_.records.push_back(std::move(r));
+}
+
+// What comes from other calls: the stream, and weights as they are read.
+void ValueRecorder::arrivals(const OpEvent& e) {
+  for (size_t i = 0; i < e.op.op->inputs.size(); ++i) {
+    const ValueId v = e.op.op->inputs[i];
+    if (v == kNone || known_.contains(v)) continue;
+    const Role role = program_[v].role;
+    if (role == Role::kWeight)
+      record(e, v, e.op.in[i], key_of(e, "read", v), "weight as it is read");
+    else if (role == Role::kStream || role == Role::kStreamGradient)
+      record(e, v, e.op.in[i], key_of(e, "arrives", v), "as it arrives");
+  }
+}
+
+void ValueRecorder::output(const OpEvent& e, size_t i) {
+  const Op& op = *e.op.op;
+  const ValueId v = op.outputs[i];
+  if (v == kNone) return;
+  const Value& value = program_[v];
+  const std::string name(rule_of(op.kind).name);
+  if (value.role == Role::kGradient)
+    made_[name_in(value, e.call)] = {static_cast<int64_t>(all_.records.size()),
+                                     fmt::format("{} of {}", name, op.origin)};
+  if (!is_computed(value.role)) return;
+  std::string what = name;
+  if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
+  if (!converts(op.kind)) return record(e, v, e.op.out[i], key_of(e, name, v), what);
+  // Known by what it was before.
+  if (const auto root = known_.find(op.inputs[0]); root != known_.end())
+    record(e, v, e.op.out[i], root->second, what);
+}
+
+void ValueRecorder::observe(const OpEvent& e) {
+  if (e.segment.queue != Queue::kCompute) return;
+  if (call_ != &e.call) known_.clear();
+  call_ = &e.call;
+  if (e.op.op->kind != OpKind::kAdamw && e.op.op->kind != OpKind::kSquares) arrivals(e);
+  for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
+}
+
+void ValueRecorder::own(std::span<const StateTensor> pieces, const std::string& what) {
+  std::map<std::string, ValueRecord> by_name;
+  std::vector<std::pair<int64_t, std::string>> order;  // as the ops made them
+  for (const StateTensor& t : pieces) {
+    const auto [at, first] = by_name.try_emplace(t.name);
+    ValueRecord& r = at->second;
+    if (first) {
+      r.key = fmt::format("{}|{}|{}", step_, what, t.name);
+      r.told = fmt::format("{} of {}", what, t.name);
+      r.place.place.fill(kPartial);  // every element is one rank's
+      const auto made = made_.find(t.name + ".gradient");
+      if (made != made_.end()) r.told += fmt::format(" ({})", made->second.by);
+      order.emplace_back(made != made_.end() ? made->second.order : 0, t.name);
+    }
+    std::vector<int64_t> begin = t.begin, end = t.end;
+    if (begin.empty()) {
+      begin.assign(t.shape.dims().size(), 0);
+      end.assign(t.shape.dims().begin(), t.shape.dims().end());
+    }
+    r.digest.add(t.data, t.shape, begin, end, hash_name(r.key));
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [at, name] : order) all_.records.push_back(std::move(by_name.at(name)));
+}
+
+void ValueRecorder::finish(std::span<const StateTensor> gradients,
+                           std::span<const StateTensor> state) {
+  own(gradients, "gradient");
+  made_.clear();
+  own(state, "state");
+}
+
+std::string to_text(const RankRecords& all) {
+  std::string text;
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    text += fmt::format("{} {} ", all.mesh.size[a], all.at.at[a]);
+  text += "\n";
+  for (const ValueRecord& r : all.records) {
+    text += fmt::format("{}\t{}\t", r.key, r.told);
+    for (const int8_t place : r.place.place) text += fmt::format("{} ", place);
+    text += fmt::format("{} {}", r.digest.squares, r.digest.elements);
+    for (const double sum : r.digest.sums) text += fmt::format(" {}", sum);
+    text += "\n";
+  }
+  return text;
+}
+
+RankRecords parse_records(const std::string& text, const std::string& source) {
+  std::istringstream lines(text);
+  RankRecords all;
+  std::string line;
+  std::getline(lines, line);
+  std::istringstream mesh(line);
+  for (size_t a = 0; a < kMaxAxes; ++a) mesh >> all.mesh.size[a] >> all.at.at[a];
+  bool good = static_cast<bool>(mesh);
+  while (good && std::getline(lines, line)) {
+    const size_t key = line.find('\t'), told = line.find('\t', key + 1);
+    good = told != std::string::npos;
+    if (!good) break;
+    ValueRecord r;
+    r.key = line.substr(0, key);
+    r.told = line.substr(key + 1, told - key - 1);
+    std::istringstream numbers(line.substr(told + 1));
+    const auto number = [&] {  // NaN too, which a stream does not read
+      std::string word;
+      good = good && numbers >> word;
+      return std::strtod(word.c_str(), nullptr);
+    };
+    for (int8_t& place : r.place.place) place = static_cast<int8_t>(number());
+    r.digest.squares = number();
+    r.digest.elements = static_cast<int64_t>(number());
+    for (double& sum : r.digest.sums) sum = number();
+    all.records.push_back(std::move(r));
+  }
+  if (!good) throw Error("{}: is no list of values.", source);
+  return all;
+}
+
+}  // namespace tessera

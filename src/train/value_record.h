@@ -1,0 +1,87 @@
+// Every value of a step, small enough to keep and to compare with the same step on another layout.
+//
+// A digest of a global value x is 8 sums of ± x[i] over its elements, with signs drawn by (name,
+// global element). It is linear: ranks that hold parts of x, or terms of it, add their digests to
+// that of x. And two values differ by about as much as their digests: the mean of the squares of
+// the 8 differences is |x − y|² on average, whatever x and y are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+
+constexpr size_t kDigestSums = 8;
+
+struct ValueDigest {
+  std::array<double, kDigestSums> sums{};
+  double squares = 0;  // of what this rank holds
+  int64_t elements = 0;
+
+  // The elements of a box of a global value; `part` begins with its first and may be padded beyond
+  // its last. Floating types only.
+  void add(const TensorView& part, const Shape& global, std::span<const int64_t> begin,
+           std::span<const int64_t> end, uint64_t name);
+};
+
+struct ValueRecord {
+  std::string key;   // step, op, value, micro-batch: the same on every layout
+  std::string told;  // the same for people, with what this layout does: "layer3.norm1 (all_gather)"
+  Sharding place;    // of the value: what its digests of several ranks are to each other
+  ValueDigest digest;
+};
+
+struct RankRecords {
+  Mesh mesh;
+  Coordinates at;
+  std::vector<ValueRecord> records;  // in the order of their making
+};
+
+// Keeps the records of one rank, step by step.
+class ValueRecorder {
+ public:
+  ValueRecorder(const Program& program, const Position& position);
+
+  // What to run step `step` with.
+  std::function<void(const OpEvent&)> observer(int64_t step);
+  // After it: what this rank owns of the gradients and of the state.
+  void finish(std::span<const StateTensor> gradients, std::span<const StateTensor> state);
+  const RankRecords& records() const { return all_; }
+
+ private:
+  void observe(const OpEvent& e);
+  void arrivals(const OpEvent& e);
+  void output(const OpEvent& e, size_t i);
+  void record(const OpEvent& e, ValueId v, const TensorView& view, std::string key,
+              const std::string& what);
+  void own(std::span<const StateTensor> pieces, const std::string& what);
+  std::string key_of(const OpEvent& e, const std::string& what, ValueId v) const;
+
+  const Program& program_;
+  Position position_;
+  RankRecords all_;
+  int64_t step_ = 0;
+  const Call* call_ = nullptr;            // under way
+  std::map<ValueId, std::string> known_;  // of this call: the keys of what was recorded
+  struct Made {
+    int64_t order = 0;
+    std::string by;
+  };
+  std::map<std::string, Made> made_;  // gradients of this step: by which op last
+};
+
+// As text, and back. `source` names the text in the Error that parse_records() throws.
+std::string to_text(const RankRecords& records);
+RankRecords parse_records(const std::string& text, const std::string& source);
+
+}  // namespace tessera

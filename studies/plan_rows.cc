@@ -1,0 +1,95 @@
+// plan_rows RUN CLUSTER SOFTWARE ROWS [--json]
+//
+// Predicts many rows of a table at once, as `tessera plan` does one: compiles each row's run once
+// and simulates it as often as it is asked. ROWS is a text file with a row a line, the keys that
+// replace those of RUN ("layout.tensor=8 batch.micro=4").
+//
+//   --json     one object a row, what `tessera plan --json` prints
+//   otherwise  reads lines of figures from standard input ("device.matrix_efficiency=0.8
+//              software.launch_s=3e-5 …") and prints the step times of all rows, a line each
+#include <fmt/format.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "base/tree.h"
+#include "cli/run_file.h"
+#include "plan/cluster_target.h"
+#include "plan/explain.h"
+#include "plan/predict.h"
+#include "plan/simulate.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> out;
+  for (std::string w; in >> w;) out.push_back(w);
+  return out;
+}
+
+struct Row {
+  CompileRequest request;
+  std::vector<Program> stages;
+};
+
+Row compile_row(const std::string& run, const std::string& line, const Software& software) {
+  RunConfig config = open_run(run, words(line));
+  if (config.precision == Precision::kAuto) config.precision = Precision::kBf16;
+  resolve_sizes(config);
+  Row row;
+  row.request = as_compiled_by(software, compile_request(config, Purpose::kTrain));
+  row.stages = compile_stages(row.request, cluster_target());
+  return row;
+}
+
+void answer(const std::vector<Row>& rows, const std::string& cluster, const std::string& software,
+            const std::string& line) {
+  constexpr std::string_view kSoftware = "software.";
+  std::vector<std::string> figures, facts;
+  for (const std::string& w : words(line))
+    if (w.starts_with(kSoftware))
+      facts.push_back(w.substr(kSoftware.size()));
+    else
+      figures.push_back(w);
+  const Hardware h = load_hardware(cluster, figures);
+  const Software s = load_software(software, facts);
+  std::string out;
+  for (const Row& row : rows) out += fmt::format("{:.9g} ", simulate(row.stages, h, s).step_s);
+  fmt::print("{}\n", out);
+  std::fflush(stdout);
+}
+
+int run(const std::vector<std::string>& args) {
+  if (args.size() < 4) throw Error("usage: plan_rows RUN CLUSTER SOFTWARE ROWS [--json]");
+  const Software software = load_software(args[2]);
+  std::vector<Row> rows;
+  std::istringstream lines(read_file(args[3]));
+  const bool json = args.size() > 4;
+  const Hardware hardware = load_hardware(args[1]);
+  for (std::string line; std::getline(lines, line);) {
+    Row row = compile_row(args[0], line, software);
+    if (json)
+      fmt::print("{}\n", to_json(as_tree(simulate(row.stages, hardware, software), hardware,
+                                         row.request.layout)));
+    else
+      rows.push_back(std::move(row));
+  }
+  if (json) return 0;
+  for (std::string line; std::getline(std::cin, line);) answer(rows, args[1], args[2], line);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  try {
+    return tessera::run({argv + 1, argv + argc});
+  } catch (const tessera::Error& e) {
+    fmt::print(stderr, "plan_rows: {}\n", e.what());
+    return 1;
+  }
+}

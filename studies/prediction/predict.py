@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Predicts every row of the three A100 tables, with constants fitted on half of the rows.
+
+usage: studies/prediction/predict.py TABLES [--fit] [--swap] [--ablate]
+
+TABLES is the folder of the two CSV files (the Korthikanti rows stand in rows.py). Which rows are
+fitted follows from SEED alone. Writes results.csv (and fit.csv, ablation.csv) beside this file.
+Needs: ninja -C build plan_rows
+"""
+import argparse
+import csv
+import math
+import pathlib
+import random
+import statistics
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+import rows  # noqa: E402
+import table  # noqa: E402
+
+SEED = 20220519  # of the choice of rows that are fitted
+CLUSTER = "a100-80gb"
+# Mean errors in percent that are asked of each table: a table's errors count in units of them.
+ASKED = {"korthikanti": 2.5, "multi_node": 8.0, "single_node": 8.0}
+SOFTWARE = {"korthikanti": "megatron-2022", "multi_node": "megatron-deepspeed-a100",
+            "single_node": "megatron-deepspeed-a100"}
+# name: (start, least, most)
+CONSTANTS = {
+    "device.matrix_efficiency": (0.80, 0.6, 0.98),
+    "device.memory_efficiency": (0.80, 0.6, 0.95),
+    "node.efficiency": (0.80, 0.4, 1.0),
+    "network.efficiency": (0.35, 0.1, 1.0),
+    "software.launch_s": (50e-6, 3e-6, 100e-6),
+}
+
+
+class Table(table.Rows):
+    """The rows of one table: (name, measured seconds, keys)."""
+
+    def __init__(self, name, entries):
+        self.name, self.entries = name, entries
+        super().__init__(str(HERE / "megatron.yaml"), CLUSTER, SOFTWARE[name],
+                         [k for _, _, k in entries], name)
+
+
+def halves(entries, swap):
+    """Indices that are fitted: half of the rows, by SEED."""
+    order = list(range(len(entries)))
+    random.Random(SEED).shuffle(order)
+    half = len(order) // 2
+    return set(order[half:] if swap else order[:half])
+
+
+def loss(tables, values, fitted):
+    """Sum over the tables of the mean error of their fitted rows, in units of what is asked."""
+    total = 0
+    for t in tables:
+        predicted = t.seconds(values)
+        errors = [abs(math.log(predicted[i] / t.entries[i][1])) for i in sorted(fitted[t.name])]
+        total += 100 * statistics.mean(errors) / ASKED[t.name]
+    return total
+
+
+def report(tables, values, fitted):
+    lines = []
+    for t in tables:
+        predicted = t.seconds(values)
+        errors = [100 * (p / e[1] - 1) for p, e in zip(predicted, t.entries)]
+        for part, chosen in (("fitted", fitted[t.name]),
+                             ("held out", set(range(len(errors))) - fitted[t.name]),
+                             ("all", set(range(len(errors))))):
+            e = [abs(errors[i]) for i in sorted(chosen)]
+            print(f"{t.name:12} {part:9} {len(e):4} rows  mean {statistics.mean(e):5.2f} %  "
+                  f"median {statistics.median(e):5.2f}  worst {max(e):5.1f}")
+        for i, (entry, p, e) in enumerate(zip(t.entries, predicted, errors)):
+            lines.append([t.name, entry[0], "fitted" if i in fitted[t.name] else "held out",
+                          f"{entry[1]:.6g}", f"{p:.6g}", f"{e:.2f}"])
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables")
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--swap", action="store_true", help="fit on the other half")
+    parser.add_argument("--only", help="one table")
+    a = parser.parse_args()
+    every = rows.tables(a.tables)
+    tables = [Table(n, e) for n, e in every.items() if not a.only or n == a.only]
+    fitted = {n: halves(e, a.swap) for n, e in every.items()}
+    values = {}
+    if a.fit:
+        values, best = table.fit(lambda v: loss(tables, v, fitted), CONSTANTS)
+        print(f"fitted (loss {best:.4f}):", values)
+    lines = report(tables, values, fitted)
+    name = "results.csv" if not a.swap else "results_swapped.csv"
+    with open(HERE / name, "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["table", "row", "part", "measured_s", "predicted_s", "error_percent"])
+        writer.writerows(lines)
+    for t in tables:
+        t.close()
+
+
+if __name__ == "__main__":
+    main()

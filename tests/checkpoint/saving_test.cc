@@ -1,0 +1,104 @@
+// A save beside a run that goes on: what it holds, when it may be seen, and what is left when it
+// fails or is given up.
+#include "checkpoint/saving.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/checkpoint/sample_state.h"
+#include "tests/checkpoint/temporary_folder.h"
+
+namespace tessera {
+namespace {
+
+SaveRequest request_of(const Path& folder, int64_t step, SampleState& state) {
+  SaveRequest r;
+  r.checkpoints = folder;
+  r.header = sample_header(step);
+  r.tensors = state.tensors();
+  return r;
+}
+
+void spoil(SampleState& state) {
+  for (auto& values : state.values) std::fill(values.begin(), values.end(), -7.0f);
+}
+
+TEST(Saving, HoldsWhatTheStateWasEvenIfItChangesOnceRead) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SampleState state(3);
+  Saving saving(request_of(temporary.path(), 5, state));
+  saving.wait_until_read();
+  spoil(state);
+  saving.wait();
+  EXPECT_EQ(saving.state(), SaveState::kOver);
+  EXPECT_TRUE(holds_sample(temporary.path() / "5", 3));
+}
+
+TEST(Saving, PrunesOnlyOnceTheNewOneStands) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SampleState state(3);
+  save_sample(temporary.path(), 5, 1);
+  SaveRequest r = request_of(temporary.path(), 6, state);
+  bool old_there = false;
+  r.before_visible = [&] {
+    old_there =
+        holds_sample(temporary.path() / "5", 1) && !std::filesystem::exists(temporary.path() / "6");
+  };
+  r.keep = KeepRule{1, 0, {}};
+  Saving saving(std::move(r));
+  saving.wait();
+  EXPECT_TRUE(old_there);
+  EXPECT_FALSE(std::filesystem::exists(temporary.path() / "5"));
+  EXPECT_TRUE(holds_sample(temporary.path() / "6", 3));
+}
+
+TEST(Saving, AFailureIsToldWithItsPlaceAndHoldsNobodyUp) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SampleState state(3);
+  SaveRequest r = request_of(temporary.path(), 5, state);
+  r.before_visible = [] { throw Error("metrics.jsonl: No space left on device"); };
+  Saving saving(std::move(r));
+  saving.wait_until_read();
+  const std::string said = error_of([&] { saving.wait(); });
+  EXPECT_EQ(saving.state(), SaveState::kFailed);
+  EXPECT_NE(said.find("step 5 could not be saved: metrics.jsonl"), std::string::npos) << said;
+  EXPECT_NE(said.find("Free some space"), std::string::npos) << said;
+}
+
+// Two ranks, of which each owns every other tensor.
+class TwoRanks : public testing::Test {
+ protected:
+  TwoRanks() : temporary_(TemporaryFolder::quick()), state_(3) {
+    for (int rank = 0; rank < 2; ++rank) {
+      SaveRequest r = request_of(temporary_.path(), 5, state_);
+      std::vector<StateTensor> own;
+      for (size_t i = 0; i < r.tensors.size(); ++i)
+        if (static_cast<int>(i % 2) == rank) own.push_back(r.tensors[i]);
+      r.tensors = std::move(own);
+      r.group = {rank, 2, [] {}};
+      ranks_.push_back(std::make_unique<Saving>(std::move(r)));
+    }
+    for (const auto& r : ranks_) r->wait_until_written();
+  }
+
+  TemporaryFolder temporary_;
+  SampleState state_;
+  std::vector<std::unique_ptr<Saving>> ranks_;
+};
+
+TEST_F(TwoRanks, NothingStandsBeforeAllHaveWritten) {
+  for (const auto& r : ranks_) EXPECT_EQ(r->state(), SaveState::kWritten);
+  EXPECT_FALSE(std::filesystem::exists(temporary_.path() / "5"));
+  for (const auto& r : ranks_) r->publish();
+  for (const auto& r : ranks_) r->wait();
+  EXPECT_TRUE(holds_sample(temporary_.path() / "5", 3));
+}
+
+TEST_F(TwoRanks, WhatIsGivenUpLeavesNothing) {
+  ranks_.clear();
+  EXPECT_TRUE(std::filesystem::is_empty(temporary_.path()));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,145 @@
+#include "eval/task.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "eval/evaluate.h"
+
+namespace tessera {
+namespace {
+
+class TaskTest : public testing::Test {
+ protected:
+  TaskTest() { std::filesystem::create_directories(folder_); }
+  ~TaskTest() override { std::filesystem::remove_all(folder_); }
+
+  Path file(const std::string& name, const std::string& text) {
+    write_file(folder_ / name, text);
+    return folder_ / name;
+  }
+  // The message of an Error.
+  template <class F>
+  std::string refused(const F& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing was refused";
+  }
+
+  Path folder_ = std::filesystem::temp_directory_path() /
+                 ("tessera_task_test_" + std::to_string(::getpid()));
+};
+
+constexpr const char* kChoice =
+    "kind: choice\ndata: d.jsonl\nform: \"Q: {query}\\nA: {response}\"\nresponse: \"{choices}\"\n"
+    "gold: gold\n";
+
+TEST_F(TaskTest, AListIsAnOptionEach) {
+  const TaskSpec spec = read_task(file("t.yaml", kChoice));
+  const auto examples = read_examples(
+      spec, file("d.jsonl", "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n\n"
+                            "{\"query\":\"two\",\"choices\":[\"c\",\"d\",\"e\"],\"gold\":0}\n"));
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(examples[0].options[1].context, "Q: one\nA: ");
+  EXPECT_EQ(examples[0].options[1].response, "b");
+  EXPECT_EQ(examples[0].gold, 1);
+  EXPECT_EQ(examples[1].options.size(), 3u);
+  EXPECT_EQ(examples[1].line, 3);
+}
+
+TEST_F(TaskTest, BeginningsMayDifferInstead) {
+  const TaskSpec spec = read_task(
+      file("t.yaml", "kind: choice\ndata: d.jsonl\nform: \"{start} {response}\"\n"
+                     "response: \"{end}\"\ngold: gold\n"));
+  const auto examples = read_examples(
+      spec, file("d.jsonl", "{\"start\":[\"Ann\",\"Bob\"],\"end\":\"won\",\"gold\":0}\n"));
+  EXPECT_EQ(examples[0].options[0].context, "Ann ");
+  EXPECT_EQ(examples[0].options[1].context, "Bob ");
+  EXPECT_EQ(examples[0].options[1].response, "won");
+}
+
+TEST_F(TaskTest, ShotsAreTheFirstOthers) {
+  TaskSpec spec = read_task(file("t.yaml", kChoice));
+  spec.shots = 1;
+  const auto examples =
+      read_examples(spec, file("d.jsonl", "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n"
+                                          "{\"query\":\"two\",\"choices\":[\"c\"],\"gold\":0}\n"));
+  EXPECT_EQ(examples[0].options[0].context, "Q: two\nA: c\n\nQ: one\nA: ");
+  EXPECT_EQ(examples[1].options[0].context, "Q: one\nA: b\n\nQ: two\nA: ");
+}
+
+TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
+  const TaskSpec spec = read_task(file("t.yaml", kChoice));
+  const auto error = [&](const std::string& line) {
+    const Path data = file("d.jsonl", "{\"query\":\"q\",\"choices\":[\"a\"],\"gold\":0}\n" + line);
+    return refused([&] { read_examples(spec, data); });
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != text.npos;
+  };
+  EXPECT_TRUE(has(error("{\"query\":\"q\",\"gold\":0}\n"), "d.jsonl:2: there is no 'choices'"));
+  EXPECT_TRUE(has(error("{\"query\":\"q\",\"choices\":[\"a\"],\"gold\":1}\n"),
+                  "'gold' is 1, wanted the number of an option, 0 to 0"));
+  EXPECT_TRUE(has(error("{\"query\":\n"), "d.jsonl:2:"));
+  EXPECT_TRUE(has(error("[1]\n"), "d.jsonl:2: wanted an object"));
+  EXPECT_TRUE(has(error("{\"query\":[\"x\",\"y\"],\"choices\":[\"a\"],\"gold\":0}\n"),
+                  "has 1 entries and 'query' 2"));
+  EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\nfrom: x\n")); }),
+                  "Did you mean 'form'"));
+  EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }),
+                  "wants 'form'"));
+  EXPECT_TRUE(has(refused([&] {
+                    read_task(file("u.yaml", "kind: last_word\ndata: d\nform: \"{x}\"\n"
+                                             "response: \"{y}\"\n"));
+                  }),
+                  "no {response}"));
+}
+
+TEST_F(TaskTest, MetricsOfChoices) {
+  TaskSpec spec;
+  spec.unconditional = " ";
+  std::vector<Example> examples(2);
+  examples[0].options = {{"", "ab"}, {"", "abcdefgh"}};
+  examples[1].options = {{"", "ab"}, {"", "abcd"}};
+  examples[1].gold = 1;
+  std::vector<ExampleScore> scores(2);
+  scores[0].log = {-2, -4};  // raw: 0, by length: 1, unconditional: 1
+  scores[0].unconditional = {-1, -8};
+  scores[1].log = {-3, -2};  // 1, 1, 0
+  scores[1].unconditional = {-5, -2};
+  const std::vector<Metric> m = metrics_of(spec, examples, scores);
+  ASSERT_EQ(m.size(), 3u);
+  EXPECT_EQ(m[0].value, 1);
+  EXPECT_EQ(m[0].error, 0);
+  EXPECT_EQ(m[1].value, 0.5);
+  EXPECT_DOUBLE_EQ(m[1].error, 0.5);  // sqrt(0.5 / 2)
+  EXPECT_EQ(m[2].value, 0);
+}
+
+TEST_F(TaskTest, MetricsOfLastWordsAndAnswers) {
+  TaskSpec spec;
+  spec.kind = TaskKind::kLastWord;
+  const std::vector<Example> examples(2);
+  std::vector<ExampleScore> scores(2);
+  scores[0].log = {-1};
+  scores[0].greedy = true;
+  scores[1].log = {-3};
+  const std::vector<Metric> m = metrics_of(spec, examples, scores);
+  EXPECT_EQ(m[0].value, 0.5);
+  EXPECT_DOUBLE_EQ(m[1].value, std::exp(2.0));
+  EXPECT_DOUBLE_EQ(m[1].error, std::exp(2.0));  // the standard error of the mean is 1
+
+  spec.kind = TaskKind::kExactMatch;
+  spec.extract = "#### (-?[0-9.,]+)";
+  spec.ignore = {",", "$"};
+  EXPECT_EQ(extract_answer(spec, "so it is\n#### 1,234"), "1234");
+  EXPECT_EQ(extract_answer(spec, "no answer"), "");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// The shipped machines and programs can be read and plan a known model; what people and scripts see.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "model/presets.h"
+#include "plan/cluster_target.h"
+#include "plan/draw.h"
+#include "plan/explain.h"
+#include "plan/predict.h"
+#include "plan/simulate.h"
+
+namespace tessera {
+namespace {
+
+std::vector<Path> files_of(const char* folder) {
+  std::vector<Path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(Path(TESSERA_CONFIGS) / folder))
+    files.push_back(entry.path());
+  EXPECT_FALSE(files.empty());
+  return files;
+}
+
+CompileRequest small() {
+  CompileRequest r;
+  EXPECT_TRUE(apply_preset("pythia-160m", r.model));
+  derive_sizes(r.model);
+  r.model.layers = 4;
+  r.layout.data = r.layout.tensor = r.layout.pipeline = 2;
+  r.sequences = 2;
+  r.tokens = 512;
+  r.microbatches = 4;
+  r.precision = Precision::kBf16;
+  return r;
+}
+
+TEST(PlanFiles, EveryMachineAndEveryProgramPlanAModel) {
+  for (const Path& machine : files_of("clusters")) {
+    const Hardware h = load_hardware(machine);
+    for (const Path& program : files_of("software")) {
+      const Prediction p = predict(small(), h, load_software(program), cluster_target());
+      EXPECT_GT(p.mfu(), 0.001) << machine << program;
+      EXPECT_LT(p.hfu(), 1) << machine << program;
+      EXPECT_TRUE(fits(p, h));
+    }
+  }
+}
+
+TEST(PlanFiles, OtherProgramsAreSlowerThanOurs) {
+  const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  const auto step = [&](const char* name) {
+    return predict(small(), h, load_software(Path(TESSERA_CONFIGS) / "software" / name),
+                   cluster_target())
+        .step_s;
+  };
+  EXPECT_GT(step("megatron-2022.yaml"), step("tessera.yaml"));
+}
+
+TEST(Explain, ThePageAndTheKeysOfScripts) {
+  const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  const Prediction p = predict(small(), h, {}, cluster_target());
+  const Tree t = as_tree(p, h, small().layout);
+  for (const char* key : {"step_s", "tokens_per_s", "mfu", "hfu", "memory", "bubble",
+                          "exposed_communication_s", "usd_per_million_tokens", "layout"})
+    EXPECT_NE(t.find(key), nullptr) << key;
+  for (const char* key : {"peak_bytes", "weights_bytes", "gradients_bytes", "optimizer_bytes",
+                          "activations_bytes"})
+    EXPECT_NE(t.find("memory")->find(key), nullptr) << key;
+  const std::string text = page(p, h, {"pythia", 1e12});
+  for (const char* words : {"pythia on 8 A100-80GB", "fits: ", "tokens/s", "limited by: "})
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  EXPECT_NEAR(p.usd(1e6), p.usd_per_million_tokens(), 1e-12);
+}
+
+TEST(Explain, DrawsEveryStage) {
+  const std::vector<Program> stages = compile_stages(small(), cluster_target());
+  const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  const std::string svg = draw(stages, timeline_of(stages, h, {}));
+  for (const char* words : {"<svg", "stage 1", "send_forward", "arena"})
+    EXPECT_NE(svg.find(words), std::string::npos) << words;
+}
+
+TEST(Neighbours, KeepTheDevicesAndTheBatch) {
+  const CompileRequest r = small();
+  const std::vector<Neighbour> all = neighbours(r);
+  EXPECT_GT(all.size(), 8u);
+  for (const Neighbour& n : all) {
+    EXPECT_EQ(mesh_of(n.request.layout).ranks(), mesh_of(r.layout).ranks()) << n.keys;
+    EXPECT_EQ(n.request.sequences * n.request.layout.data * n.request.microbatches,
+              r.sequences * r.layout.data * r.microbatches)
+        << n.keys;
+  }
+}
+
+TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
+  Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  h.device.outside_bytes = 0;
+  const CompileRequest r = small();
+  const auto one = least_devices(r, h, {}, cluster_target());
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->devices, 1);
+  h.device.memory_bytes = static_cast<double>(one->peak_bytes) * 0.6;
+  const auto more = least_devices(r, h, {}, cluster_target());
+  ASSERT_TRUE(more.has_value());
+  EXPECT_GT(more->devices, 1);
+  EXPECT_LE(static_cast<double>(more->peak_bytes), h.device.memory_bytes);
+  h.device.memory_bytes = 1000;
+  EXPECT_FALSE(least_devices(r, h, {}, cluster_target()).has_value());
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// search() against simulating every layout.
+#include <gtest/gtest.h>
+
+#include "plan/search.h"
+#include "tests/plan/search_cases.h"
+
+namespace tessera {
+namespace {
+
+using testing::SearchDraw;
+
+void expect_same(const SearchResult& pruned, const SearchResult& all, const std::string& what) {
+  ASSERT_EQ(pruned.best.size(), all.best.size()) << what;
+  for (size_t i = 0; i < all.best.size(); ++i) {
+    EXPECT_EQ(text_of(pruned.best[i].candidate), text_of(all.best[i].candidate)) << what;
+    EXPECT_EQ(pruned.best[i].prediction.step_s, all.best[i].prediction.step_s) << what;
+  }
+}
+
+SearchResult brute_force(SearchRequest r, const Hardware& h, const Software& s) {
+  r.prune = false;
+  return search(r, cluster_target(), h, s);
+}
+
+TEST(SearchBruteForce, FiftySmallCasesHaveTheSameAnswerWithoutPruning) {
+  int64_t pruned = 0, candidates = 0, with_answer = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SearchDraw draw(seed);
+    const SearchRequest r = draw.request({1, 2, 3, 4}, {2, 3, 4});
+    const Hardware h = draw.hardware();
+    const Software s = draw.software();
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    pruned += fast.candidates - fast.simulated;
+    candidates += fast.candidates;
+    with_answer += !all.best.empty();
+  }
+  fmt::print("{} candidates, {} pruned, {} cases with an answer\n", candidates, pruned,
+             with_answer);
+  EXPECT_GE(with_answer, 25);
+  EXPECT_GT(pruned, candidates / 4);
+}
+
+TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    SearchDraw draw(500 + seed);
+    SearchRequest r = draw.request({16}, {8});
+    r.base.model.heads = 4;
+    r.base.model.hidden = 64;
+    derive_sizes(r.base.model);
+    r.global = 16;
+    r.most_interleave = 4;
+    Hardware h = draw.hardware();
+    h.device.memory_bytes = 1e7;
+    const Software s = draw.software();
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    EXPECT_GE(all.fit, 2000);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    fmt::print("{} candidates, {} fit: {} simulated of {}\n", all.candidates, all.fit,
+               fast.simulated, all.simulated);
+    EXPECT_LT(fast.simulated, all.simulated / 2);
+  }
+}
+
+// What search() reports is what simulate() says of the programs that compile_stages() makes.
+TEST(SearchBruteForce, TheBestAreSimulatedInFull) {
+  SearchDraw draw(77);
+  const SearchRequest r = draw.request({8}, {4});
+  Hardware h = draw.hardware();
+  h.device.memory_bytes = 1e7;
+  const SearchResult result = search(r, cluster_target(), h, {});
+  ASSERT_EQ(result.best.size(), r.keep);
+  for (const Found& f : result.best) {
+    const auto stages = compile_stages(request_of(r, f.candidate), cluster_target());
+    const Prediction p = simulate(stages, h, {});
+    EXPECT_EQ(p.step_s, f.prediction.step_s);
+    EXPECT_EQ(p.fullest().peak_bytes, f.prediction.fullest().peak_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,104 @@
+#include "plan/search.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "plan/search_bound.h"
+#include "tests/plan/search_cases.h"
+
+namespace tessera {
+namespace {
+
+using testing::SearchDraw;
+
+int64_t fullest(const std::vector<Program>& stages) {
+  int64_t bytes = 0;
+  for (const Program& p : stages) bytes = std::max(bytes, p.bytes);
+  return bytes;
+}
+
+// Every candidate is another layout, and all can be compiled.
+TEST(SearchSpace, CandidatesAreAllDifferentAndPossible) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    SearchDraw draw(seed);
+    const SearchRequest r = draw.request({4, 8}, {2, 3, 4});
+    std::set<std::string> seen;
+    for (const Candidate& c : candidates(r)) {
+      EXPECT_TRUE(seen.insert(text_of(c)).second) << text_of(c);
+      EXPECT_NO_THROW(compile_blocks(request_of(r, c), cluster_target())) << text_of(c);
+      const Layout& l = c.layout;
+      EXPECT_EQ(l.tensor * l.pipeline * l.data, r.devices);
+    }
+  }
+}
+
+TEST(SearchBounds, NoLayoutIsFasterOrSmallerThanItsBounds) {
+  const Target target = cluster_target();
+  int64_t looked_at = 0;
+  double closest_time = 0, closest_bytes = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SearchDraw draw(1000 + seed);
+    const SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4, 5});
+    const Hardware hardware = draw.hardware();
+    const Software software = draw.software();
+    Bounds bounds(r, target, hardware, software);
+    const std::vector<Candidate> all = candidates(r);
+    const size_t step = all.size() / 12 + 1;
+    for (size_t i = seed % step; i < all.size(); i += step) {
+      const std::vector<Program> stages = compile_stages(request_of(r, all[i]), target);
+      const auto ns = std::llround(simulate(stages, hardware, software).step_s * 1e9);
+      const Bound quick = bounds.quick(all[i]), closer = bounds.closer(all[i]);
+      const std::string what = fmt::format("seed {}: {}", seed, text_of(all[i]));
+      EXPECT_LE(quick.step_ns, closer.step_ns) << what;
+      EXPECT_LE(closer.step_ns, ns) << what;
+      EXPECT_LE(quick.bytes, closer.bytes) << what;
+      EXPECT_LE(closer.bytes, fullest(stages)) << what;
+      closest_time += static_cast<double>(closer.step_ns) / static_cast<double>(ns);
+      closest_bytes += static_cast<double>(closer.bytes) / static_cast<double>(fullest(stages));
+      ++looked_at;
+    }
+  }
+  // Bounds that say little would prune little.
+  EXPECT_GT(closest_time / static_cast<double>(looked_at), 0.6);
+  EXPECT_GT(closest_bytes / static_cast<double>(looked_at), 0.5);
+  fmt::print("{} layouts: bounds are {:.3f} of the time, {:.3f} of the bytes\n", looked_at,
+             closest_time / static_cast<double>(looked_at),
+             closest_bytes / static_cast<double>(looked_at));
+}
+
+TEST(Search, RefusesDevicesThatNoLayoutCanUse) {
+  SearchDraw draw(3);
+  SearchRequest r = draw.request({4}, {2});
+  r.base.model.heads = 2;
+  r.devices = 7;
+  r.global = 2;
+  EXPECT_THROW(search(r, cluster_target(), draw.hardware(), {}), Error);
+}
+
+TEST(Search, SaysWhatTheSmallestNeedsWhereNothingFits) {
+  SearchDraw draw(4);
+  const SearchRequest r = draw.request({4}, {4});
+  Hardware hardware = draw.hardware();
+  hardware.device.memory_bytes = 1000;
+  const SearchResult result = search(r, cluster_target(), hardware, {});
+  EXPECT_TRUE(result.best.empty());
+  EXPECT_GT(result.smallest_bytes, 1000);
+  EXPECT_EQ(result.too_large, result.candidates);
+}
+
+TEST(Search, DifferencesAreOfThePartsLargestFirst) {
+  Prediction slow, fast;
+  slow.parts.bubble = 3;
+  fast.parts.bubble = 1;
+  slow.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1;
+  fast.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1.5;
+  const std::vector<std::string> lines = differences(slow, fast);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0], "+2 s bubble");
+  EXPECT_EQ(lines[1], "-0.5 s exposed tensor traffic");
+}
+
+}  // namespace
+}  // namespace tessera

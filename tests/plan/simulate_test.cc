@@ -1,0 +1,199 @@
+// What must hold of a simulated step, whatever the machine.
+#include "plan/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "compile/compile.h"
+#include "plan/cluster_target.h"
+#include "plan/links.h"
+#include "plan/op_time.h"
+#include "plan/predict.h"
+#include "tests/compile/random_layout.h"
+#include "tests/plan/machine.h"
+
+namespace tessera {
+namespace {
+
+using testing::plain_machine;
+using testing::SchedulePrograms;
+using testing::with_free_messages;
+
+PipelineShape shape_of(PipelineSchedule schedule, int64_t stages, int64_t microbatches,
+                       int64_t interleave = 1) {
+  PipelineShape p;
+  p.schedule = schedule;
+  p.stages = stages;
+  p.microbatches = microbatches;
+  p.interleave = interleave;
+  p.cost.assign(static_cast<size_t>(p.chunks()), 1);
+  return p;
+}
+
+// A forward of 1 ms (1e9 bytes at 1e12 a second) and a backward of 2.
+int64_t step_ns(const PipelineShape& shape) {
+  const Hardware h = with_free_messages(plain_machine());
+  return timeline_of(SchedulePrograms(shape, 1'000'000'000).make(), h, {}).step_ns;
+}
+
+TEST(Simulate, FreeMessagesGiveTheFormulasOfTheSchedules) {
+  constexpr int64_t kF = 1'000'000, kB = 2'000'000;
+  for (const int64_t S : {1, 2, 3, 5, 8})
+    for (const int64_t m : {1, 2, 4, 8, 24}) {
+      const int64_t wanted = (m + S - 1) * (kF + kB);
+      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::kGpipe, S, m)), wanted) << S << " " << m;
+      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::k1F1B, S, m)), wanted) << S << " " << m;
+    }
+  for (const int64_t S : {2, 4})
+    for (const int64_t V : {2, 3})
+      EXPECT_EQ(step_ns(shape_of(PipelineSchedule::kInterleaved1F1B, S, 2 * S, V)),
+                (2 * S * V + S - 1) * (kF + kB));
+}
+
+TEST(Simulate, TheBubbleIsWhatTheFormulaSays) {
+  const Hardware h = with_free_messages(plain_machine());
+  const PipelineShape shape = shape_of(PipelineSchedule::k1F1B, 4, 12);
+  const Prediction p = simulate(SchedulePrograms(shape, 1'000'000'000).make(), h, {});
+  EXPECT_NEAR(p.bubble(), 3.0 / (12 + 3), 1e-9);
+  EXPECT_NEAR(p.parts.sum(), p.step_s, 1e-12);
+}
+
+CompileRequest small_gpt2() {
+  CompileRequest r;
+  apply_family(Family::kGpt2, r.model);
+  r.model.layers = 4;
+  r.model.hidden = 256;
+  r.model.heads = 4;
+  r.model.vocabulary = r.model.vocabulary_multiple = 1024;
+  r.model.context = r.tokens = 128;
+  derive_sizes(r.model);
+  r.sequences = 2;
+  r.microbatches = 4;
+  r.precision = Precision::kBf16;
+  return r;
+}
+
+TEST(Simulate, OneRankTakesTheSumOfItsOps) {
+  const Hardware h = plain_machine();
+  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  const Program& p = stages.at(0);
+  const std::vector<Value> local = local_values(p.values);
+  double sum = 0, calls = 0;
+  for (const Call& c : p.schedule)
+    for (const Op& op : p.segment(c).ops) {
+      sum += op_s(op, local, h, {});
+      const bool adds = std::find(c.fresh.begin(), c.fresh.end(), true) == c.fresh.end();
+      if (op.kind == OpKind::kMatmulGradWeight && adds)
+        sum += static_cast<double>(at(local, op.outputs[0]).bytes()) / 1e12;
+      ++calls;
+    }
+  const Prediction got = simulate(stages, h, {});
+  EXPECT_NEAR(got.step_s, sum, calls * 0.5e-9);  // each op is rounded to a nanosecond
+  EXPECT_EQ(got.parts.exposed_s(), 0);
+  EXPECT_EQ(got.parts.bubble, 0);
+  EXPECT_EQ(got.fullest().memory.arena, p.bytes);
+}
+
+TEST(Simulate, TheHostsLaunchesAreAFloor) {
+  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  Software slow;
+  slow.launch_s = 1e-3;
+  slow.step_s = 0.25;
+  double launches = 0;
+  for (const Call& c : stages[0].schedule)
+    launches += static_cast<double>(stages[0].segment(c).ops.size());
+  const Prediction p = simulate(stages, plain_machine(), slow);
+  EXPECT_NEAR(p.step_s, 0.25 + launches * 1e-3, 1e-6);
+  EXPECT_GT(p.parts.host, 0.9 * p.step_s);
+}
+
+TEST(Simulate, CountsTheOperationsOfTheModel) {
+  CompileRequest r = small_gpt2();
+  const Hardware h = plain_machine();
+  const double model = model_flops(r) * static_cast<double>(r.microbatches);
+  for (const char* recompute : {"none", "selective", "full"}) {
+    r.layout.recompute = recompute;
+    const Prediction p = predict(r, h, {}, cluster_target());
+    EXPECT_NEAR(p.model_flops / model, 1, 1e-9) << recompute;
+    EXPECT_EQ(p.tokens, r.sequences * r.tokens * r.microbatches);
+  }
+  r.options.attention = AttentionKind::kMaterialised;
+  r.options.cross_entropy = CrossEntropyKind::kUnfused;
+  EXPECT_NEAR(predict(r, h, {}, cluster_target()).model_flops / model, 1, 1e-9);
+}
+
+// 24 k B s L h^2 (1 + s/6h + V/16Lh) with k = 4, and 3 without recomputation.
+TEST(Simulate, CountsAsTheFrontierPaperDoes) {
+  CompileRequest r = small_gpt2();
+  const auto L = 4.0, H = 256.0, s = 128.0, V = 1024.0;
+  const double B = static_cast<double>(r.sequences * r.microbatches);
+  r.layout.recompute = "full";
+  const double four = 24 * 4 * B * s * L * H * H * (1 + s / (6 * H) + V / (16 * L * H));
+  EXPECT_NEAR(predict(r, plain_machine(), {}, cluster_target()).counter_flops / four, 1, 1e-9);
+}
+
+TEST(Simulate, RandomLayoutsEndAndTheirPartsAddUp) {
+  testing::LayoutDraw draw(7);
+  Software blocking;
+  blocking.overlap_data = blocking.overlap_pipeline = false;
+  for (int n = 0; n < 150; ++n) {
+    const CompileRequest r = draw.request(24);
+    const std::vector<Program> stages = compile_stages(r, cluster_target());
+    for (const Software& software : {Software{}, blocking}) {
+      const Prediction p = simulate(stages, plain_machine(), software);
+      ASSERT_GT(p.step_s, 0);
+      for (const StagePrediction& s : p.stages) {
+        ASSERT_NEAR(s.parts.sum() / p.step_s, 1, 1e-9);
+        ASSERT_GE(s.parts.bubble, 0);
+        for (const double x : s.parts.exposed) ASSERT_GE(x, 0);
+      }
+    }
+  }
+}
+
+TEST(Simulate, FasterLinksAndMemoryAreNeverSlower) {
+  testing::LayoutDraw draw(11);
+  for (int n = 0; n < 40; ++n) {
+    const std::vector<Program> stages = compile_stages(draw.request(24), cluster_target());
+    const double before = simulate(stages, plain_machine(), {}).step_s;
+    const auto with = [&](auto change) {
+      Hardware h = plain_machine();
+      change(h);
+      return simulate(stages, h, {}).step_s;
+    };
+    EXPECT_LE(with([](Hardware& h) { h.node.bytes_per_s *= 2; }), before);
+    EXPECT_LE(with([](Hardware& h) { h.network.bytes_per_s *= 2; }), before);
+    EXPECT_LE(with([](Hardware& h) { h.device.memory_bytes_per_s *= 2; }), before);
+    EXPECT_LE(with([](Hardware& h) { h.device.bf16_flops_per_s *= 2; }), before);
+    EXPECT_LE(with([](Hardware& h) { h.node.latency_s = h.network.latency_s = 0; }), before);
+  }
+}
+
+// Data ranks alone: what may run beside computation never makes the step longer.
+TEST(Simulate, OverlapIsNeverSlower) {
+  testing::LayoutDraw draw(5);
+  Software none;
+  none.overlap_data = false;
+  for (int n = 0; n < 60; ++n) {
+    CompileRequest r = draw.request(16);
+    r.layout.pipeline = 1;
+    r.layout.interleave = 1;
+    r.layout.pipeline_schedule = PipelineSchedule::k1F1B;
+    const std::vector<Program> stages = compile_stages(r, cluster_target());
+    EXPECT_LE(simulate(stages, plain_machine(), {}).step_s,
+              simulate(stages, plain_machine(), none).step_s);
+  }
+}
+
+TEST(Simulate, IsAFunction) {
+  testing::LayoutDraw draw(3);
+  const std::vector<Program> stages = compile_stages(draw.request(24), cluster_target());
+  EXPECT_EQ(timeline_of(stages, plain_machine(), {}).step_ns,
+            timeline_of(stages, plain_machine(), {}).step_ns);
+}
+
+}  // namespace
+}  // namespace tessera

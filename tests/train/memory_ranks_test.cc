@@ -1,0 +1,161 @@
+// Memory over ranks, for each ZeRO stage and recomputation: the plan against what every rank takes,
+// and its lines against the published formulas (Rajbhandari et al. 2020: 2 bytes a parameter for
+// weights, 2 for gradients, 12 for the optimizer, divided as each stage says). Gradients are summed
+// in f32 here: 4 bytes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "model/presets.h"
+#include "tests/comm/ranks.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr int64_t kTokens = 128;
+
+RunConfig config_of(int64_t zero, const std::string& recompute) {
+  RunConfig c;
+  apply_family(Family::kNeox, c.model);
+  c.model.layers = 6;
+  c.model.hidden = 256;
+  c.model.heads = 4;
+  c.model.vocabulary = 512;
+  c.model.vocabulary_multiple = 1;
+  c.model.context = kTokens;
+  derive_sizes(c.model);
+  c.data.sequence_length = kTokens;
+  c.layout.data = ranks().size();
+  c.layout.zero = zero;
+  c.layout.recompute = recompute;
+  c.batch.micro = 2;
+  c.batch.global = 2 * c.batch.micro * c.layout.data;
+  c.precision = Precision::kBf16;
+  return c;
+}
+
+// By the sizes above, of the whole model and of a layer.
+constexpr double kLayer = 12.0 * 256 * 256 + 13 * 256;
+constexpr double kParameters = 6 * kLayer + 2 * 512 * 256 + 2 * 256;
+
+BatchSource batches(const RunConfig& c, int64_t rank) {
+  BatchShape shape;
+  shape.global = c.batch.global;
+  shape.micro = c.batch.micro;
+  shape.sequence_length = kTokens;
+  shape.rank = rank;
+  shape.ranks = c.layout.data;
+  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+    for (size_t t = 0; t < out.size(); ++t)
+      out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7) % 512);
+    return static_cast<int64_t>(out.size());
+  });
+}
+
+int64_t anonymous_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("RssAnon:", 0) == 0) return std::stoll(line.substr(8)) * 1024;
+  return 0;
+}
+
+// The most that the process takes while this lives.
+class Peak {
+ public:
+  Peak() : thread_([this] { watch(); }) {}
+  int64_t stop() {
+    over_ = true;
+    thread_.join();
+    return bytes_;
+  }
+
+ private:
+  void watch() {
+    while (!over_) {
+      bytes_ = std::max(bytes_, anonymous_bytes());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  std::atomic<bool> over_{false};
+  int64_t bytes_ = 0;
+  std::thread thread_;
+};
+
+int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
+  int64_t bytes = 0;
+  for (const Frame& f : p.frames)
+    if (f.state && roles.contains(p[p.kind(f.kind).values.at(0)].role))
+      bytes += p.kind(f.kind).bytes;
+  return bytes;
+}
+
+void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double shards) {
+  constexpr double kPadding = 0.002;  // frames are multiples of shards x 64 elements
+  const auto divided = [&](int64_t from, double bytes) {
+    return kParameters * bytes / (zero >= from ? shards : 1);
+  };
+  const auto near = [&](int64_t found, double wanted, const char* what) {
+    EXPECT_NEAR(static_cast<double>(found), wanted, kPadding * wanted) << what;
+  };
+  near(state_bytes(p, {Role::kWeight}), divided(3, 2), "weights");
+  near(state_bytes(p, {Role::kMaster, Role::kMoment1, Role::kMoment2}), divided(1, 12),
+       "optimizer");
+  near(m.optimizer, divided(1, 12), "optimizer's line");
+  // Beside what is kept: layers that are being used, at most three at a time.
+  const auto within = [&](int64_t found, double kept, double in_use, const char* what) {
+    EXPECT_GE(static_cast<double>(found), (1 - kPadding) * kept) << what;
+    EXPECT_LE(static_cast<double>(found), (1 + kPadding) * (kept + 3 * in_use * kLayer)) << what;
+  };
+  within(m.weights, divided(3, 2), zero == 3 ? 2 : 0, "weights' line");
+  within(m.gradients, divided(2, 4), zero >= 2 ? 4 : 0, "gradients' line");
+}
+
+// Returns the activations' line.
+int64_t expect_promises(int64_t zero, const std::string& recompute) {
+  const RunConfig c = config_of(zero, recompute);
+  const int64_t before = anonymous_bytes();
+  Peak peak;
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, ranks(), {});
+  trainer.machine().touch();
+  trainer.initialise();
+  BatchSource source = batches(c, trainer.data_rank());
+  EXPECT_TRUE(trainer.step(1, 1e-3, source).finite);
+  const int64_t taken = peak.stop() - before;
+  const Program& p = trainer.program();
+  const MemoryPlan m = memory_plan(p);
+  EXPECT_EQ(trainer.machine().arena_bytes(), m.arena);
+  EXPECT_EQ(m.weights + m.optimizer + m.gradients + m.activations + m.other, m.arena);
+  EXPECT_GE(m.other, 0);
+  EXPECT_LE(m.live, m.arena);
+  EXPECT_LE(taken, m.arena + kOutsideBytes);
+  EXPECT_GE(static_cast<double>(taken), 0.95 * static_cast<double>(m.arena));
+  expect_formulas(p, m, zero, static_cast<double>(ranks().size()));
+  if (ranks().rank() == 0)
+    fmt::print(
+        "ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
+        "gradients {:.1f} + activations {:.1f} + other {:.1f}; the process took {:.1f}\n",
+        zero, recompute, 1e-6 * static_cast<double>(m.arena), 1e-6 * static_cast<double>(m.weights),
+        1e-6 * static_cast<double>(m.optimizer), 1e-6 * static_cast<double>(m.gradients),
+        1e-6 * static_cast<double>(m.activations), 1e-6 * static_cast<double>(m.other),
+        1e-6 * static_cast<double>(taken));
+  return m.activations;
+}
+
+class EveryStage : public ::testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(MemoryOverRanks, EveryStage, ::testing::Values(0, 1, 2, 3));
+
+TEST_P(EveryStage, TakesWhatThePlanSays) {
+  const int64_t none = expect_promises(GetParam(), "none");
+  const int64_t selective = expect_promises(GetParam(), "selective");
+  const int64_t full = expect_promises(GetParam(), "full");
+  EXPECT_LT(selective, none);
+  EXPECT_LT(full, selective);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,77 @@
+// A few steps on all ranks of a test beside the same on one rank, value by value.
+#pragma once
+
+#include <cmath>
+
+#include "compile/compile.h"
+#include "tests/comm/ranks.h"
+#include "train/compare_values.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera::testing {
+
+constexpr int64_t kSteps = 2;
+
+// Any function of (sample, place) that is not constant will do as text.
+inline BatchSource batches_of(const RunConfig& c, int64_t rank) {
+  BatchShape shape;
+  shape.global = c.batch.global;
+  shape.micro = c.batch.micro;
+  shape.sequence_length = c.data.sequence_length;
+  shape.rank = rank;
+  shape.ranks = c.layout.data;
+  return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
+    const int64_t n =
+        sample % 3 == 2 ? static_cast<int64_t>(out.size()) - 3 : static_cast<int64_t>(out.size());
+    for (int64_t t = 0; t < n; ++t)
+      out[static_cast<size_t>(t)] = static_cast<int32_t>((sample * 31 + t * t * 7 + 3) % 90);
+    return n;
+  });
+}
+
+// Trains with these programs, one a stage.
+inline RankRecords trained(const RunConfig& c, const std::vector<Program>& stages, World& world) {
+  auto library = std::make_unique<Library>(read_cpu_features(), 1);
+  CompileRequest validation = compile_request(c, Purpose::kValidate);
+  validation.stage = coordinates_of(stages[0].mesh, world.rank())[AxisKind::kPipeline];
+  std::vector<Program> programs = {stages[static_cast<size_t>(validation.stage)],
+                                   compile(validation, library->target())};
+  Trainer trainer(c, std::make_unique<Machine>(std::move(programs), std::move(library),
+                                               MachineOptions{.world = &world}));
+  trainer.initialise();
+  BatchSource source = batches_of(c, trainer.data_rank());
+  ValueRecorder recorder(trainer.program(), trainer.machine().position());
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    trainer.step(step, 1e-2, source, recorder.observer(step));
+    recorder.finish(trainer.gradients(), trainer.state());
+  }
+  return recorder.records();
+}
+
+inline std::vector<Program> stages_of(const RunConfig& c) {
+  return compile_stages(compile_request(c, Purpose::kTrain),
+                        Library(read_cpu_features(), 1).target());
+}
+
+// The same run on one rank: micro-batches as large as those of all data ranks together.
+inline RankRecords on_one_rank(RunConfig c) {
+  c.batch.micro *= c.layout.data;
+  if (c.layout.tensor > 1) c.compiler.cross_entropy = CrossEntropyKind::kUnfused;
+  const std::string recompute = c.layout.recompute;
+  c.layout = Layout();
+  c.layout.recompute = recompute;
+  const auto world = self_world();
+  return trained(c, stages_of(c), *world);
+}
+
+// On rank 0, which has everyone's; the others return nothing.
+inline std::vector<RankRecords> on_all_ranks(const RunConfig& c,
+                                             const std::vector<Program>& stages) {
+  std::vector<RankRecords> all;
+  for (const std::string& text : ranks().all_gather(to_text(trained(c, stages, ranks()))))
+    if (ranks().rank() == 0) all.push_back(parse_records(text, "a rank"));
+  return all;
+}
+
+}  // namespace tessera::testing
