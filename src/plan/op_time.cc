@@ -136,7 +136,7 @@ double op_bytes(const Op& op, std::span<const Value> values) {
     return 3 * dy;
   }
   double bytes = cost_of(op, values).bytes;
-  if (op.kind == OpKind::kAdamw)  // moments and masters are read and written
+  if (is_update(op.kind))  // moments and masters are read and written
     for (size_t i = 1; i < op.outputs.size(); ++i)
       bytes += static_cast<double>(at(values, op.outputs[i]).bytes());
   return bytes;

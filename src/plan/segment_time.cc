@@ -13,8 +13,9 @@ namespace {
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
 
 bool optimizes(OpKind k) {
-  return k == OpKind::kSquares || k == OpKind::kClip || k == OpKind::kAdamw ||
-         k == OpKind::kClear || k == OpKind::kPack;
+  return k == OpKind::kSquares || k == OpKind::kClip || is_update(k) ||
+         k == OpKind::kAdafactorSums || k == OpKind::kAdafactorSquares || k == OpKind::kClear ||
+         k == OpKind::kPack;
 }
 
 // Calls that add write instead where they come first: then the sum so far is not read.

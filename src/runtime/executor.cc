@@ -17,8 +17,9 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
-    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(),
-                                   [](const Op& op) { return op.kind == OpKind::kAdamw; }));
+    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
+      return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
+    }));
   if (options_.poison) poison_.emplace(program_, arena_);
 }
 

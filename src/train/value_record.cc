@@ -30,7 +30,7 @@ void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
   d.elements += n;
 }
 
-bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16; }
+bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
 // Ops that bring a value to another place and leave it what it is.
 bool converts(OpKind k) {
@@ -83,6 +83,8 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
       const uint64_t first = key + static_cast<uint64_t>(to);
       if (part.dtype == DType::kF32)
         add_row(*this, part.f32() + from, row, first);
+      else if (part.dtype == DType::kF16)
+        add_row(*this, part.as<F16>() + from, row, first);
       else
         add_row(*this, part.bf16() + from, row, first);
       return;
@@ -161,7 +163,7 @@ void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
   if (call_ != &e.call) known_.clear();
   call_ = &e.call;
-  if (e.op.op->kind != OpKind::kAdamw && e.op.op->kind != OpKind::kSquares) arrivals(e);
+  if (!is_update(e.op.op->kind) && e.op.op->kind != OpKind::kSquares) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 

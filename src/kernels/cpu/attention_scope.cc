@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/operand.h"
 #include "kernels/relative_position.h"
 
 namespace tessera::kernels {
@@ -43,10 +44,10 @@ void ScopeOfHeads::set(int64_t sample, const HeadBuffers& b, KeyHead& keys) cons
 void ScopeOfHeads::set(int64_t head, const HeadBuffers& b, bool gradient, QueryHead& h) const {
   if (!scope_.bias) return;
   const int64_t n = scope_.bias.shape[1], padded = round_up(p_.t, kTile) + round_up(p_.s, kTile);
-  const bool bf16 = scope_.bias.dtype == DType::kBF16;
+  const Source bias(scope_.bias);
   for (int64_t x = 0; x < distances(); ++x) {
     const int64_t at = head * n + buckets_[x];
-    b.bias[x] = bf16 ? static_cast<float>(scope_.bias.bf16()[at]) : scope_.bias.f32()[at];
+    b.bias[x] = bias[at];
   }
   std::fill(b.bias + distances(), b.bias + padded, 0.0f);
   h.bias = b.bias;

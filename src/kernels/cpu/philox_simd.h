@@ -14,29 +14,41 @@ HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_
   } else {
     // Each 64-bit lane holds one counter word in its lower half; what is in the upper half is
     // never read: products take lower halves, and their upper halves are shifted down.
+    // Two vectors of blocks at a time, since each round waits for the one before it.
     const hn::ScalableTag<uint64_t> u64;
     const hn::ScalableTag<uint32_t> u32;
+    using Counters = hn::Vec<decltype(u64)>;
     const auto low = hn::Set(u64, 0xffffffffu);
     const auto m0 = hn::Set(u32, 0xD2511F53u), m1 = hn::Set(u32, 0xCD9E8D57u);
     constexpr uint64_t kStep = static_cast<uint64_t>(kLanes / 2);
-    for (uint64_t i = 0; i < kPhiloxBlocks; i += kStep) {
-      const auto index = hn::Iota(u64, first + i);
-      auto c0 = index, c1 = hn::ShiftRight<32>(index);
-      auto c2 = hn::Set(u64, lane), c3 = hn::Set(u64, lane >> 32);
+    for (uint64_t i = 0; i < kPhiloxBlocks; i += 2 * kStep) {
+      Counters c0[2], c1[2], c2[2], c3[2];
+      for (uint64_t j = 0; j < 2; ++j) {
+        c0[j] = hn::Iota(u64, first + i + j * kStep);
+        c1[j] = hn::ShiftRight<32>(c0[j]);
+        c2[j] = hn::Set(u64, lane);
+        c3[j] = hn::Set(u64, lane >> 32);
+      }
       auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
       for (int round = 0; round < 10; ++round) {
-        const auto a = hn::MulEven(hn::BitCast(u32, c0), m0);
-        const auto b = hn::MulEven(hn::BitCast(u32, c2), m1);
-        c0 = hn::Xor(hn::ShiftRight<32>(b), hn::Xor(c1, hn::Set(u64, k0)));
-        c2 = hn::Xor(hn::ShiftRight<32>(a), hn::Xor(c3, hn::Set(u64, k1)));
-        c1 = b;
-        c3 = a;
+        const auto key0 = hn::Set(u64, k0), key1 = hn::Set(u64, k1);
+        for (uint64_t j = 0; j < 2; ++j) {
+          const auto a = hn::MulEven(hn::BitCast(u32, c0[j]), m0);
+          const auto b = hn::MulEven(hn::BitCast(u32, c2[j]), m1);
+          c0[j] = hn::Xor(hn::ShiftRight<32>(b), hn::Xor(c1[j], key0));
+          c2[j] = hn::Xor(hn::ShiftRight<32>(a), hn::Xor(c3[j], key1));
+          c1[j] = b;
+          c3[j] = a;
+        }
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
       }
-      const auto c01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
-      const auto c23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
-      hn::StoreInterleaved2(c01, c23, u64, reinterpret_cast<uint64_t*>(words + 4 * i));
+      for (uint64_t j = 0; j < 2; ++j) {
+        const auto c01 = hn::Or(hn::And(c0[j], low), hn::ShiftLeft<32>(c1[j]));
+        const auto c23 = hn::Or(hn::And(c2[j], low), hn::ShiftLeft<32>(c3[j]));
+        hn::StoreInterleaved2(c01, c23, u64,
+                              reinterpret_cast<uint64_t*>(words + 4 * (i + j * kStep)));
+      }
     }
   }
 }

@@ -6,13 +6,13 @@ namespace tessera::kernels::HWY_NAMESPACE {
 using U32 = hn::RebindToUnsigned<F>;
 using Words = hn::Vec<U32>;
 
-// x as bf16: the 16 random bits r carry into what stays, or not.
+// x as bf16: the 16 random bits r carry into what stays, or not. An infinity has no bits below
+// those that stay, so it keeps them; NaN stays NaN.
 HWY_INLINE Words BitsOfStochastic(V x, Words r) {
-  const F f;
   const U32 u32;
-  const Words rounded = hn::ShiftRight<16>(hn::Add(hn::BitCast(u32, x), r));
-  const auto finite = hn::RebindMask(u32, hn::IsFinite(x));
-  return hn::IfThenElse(finite, rounded, BitsOfBF16(f, x));
+  const Words u = hn::BitCast(u32, x), rounded = hn::ShiftRight<16>(hn::Add(u, r));
+  const Words quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(u32, 0x40u));
+  return hn::IfThenElse(hn::RebindMask(u32, hn::IsNaN(x)), quiet, rounded);
 }
 
 HWY_INLINE void StoreStochastic(V x, Words r, Sink to, int64_t i, int64_t n) {
