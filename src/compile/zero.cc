@@ -180,7 +180,7 @@ class Zero {
   std::map<Key, FrameId> gathered_;
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
   std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
-  std::set<FrameId> latest_;  // frames of the last compute call
+  std::set<FrameId> latest_;                                  // frames of the last compute call
 };
 
 }  // namespace

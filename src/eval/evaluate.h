@@ -21,11 +21,11 @@ struct Metric {
 
 // What was found of one example.
 struct ExampleScore {
-  int64_t line = 0;                       // of the file
-  std::vector<double> log;                // ln p of each option's response
-  std::vector<double> unconditional;      // the same without the question, where that is asked for
-  bool greedy = false;                    // last_word
-  std::string written, extracted;         // exact_match
+  int64_t line = 0;                   // of the file
+  std::vector<double> log;            // ln p of each option's response
+  std::vector<double> unconditional;  // the same without the question, where that is asked for
+  bool greedy = false;                // last_word
+  std::string written, extracted;     // exact_match
 };
 
 struct TaskResult {
@@ -35,7 +35,8 @@ struct TaskResult {
 
 // The metrics of a kind.
 //   choice       accuracy: the option of the largest ln p is right; accuracy_length: of the largest
-//                ln p / characters; accuracy_unconditional: of the largest ln p − ln p unconditional
+//                ln p / characters; accuracy_unconditional: of the largest ln p − ln p
+//                unconditional
 //   last_word    accuracy: the model would say it itself; perplexity: exp(−mean ln p)
 //   exact_match  exact_match: the share of answers that are right
 std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> examples,

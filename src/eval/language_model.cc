@@ -121,10 +121,10 @@ LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_
     throw Error("{}", model_.encoder_layers > 0
                           ? "the model has an encoder: give what it reads, too."
                           : "the model has no encoder, so there is no source to read.");
-  machine_ = load(
-      checkpoint,
-      {request(model_, Purpose::kLogits, sequences, length, options.precision, source_length)},
-      options);
+  machine_ =
+      load(checkpoint,
+           {request(model_, Purpose::kLogits, sequences, length, options.precision, source_length)},
+           options);
 }
 
 std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,

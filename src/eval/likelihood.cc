@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kShortestRow = 32;   // rows are as long as the next power of two
-constexpr int64_t kTokensAtOnce = 512; // bounds the logits that are held: × vocabulary × 4 bytes
+constexpr int64_t kShortestRow = 32;    // rows are as long as the next power of two
+constexpr int64_t kTokensAtOnce = 512;  // bounds the logits that are held: × vocabulary × 4 bytes
 
 int64_t row_length(int64_t tokens, int64_t context) {
   const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
@@ -80,8 +80,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view co
   return c;
 }
 
-std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint,
-                                    std::span<const Continuation> all,
+std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
                                     const ModelOptions& options) {
   const ModelConfig model = model_of(checkpoint);
   std::vector<Row> rows;

@@ -27,8 +27,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view co
 
 // One likelihood each. Rows of like length are computed together; the beginning of what is longer
 // than the model's context is left out.
-std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint,
-                                    std::span<const Continuation> all,
+std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
                                     const ModelOptions& options);
 
 }  // namespace tessera

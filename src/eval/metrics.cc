@@ -27,8 +27,9 @@ Metric share(std::string name, const std::vector<double>& right) {
 }
 
 double characters(std::string_view text) {
-  return static_cast<double>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 template <class Value>

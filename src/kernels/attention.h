@@ -3,9 +3,9 @@
 // (G = 1: multi-head attention). H = KV * G.
 //   s[i,j] = scale * q[i] . k[j] + bias[i,j]  for each j that i sees (AttentionScope)
 //   p = softmax_j(s),   out[i] = sum_j p[i,j] v[j]
-// Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do not
-// depend on the number of threads; work is shared out by (sample, key head), so more than B * KV
-// threads have nothing to do.
+// Storage f32, bf16 or f16; all arithmetic f32. D: a multiple of 8 up to 256; any T. The bits do
+// not depend on the number of threads; work is shared out by (sample, key head), so more than B *
+// KV threads have nothing to do.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ bool apply_preset(const std::string& name, ModelConfig& config) {
       config.layers = p.layers;
       config.hidden = p.hidden;
       config.heads = p.heads;
-      config.kv_heads = p.kv_heads;
+      config.kv_heads = p.kv_heads == p.heads ? 0 : p.kv_heads;  // follows heads that are given
       config.feed_forward = p.feed_forward;
       config.vocabulary = p.vocabulary;
       config.vocabulary_multiple = p.vocabulary_multiple;

@@ -11,10 +11,7 @@ namespace {
 class Measure {
  public:
   Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
-      : e_(blocks.expanded),
-        p_(e_.program),
-        software_(software),
-        times_(p_, hardware, software) {}
+      : e_(blocks.expanded), p_(e_.program), software_(software), times_(p_, hardware, software) {}
 
   SegmentCost cost(SegmentId id) {
     SegmentCost c;

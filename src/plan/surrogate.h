@@ -61,7 +61,7 @@ class Surrogate {
 
 // The most probable kernel: likelihood times a broad prior (lengths about half a range, 20 % of
 // departure, 2 % of noise), climbed coordinate by coordinate from `start`.
-Kernel fit_kernel(const Distances& distances, const Kernel& start,
-                  const std::vector<Point>& points, const std::vector<double>& residuals);
+Kernel fit_kernel(const Distances& distances, const Kernel& start, const std::vector<Point>& points,
+                  const std::vector<double>& residuals);
 
 }  // namespace tessera

@@ -38,7 +38,7 @@ struct StepMetrics {
   double tokens_per_s = 0;
   double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
   std::optional<StepCommunication> communication = {};  // nothing: there is one rank
-  std::optional<LossScaleMetrics> loss_scale = {};  // of fp16
+  std::optional<LossScaleMetrics> loss_scale = {};      // of fp16
 };
 
 struct ValidationMetrics {

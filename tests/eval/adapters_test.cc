@@ -54,10 +54,10 @@ TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
   const auto world = self_world();
   Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
   trainer.initialise();
-  save(folder.path(), 1, header_of(c, 1), trainer.state());
+  save(folder.path(), header_of(c, 1), trainer.state());
   BatchSource source = batches(c);
   for (int s = 1; s <= 10; ++s) trainer.step(s, 2e-2, source);
-  save(folder.path(), 2, header_of(c, 2), trainer.state());
+  save(folder.path(), header_of(c, 2), trainer.state());
   const Path merged = folder.path() / "merged";
   EXPECT_GT(merge_adapters(folder.path() / "2", merged, "test").adapters, 0);
   const auto tuned = logits_of(folder.path() / "2", c), plain = logits_of(merged, c);
@@ -78,8 +78,7 @@ TEST(Average, IsTheMeanOfEachWeight) {
     for (const StateTensor& t : trainer.state())
       if (t.name == "layer1.attn.out.weight")
         seen.emplace_back(t.data.f32(), t.data.f32() + t.data.elements());
-    save(folder.path(), static_cast<int64_t>(seed), header_of(c, static_cast<int64_t>(seed)),
-         trainer.state());
+    save(folder.path(), header_of(c, static_cast<int64_t>(seed)), trainer.state());
   }
   const std::vector<Path> all = {folder.path() / "1", folder.path() / "3", folder.path() / "2"};
   average_checkpoints(all, folder.path() / "mean", "test");

@@ -31,8 +31,8 @@ class TaskTest : public testing::Test {
     return "nothing was refused";
   }
 
-  Path folder_ = std::filesystem::temp_directory_path() /
-                 ("tessera_task_test_" + std::to_string(::getpid()));
+  Path folder_ =
+      std::filesystem::temp_directory_path() / ("tessera_task_test_" + std::to_string(::getpid()));
 };
 
 constexpr const char* kChoice =
@@ -41,9 +41,10 @@ constexpr const char* kChoice =
 
 TEST_F(TaskTest, AListIsAnOptionEach) {
   const TaskSpec spec = read_task(file("t.yaml", kChoice));
-  const auto examples = read_examples(
-      spec, file("d.jsonl", "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n\n"
-                            "{\"query\":\"two\",\"choices\":[\"c\",\"d\",\"e\"],\"gold\":0}\n"));
+  const auto examples =
+      read_examples(spec, file("d.jsonl",
+                               "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n\n"
+                               "{\"query\":\"two\",\"choices\":[\"c\",\"d\",\"e\"],\"gold\":0}\n"));
   ASSERT_EQ(examples.size(), 2u);
   EXPECT_EQ(examples[0].options[1].context, "Q: one\nA: ");
   EXPECT_EQ(examples[0].options[1].response, "b");
@@ -53,9 +54,9 @@ TEST_F(TaskTest, AListIsAnOptionEach) {
 }
 
 TEST_F(TaskTest, BeginningsMayDifferInstead) {
-  const TaskSpec spec = read_task(
-      file("t.yaml", "kind: choice\ndata: d.jsonl\nform: \"{start} {response}\"\n"
-                     "response: \"{end}\"\ngold: gold\n"));
+  const TaskSpec spec = read_task(file("t.yaml",
+                                       "kind: choice\ndata: d.jsonl\nform: \"{start} {response}\"\n"
+                                       "response: \"{end}\"\ngold: gold\n"));
   const auto examples = read_examples(
       spec, file("d.jsonl", "{\"start\":[\"Ann\",\"Bob\"],\"end\":\"won\",\"gold\":0}\n"));
   EXPECT_EQ(examples[0].options[0].context, "Ann ");
@@ -67,8 +68,9 @@ TEST_F(TaskTest, ShotsAreTheFirstOthers) {
   TaskSpec spec = read_task(file("t.yaml", kChoice));
   spec.shots = 1;
   const auto examples =
-      read_examples(spec, file("d.jsonl", "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n"
-                                          "{\"query\":\"two\",\"choices\":[\"c\"],\"gold\":0}\n"));
+      read_examples(spec, file("d.jsonl",
+                               "{\"query\":\"one\",\"choices\":[\"a\",\"b\"],\"gold\":1}\n"
+                               "{\"query\":\"two\",\"choices\":[\"c\"],\"gold\":0}\n"));
   EXPECT_EQ(examples[0].options[0].context, "Q: two\nA: c\n\nQ: one\nA: ");
   EXPECT_EQ(examples[1].options[0].context, "Q: one\nA: b\n\nQ: two\nA: ");
 }
@@ -91,11 +93,12 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
                   "has 1 entries and 'query' 2"));
   EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\nfrom: x\n")); }),
                   "Did you mean 'form'"));
-  EXPECT_TRUE(has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }),
-                  "wants 'form'"));
+  EXPECT_TRUE(
+      has(refused([&] { read_task(file("u.yaml", "kind: choice\ndata: d\n")); }), "wants 'form'"));
   EXPECT_TRUE(has(refused([&] {
-                    read_task(file("u.yaml", "kind: last_word\ndata: d\nform: \"{x}\"\n"
-                                             "response: \"{y}\"\n"));
+                    read_task(file("u.yaml",
+                                   "kind: last_word\ndata: d\nform: \"{x}\"\n"
+                                   "response: \"{y}\"\n"));
                   }),
                   "no {response}"));
 }

@@ -1,0 +1,54 @@
+// What a run file asks of the compiler and of the batches. No kernels: the run file's fuzzer links it.
+#include "train/run_programs.h"
+
+namespace tessera {
+
+CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
+  CompileRequest r;
+  r.model = config.model;
+  r.layout = config.layout;
+  r.options = config.compiler;
+  r.precision = config.precision;
+  const OptimizerSection& o = config.optimizer;
+  const bool low = config.precision == Precision::kBf16Sr;
+  r.optimizer = {
+      .kind = o.kind,
+      .beta1 = o.beta1,
+      .beta2 = o.beta2,
+      .epsilon = o.epsilon,
+      .weight_decay = o.weight_decay,
+      .clip_norm = o.clip_norm,
+      .decays_vectors = o.decay == Decay::kAll,
+      .bf16_moments = o.moments == MomentType::kAuto ? low : o.moments == MomentType::kBf16,
+      .stochastic = o.rounding == Rounding::kStochastic,
+      .decay_power = o.decay_power,
+      .update_clip = o.update_clip,
+      .least_scale = o.least_scale,
+      .scale_by_weight = o.scale_by_weight};
+  r.adapters = {config.lora.rank, config.lora.alpha, config.lora.targets};
+  r.frozen = o.freeze;
+  r.purpose = purpose;
+  r.sequences = config.batch.micro;
+  const bool encodes = config.model.encoder_layers > 0;
+  r.tokens = encodes ? config.data.target_length : config.data.sequence_length;
+  r.source = encodes ? config.data.sequence_length : 0;
+  r.documents_apart = config.data.documents_apart && !encodes;
+  const int64_t together = config.batch.micro * config.layout.data;
+  r.microbatches = purpose == Purpose::kTrain ? config.batch.global / together : 1;
+  r.optimizer_state = true;
+  return r;
+}
+
+BatchShape batch_shape(const RunConfig& config, int64_t rank) {
+  BatchShape shape;
+  shape.global = config.batch.global;
+  shape.micro = config.batch.micro;
+  shape.sequence_length = config.data.sequence_length;
+  shape.rank = rank;
+  shape.ranks = config.layout.data;
+  shape.ramp = config.batch.ramp;
+  shape.ramp_steps = config.batch.ramp_steps;
+  return shape;
+}
+
+}  // namespace tessera
