@@ -80,10 +80,10 @@ void propose(const Plan& plan, const Prediction& now) {
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target);
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i)
-    text += fmt::format("\n  {} {:60} {:>10}, {:+.0f} % time",
-                        i == 0 ? "It fits with" : "            ", tried[i].keys,
-                        memory_text(tried[i].prediction),
-                        100 * (tried[i].prediction.step_s / p.step_s - 1));
+    text +=
+        fmt::format("\n  {} {:60} {:>10}, {:+.0f} % time", i == 0 ? "It fits with" : "            ",
+                    tried[i].keys, memory_text(tried[i].prediction),
+                    100 * (tried[i].prediction.step_s / p.step_s - 1));
   if (!tried.empty()) throw Error("{}", text);
   const auto least = least_devices(plan.request, plan.hardware, plan.software, plan.target);
   if (!least)
@@ -121,8 +121,7 @@ int verb_plan(Args args) {
   const CpuFeatures cpu = read_cpu_features();
   const bool at_hand = plan.hardware.device.kind == "cpu";
   if (config.precision == Precision::kAuto)
-    config.precision =
-        at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
+    config.precision = at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
   resolve_sizes(config);
   Library library(cpu, threads_or_all(config.run.threads));
   plan.target = at_hand ? library.target() : cluster_target();

@@ -237,18 +237,18 @@ class Values {
     c.updates += access == Access::kUpdate;
   }
 
-  // What the first layer read has a gradient, which nobody wants where nothing before it is
-  // trained: then no micro-batch's is read.
-  bool is_first_gradient(size_t f) const {
-    const Frame& frame = p_.frames[f];
-    const FrameKind& kind = p_.kind(frame.kind);
-    return frame.layer == 0 && !kind.values.empty() &&
-           p_[kind.values[0]].role == Role::kStreamGradient;
+  // What the first layer read has a gradient that nobody wants where nothing before it is trained:
+  // then none of any micro-batch is read.
+  bool is_first_gradient(const Frame& f) const {
+    const FrameKind& kind = p_.kind(f.kind);
+    return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
   }
-  bool wants_first_gradient() const {
+  std::vector<bool> first_gradients_read() const {
+    std::vector<bool> read(p_.kinds.size(), false);
     for (size_t f = 0; f < p_.frames.size(); ++f)
-      if (is_first_gradient(f) && counts_[f].reads + counts_[f].updates > 0) return true;
-    return false;
+      if (is_first_gradient(p_.frames[f]) && contents_[f].read)
+        read[static_cast<size_t>(p_.frames[f].kind)] = true;
+    return read;
   }
 
   // Of a kind that anybody reads, or adds to, no frame ends with something unread.
@@ -258,11 +258,12 @@ class Values {
       const Counts& c = counts_[f];
       if (c.reads + c.adds + c.updates > 0) used[static_cast<size_t>(p_.frames[f].kind)] = true;
     }
-    const bool wants = wants_first_gradient();
+    const std::vector<bool> wanted = first_gradients_read();
     for (size_t f = 0; f < p_.frames.size(); ++f) {
       const Content& c = contents_[f];
       if (p_.frames[f].state || c.read || !used[static_cast<size_t>(p_.frames[f].kind)]) continue;
-      if (!wants && is_first_gradient(f)) continue;
+      if (is_first_gradient(p_.frames[f]) && !wanted[static_cast<size_t>(p_.frames[f].kind)])
+        continue;
       say(c.writer, fmt::format("{} writes {}, which no call after it reads", name(c.writer),
                                 frame(static_cast<FrameId>(f))));
     }

@@ -30,8 +30,7 @@ std::vector<Op> repeated(const Block& block, SelectiveKind what) {
     });
     const bool leaves =
         std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
-    const bool again =
-        what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind);
+    const bool again = what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind);
     if (again && needed && !leaves) ops.insert(ops.begin(), op);
   }
   return ops;

@@ -60,9 +60,9 @@ std::string duration(double s) {
 std::string budget(const Prediction& p, double tokens) {
   if (tokens <= 0) return "";
   const double days = p.days(tokens);
-  std::string out = fmt::format(" · {} tokens in {}", quantity(tokens),
-                                days < 1 ? fmt::format("{:.1f} hours", days * 24)
-                                         : fmt::format("{:.0f} days", days));
+  std::string out = fmt::format(
+      " · {} tokens in {}", quantity(tokens),
+      days < 1 ? fmt::format("{:.1f} hours", days * 24) : fmt::format("{:.0f} days", days));
   if (p.usd_per_device_hour > 0) out += fmt::format(" for ${}", quantity(p.usd(tokens)));
   return out;
 }
@@ -74,9 +74,8 @@ std::string memory_line(const Prediction& p, const Hardware& h) {
   return fmt::format(
       "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
       "{:.1f} · gradients {:.1f} · outside the arena {:.1f}",
-      gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage,
-      gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(h.device.outside_bytes));
+      gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage, gib(m.activations),
+      gib(m.optimizer), gib(m.weights), gib(m.gradients), gib(h.device.outside_bytes));
 }
 
 Tree memory_tree(const StagePrediction& s) {
@@ -114,9 +113,9 @@ bool fits(const Prediction& p, const Hardware& hardware) {
 
 std::string limit_of(const Prediction& p, const Hardware& hardware) {
   const std::vector<Part> parts = parts_of(p.parts);
-  const Part& worst = *std::max_element(
-      parts.begin() + 1, parts.end(),
-      [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+  const Part& worst =
+      *std::max_element(parts.begin() + 1, parts.end(),
+                        [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
   const std::string name = worst.name;
   const auto percent = std::lround(100 * worst.seconds / p.step_s);
   if (p.parts.matrix() > 3 * worst.seconds)

@@ -12,14 +12,15 @@ namespace tessera {
 
 // What is planned, in the run's own words.
 struct Subject {
-  std::string model;       // "frontier-1t (128 layers × 25,600)"
+  std::string model;        // "frontier-1t (128 layers × 25,600)"
   double token_budget = 0;  // of the whole run
 };
 
 // A page:
 //
 //   frontier-1t (128 layers × 25,600) on 3,072 MI250X-GCD   fits: 49.8 of 64.0 GiB
-//   step 41.2 s · 61.0 TFLOP/s a device (31.9 % of peak) · 1.19 M tokens/s · 20 T tokens in 194 days
+//   step 41.2 s · 61.0 TFLOP/s a device (31.9 % of peak) · 1.19 M tokens/s · 20 T tokens in 194
+//   days
 //     matrix products  71 %  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇
 //     …
 //   limited by: …

@@ -11,19 +11,27 @@ struct Bound {
   bool share;  // at most 1
 };
 // What must be given, and the limits of it and of what may be left out.
-constexpr Bound kRequired[] = {
-    {"device.memory_bytes", false, false},     {"device.memory_bytes_per_s", false, false},
-    {"device.memory_efficiency", false, true}, {"device.bf16_flops_per_s", false, false},
-    {"device.fp32_flops_per_s", false, false}, {"device.matrix_efficiency", false, true},
-    {"node.devices", false, false},            {"node.bytes_per_s", false, false},
-    {"node.efficiency", false, true},          {"node.latency_s", true, false},
-    {"network.bytes_per_s", false, false},     {"network.efficiency", false, true},
-    {"network.latency_s", true, false}};
-constexpr Bound kOptional[] = {
-    {"device.attention_efficiency", false, true}, {"device.processors", true, false},
-    {"device.kernel_s", true, false},             {"device.outside_bytes", true, false},
-    {"node.package_devices", false, false},       {"node.package_bytes_per_s", true, false},
-    {"network.adapters", false, false},           {"price.usd_per_device_hour", true, false}};
+constexpr Bound kRequired[] = {{"device.memory_bytes", false, false},
+                               {"device.memory_bytes_per_s", false, false},
+                               {"device.memory_efficiency", false, true},
+                               {"device.bf16_flops_per_s", false, false},
+                               {"device.fp32_flops_per_s", false, false},
+                               {"device.matrix_efficiency", false, true},
+                               {"node.devices", false, false},
+                               {"node.bytes_per_s", false, false},
+                               {"node.efficiency", false, true},
+                               {"node.latency_s", true, false},
+                               {"network.bytes_per_s", false, false},
+                               {"network.efficiency", false, true},
+                               {"network.latency_s", true, false}};
+constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
+                               {"device.processors", true, false},
+                               {"device.kernel_s", true, false},
+                               {"device.outside_bytes", true, false},
+                               {"node.package_devices", false, false},
+                               {"node.package_bytes_per_s", true, false},
+                               {"network.adapters", false, false},
+                               {"price.usd_per_device_hour", true, false}};
 
 double number_in(const Field& f) {
   const Tree t = f.write();
@@ -47,8 +55,8 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
     throw Error("{}: {} = {}: wanted {}.", place->second, b.path, x,
                 b.zero ? "0 or more" : "more than 0");
   if (b.share && x > 1)
-    throw Error("{}: {} = {}: wanted a share of 1 (of what the specification says).",
-                place->second, b.path, x);
+    throw Error("{}: {} = {}: wanted a share of 1 (of what the specification says).", place->second,
+                b.path, x);
 }
 
 std::string place_of(const Tree& t, const Place& place) {

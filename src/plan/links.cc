@@ -25,8 +25,8 @@ double network_rate(int64_t sharing, const Hardware& h) {
 }
 
 double node_rate(bool package, const Hardware& h) {
-  const double rate = package && h.node.package_bytes_per_s > 0 ? h.node.package_bytes_per_s
-                                                                : h.node.bytes_per_s;
+  const double rate =
+      package && h.node.package_bytes_per_s > 0 ? h.node.package_bytes_per_s : h.node.bytes_per_s;
   return rate * h.node.efficiency;
 }
 
@@ -37,8 +37,8 @@ double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& 
   const auto n = static_cast<double>(g.members);
   const bool local = g.nodes == 1;
   // A group's ring leaves the node through one of its members.
-  const double rate = local ? node_rate(g.package, h)
-                            : std::min(node_rate(false, h), network_rate(g.at_once, h));
+  const double rate =
+      local ? node_rate(g.package, h) : std::min(node_rate(false, h), network_rate(g.at_once, h));
   const double inside = (n - static_cast<double>(g.nodes)) * h.node.latency_s;
   const double hops = local ? (n - 1) * h.node.latency_s
                             : inside + static_cast<double>(g.nodes - 1) * h.network.latency_s;
@@ -47,11 +47,10 @@ double ring_s(double bytes, const GroupShape& g, double passes, const Hardware& 
 
 double tree_s(double bytes, const GroupShape& g, const Hardware& h) {
   const bool local = g.nodes == 1;
-  const double rate = local ? node_rate(g.package, h)
-                            : std::min(node_rate(false, h), network_rate(g.at_once, h));
-  const double hops =
-      std::ceil(std::log2(static_cast<double>(g.per_node))) * h.node.latency_s +
-      std::ceil(std::log2(static_cast<double>(g.nodes))) * h.network.latency_s;
+  const double rate =
+      local ? node_rate(g.package, h) : std::min(node_rate(false, h), network_rate(g.at_once, h));
+  const double hops = std::ceil(std::log2(static_cast<double>(g.per_node))) * h.node.latency_s +
+                      std::ceil(std::log2(static_cast<double>(g.nodes))) * h.network.latency_s;
   return 2 * (bytes / rate + hops);
 }
 
@@ -61,8 +60,7 @@ double hierarchical_s(double bytes, const GroupShape& g, double passes, const Ha
   const double inside = ring_s(bytes, inner, passes, h);
   const double part = bytes / k;
   const double rate = network_rate(g.at_once * g.per_node, h);
-  return inside +
-         passes * ((nodes - 1) / nodes * part / rate + (nodes - 1) * h.network.latency_s);
+  return inside + passes * ((nodes - 1) / nodes * part / rate + (nodes - 1) * h.network.latency_s);
 }
 
 GroupShape shape_of(const std::vector<int64_t>& ranks, const Hardware& h) {
@@ -117,8 +115,7 @@ double collective_s(OpKind kind, double bytes, const GroupShape& group, const Ha
 }
 
 double message_s(double bytes, const GroupShape& pair, const Hardware& hardware) {
-  if (pair.nodes == 1)
-    return bytes / node_rate(pair.package, hardware) + hardware.node.latency_s;
+  if (pair.nodes == 1) return bytes / node_rate(pair.package, hardware) + hardware.node.latency_s;
   return bytes / network_rate(pair.at_once, hardware) + hardware.network.latency_s;
 }
 

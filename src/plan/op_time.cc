@@ -34,8 +34,8 @@ double ceil_div(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) /
 
 double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const DeviceFigures& d) {
   const auto processors = static_cast<double>(d.processors);
-  const double blocks = static_cast<double>(s.batch * split) * ceil_div(s.m, tile.rows) *
-                        ceil_div(s.n, tile.columns);
+  const double blocks =
+      static_cast<double>(s.batch * split) * ceil_div(s.m, tile.rows) * ceil_div(s.n, tile.columns);
   const double depth = static_cast<double>(s.k) / static_cast<double>(split) + kTileOverhead;
   const double one = 2 * static_cast<double>(tile.rows * tile.columns) * depth * processors /
                      (rate_of(s.type, d) * d.matrix_efficiency * tile.share);
@@ -43,16 +43,17 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
   // a last wave that is not full would cost.
   const double waves = blocks / processors;
   const double effective = waves < 1 ? 1 : 0.5 * (std::ceil(waves) + waves);
-  const double sums = split == 1 ? 0
-                                 : sweep_s(8.0 * static_cast<double>(split) *
-                                               static_cast<double>(s.batch * s.m * s.n),
-                                           d);
+  const double sums =
+      split == 1
+          ? 0
+          : sweep_s(8.0 * static_cast<double>(split) * static_cast<double>(s.batch * s.m * s.n), d);
   return effective * one + sums;
 }
 
 double log_distance(const ProductRate& r, const ProductShape& s) {
   const auto part = [](int64_t a, int64_t b) {
-    const double x = std::log(static_cast<double>(a) / static_cast<double>(std::max<int64_t>(b, 1)));
+    const double x =
+        std::log(static_cast<double>(a) / static_cast<double>(std::max<int64_t>(b, 1)));
     return x * x;
   };
   return part(r.m, s.m) + part(r.n, s.n) + part(r.k, s.k);
@@ -113,11 +114,11 @@ std::vector<ProductShape> pair_products(const Op& op, std::span<const Value> val
 }
 
 // The head's products by chunks of tokens; then the logits are read and written by their loss.
-double linear_cross_entropy_s(const Op& op, std::span<const Value> values,
-                              const DeviceFigures& d) {
+double linear_cross_entropy_s(const Op& op, std::span<const Value> values, const DeviceFigures& d) {
   const Shape &x = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
   const DType type = at(values, op.inputs[0]).dtype;
-  const int64_t F = w[-1], V = w[0], tokens = x.elements() / F, chunk = std::min(tokens, kHeadChunk);
+  const int64_t F = w[-1], V = w[0], tokens = x.elements() / F,
+                chunk = std::min(tokens, kHeadChunk);
   double s = product_s({1, chunk, V, F, type, "forward"}, d);
   if (op.attributes.integer("gradient"))
     s += product_s({1, chunk, F, V, type, "input gradient"}, d) +
@@ -128,7 +129,8 @@ double linear_cross_entropy_s(const Op& op, std::span<const Value> values,
 
 // What cost_of counts once may move twice, and of a table only the rows that are looked up move.
 double op_bytes(const Op& op, std::span<const Value> values) {
-  if (op.kind == OpKind::kEmbedding) return 2.0 * static_cast<double>(at(values, op.outputs[0]).bytes());
+  if (op.kind == OpKind::kEmbedding)
+    return 2.0 * static_cast<double>(at(values, op.outputs[0]).bytes());
   if (op.kind == OpKind::kEmbeddingGrad) {
     double dy = 0;
     for (const ValueId v : op.inputs)
@@ -163,9 +165,8 @@ bool communicates(OpKind kind) {
 double product_s(const ProductShape& s, const DeviceFigures& d) {
   const double operations = 2 * static_cast<double>(s.batch) * static_cast<double>(s.m) *
                             static_cast<double>(s.n) * static_cast<double>(s.k);
-  const double moved = sweep_s(static_cast<double>(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) *
-                                                   size_of(s.type)),
-                               d);
+  const double moved = sweep_s(
+      static_cast<double>(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) * size_of(s.type)), d);
   if (const double rate = measured_rate(s, d); rate > 0) return operations / rate + d.kernel_s;
   double best = operations / (rate_of(s.type, d) * d.matrix_efficiency);
   if (d.processors > 0) {
@@ -227,12 +228,11 @@ OpFlops op_flops(const Op& op, std::span<const Value> values) {
     case OpKind::kAttentionMix:
     case OpKind::kAttentionScoresGrad:
     case OpKind::kAttentionMixGrad: {
-      const Shape& q =
-          at(values, op.inputs[op.kind == OpKind::kAttentionScores ||
-                                       op.kind == OpKind::kAttentionScoresGrad
-                                   ? 0
-                                   : 1])
-              .shape;
+      const Shape& q = at(values, op.inputs[op.kind == OpKind::kAttentionScores ||
+                                                    op.kind == OpKind::kAttentionScoresGrad
+                                                ? 0
+                                                : 1])
+                           .shape;
       const auto T = static_cast<double>(q[1]);
       return {flops * (T + 1) / (2 * T), flops, flops};
     }

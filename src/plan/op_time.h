@@ -13,8 +13,8 @@
 
 #include <span>
 
-#include "plan/hardware.h"
 #include "ir/rule.h"
+#include "plan/hardware.h"
 #include "plan/software.h"
 
 namespace tessera {

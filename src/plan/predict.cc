@@ -113,9 +113,8 @@ std::vector<Neighbour> neighbours(const CompileRequest& request) {
       r.layout.interleave = 2;
     });
   if (l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::k1F1B)
-    n.add("layout.pipeline_schedule=zero_bubble", [](CompileRequest& r) {
-      r.layout.pipeline_schedule = PipelineSchedule::kZeroBubble;
-    });
+    n.add("layout.pipeline_schedule=zero_bubble",
+          [](CompileRequest& r) { r.layout.pipeline_schedule = PipelineSchedule::kZeroBubble; });
   if (l.tensor > 1)
     n.add(fmt::format("layout.sequence_parallel={}", !l.sequence_parallel),
           [](CompileRequest& r) { r.layout.sequence_parallel = !r.layout.sequence_parallel; });
@@ -126,8 +125,8 @@ std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware&
                                   const Software& software, const Target& target) {
   std::vector<Tried> tried;
   for (const Neighbour& n : neighbours(request)) {
-    const int64_t calls = 2 * n.request.microbatches *
-                          (n.request.model.layers + 2 * n.request.layout.pipeline);
+    const int64_t calls =
+        2 * n.request.microbatches * (n.request.model.layers + 2 * n.request.layout.pipeline);
     if (calls > kMostCalls) continue;
     try {
       Prediction p = predict(n.request, hardware, software, target);

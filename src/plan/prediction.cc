@@ -3,12 +3,12 @@
 namespace tessera {
 namespace {
 
-constexpr OpKind kMatrix[] = {OpKind::kMatmul, OpKind::kMatmulGradInput,
-                              OpKind::kMatmulGradWeight, OpKind::kLinearCrossEntropy};
-constexpr OpKind kAttentions[] = {
-    OpKind::kAttention,           OpKind::kAttentionGrad, OpKind::kAttentionScores,
-    OpKind::kAttentionScoresGrad, OpKind::kSoftmax,       OpKind::kSoftmaxGrad,
-    OpKind::kAttentionMix,        OpKind::kAttentionMixGrad};
+constexpr OpKind kMatrix[] = {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight,
+                              OpKind::kLinearCrossEntropy};
+constexpr OpKind kAttentions[] = {OpKind::kAttention,       OpKind::kAttentionGrad,
+                                  OpKind::kAttentionScores, OpKind::kAttentionScoresGrad,
+                                  OpKind::kSoftmax,         OpKind::kSoftmaxGrad,
+                                  OpKind::kAttentionMix,    OpKind::kAttentionMixGrad};
 
 template <class Kinds>
 double sum_of(const TimeParts& t, const Kinds& kinds) {

@@ -5,8 +5,8 @@
 // for a message or a collective over several stages all partners are ready; it takes what its ops
 // take (op_time.h), its collectives what the links take (links.h), and at least its launches.
 // Collectives inside a segment are exposed; others run beside computation. Where the software does
-// not overlap them, collectives and sends stand on the compute queue. A step begins when the one before has
-// ended everywhere, as in the runtime, so `before_step` never waits.
+// not overlap them, collectives and sends stand on the compute queue. A step begins when the one
+// before has ended everywhere, as in the runtime, so `before_step` never waits.
 //
 // Pure and exact for what it is given: no sampling, no extrapolation. The cost is that of walking
 // every call of every stage once; durations are computed once a segment.

@@ -31,7 +31,8 @@ struct Software {
     visit("step_s", self.step_s, "host time of a step beside its launches; nothing runs then");
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
-    visit("overlap_pipeline", self.overlap_pipeline, "so do messages between stages; else who sends waits for the transfer");
+    visit("overlap_pipeline", self.overlap_pipeline,
+          "so do messages between stages; else who sends waits for the transfer");
     visit("reduce_half", self.reduce_half, "gradients cross the links in 16 bits");
     visit("split_messages", self.split_messages,
           "what all tensor ranks hold is sent in parts, one each, and gathered");

@@ -28,11 +28,11 @@ SOFTWARE = {"korthikanti": "megatron-2022", "multi_node": "megatron-deepspeed-a1
             "single_node": "megatron-deepspeed-a100"}
 # name: (start, least, most)
 CONSTANTS = {
-    "device.matrix_efficiency": (0.80, 0.6, 0.98),
-    "device.memory_efficiency": (0.80, 0.6, 0.95),
-    "node.efficiency": (0.80, 0.4, 1.0),
-    "network.efficiency": (0.35, 0.1, 1.0),
-    "software.launch_s": (50e-6, 3e-6, 100e-6),
+    "device.matrix_efficiency": (0.84, 0.6, 0.98),
+    "device.memory_efficiency": (0.70, 0.6, 0.95),
+    "node.efficiency": (0.95, 0.4, 1.0),
+    "network.efficiency": (0.42, 0.1, 1.0),
+    "software.launch_s": (70e-6, 3e-6, 100e-6),
 }
 
 
@@ -92,7 +92,8 @@ def main():
     fitted = {n: halves(e, a.swap) for n, e in every.items()}
     values = {}
     if a.fit:
-        values, best = table.fit(lambda v: loss(tables, v, fitted), CONSTANTS)
+        values, best = table.fit(lambda v: loss(tables, v, fitted), CONSTANTS,
+                                 rounds=3, step=0.08)
         print(f"fitted (loss {best:.4f}):", values)
     lines = report(tables, values, fitted)
     name = "results.csv" if not a.swap else "results_swapped.csv"

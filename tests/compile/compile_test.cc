@@ -82,6 +82,20 @@ const Option kOptions[] = {
        r.options.attention = AttentionKind::kMaterialised;
        r.layout.recompute = "selective";
      }},
+    {"half scores, attention again",
+     [](CompileRequest& r) {
+       r.precision = Precision::kBf16;
+       r.model.dropout = r.model.attention_dropout = 0.1;
+       r.options.attention = AttentionKind::kMaterialised;
+       r.options.scores = ScoresType::kHalf;
+       r.options.selective = SelectiveKind::kAttention;
+       r.layout.recompute = "selective";
+     }},
+    {"layers again to their end",
+     [](CompileRequest& r) {
+       r.options.again = AgainKind::kWhole;
+       r.layout.recompute = "full";
+     }},
     {"chunks of one stage",
      [](CompileRequest& r) {
        r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;

@@ -69,7 +69,7 @@ class LayoutDraw {
                                               OptimizerKind::kSgd});
     r.optimizer.beta1 = number(0, 1) ? 0.9 : 0;
     if (number(0, 4) == 0) r.adapters.rank = 4;
-    if (number(0, 4) == 0) r.frozen = {"layer.mlp.*"};
+    if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
     return r;

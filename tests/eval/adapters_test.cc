@@ -4,6 +4,7 @@
 #include "checkpoint/average.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/saving.h"
 #include "eval/language_model.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/train/tiny_run.h"
@@ -25,7 +26,9 @@ std::vector<float> logits_of(const Path& checkpoint, const RunConfig& c) {
   CheckpointReader reader(checkpoint);
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < c.model.context; ++i) tokens.push_back((i * 7 + 3) % 96);
-  return logits(reader, tokens, 1, {});
+  LogitsModel model(reader, 1, c.model.context, {});
+  const std::span<const float> logits = model.read(tokens);
+  return {logits.begin(), logits.end()};
 }
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {

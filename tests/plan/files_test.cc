@@ -1,4 +1,5 @@
-// The shipped machines and programs can be read and plan a known model; what people and scripts see.
+// The shipped machines and programs can be read and plan a known model; what people and scripts
+// see.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -63,8 +64,8 @@ TEST(Explain, ThePageAndTheKeysOfScripts) {
   for (const char* key : {"step_s", "tokens_per_s", "mfu", "hfu", "memory", "bubble",
                           "exposed_communication_s", "usd_per_million_tokens", "layout"})
     EXPECT_NE(t.find(key), nullptr) << key;
-  for (const char* key : {"peak_bytes", "weights_bytes", "gradients_bytes", "optimizer_bytes",
-                          "activations_bytes"})
+  for (const char* key :
+       {"peak_bytes", "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes"})
     EXPECT_NE(t.find("memory")->find(key), nullptr) << key;
   const std::string text = page(p, h, {"pythia", 1e12});
   for (const char* words : {"pythia on 8 A100-80GB", "fits: ", "tokens/s", "limited by: "})

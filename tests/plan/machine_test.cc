@@ -135,7 +135,8 @@ TEST(Products, WavesOfTilesAndTheBytes) {
 
 TEST(Products, MeasuredRatesReplaceTheModel) {
   DeviceFigures d = plain_machine().device;
-  d.products = {{"f32", "forward", 512, 512, 512, 1e10}, {"f32", "forward", 2048, 2048, 2048, 4e10}};
+  d.products = {{"f32", "forward", 512, 512, 512, 1e10},
+                {"f32", "forward", 2048, 2048, 2048, 4e10}};
   const auto rate = [&](int64_t n) {
     return 2.0 * static_cast<double>(n * n * n) / product_s({1, n, n, n, DType::kF32}, d);
   };

@@ -37,6 +37,37 @@ TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
   }
 }
 
+// What other systems compute again, for plans of them: attention alone, and layers to their end.
+TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
+  for (const AttentionKind attention : {AttentionKind::kFused, AttentionKind::kMaterialised}) {
+    RunConfig c = tiny(GetParam());
+    c.model.dropout = c.model.attention_dropout = 0.1;
+    c.compiler.attention = attention;
+    const Curve plain = run(c);
+    c.compiler.selective = SelectiveKind::kAttention;
+    c.layout.recompute = "selective";
+    EXPECT_EQ(plain.losses, run(c).losses);
+    c.compiler.again = AgainKind::kWhole;
+    c.compiler.poison = true;
+    c.layout.recompute = "full";
+    const Curve whole = run(c);
+    EXPECT_EQ(plain.losses, whole.losses);
+    EXPECT_EQ(plain.norms, whole.norms);
+  }
+}
+
+// Scores in bf16 round where fused attention does not; losses agree to a few steps of bf16.
+TEST_P(EveryFamily, HalfScoresAreNear) {
+  RunConfig c = tiny(GetParam());
+  c.precision = Precision::kBf16;
+  const Curve fused = run(c);
+  c.compiler.attention = AttentionKind::kMaterialised;
+  c.compiler.scores = ScoresType::kHalf;
+  const Curve half = run(c);
+  expect_same(fused, half, 4e-3);
+  EXPECT_NE(fused.losses, half.losses);
+}
+
 TEST_P(EveryFamily, MicrobatchesAddUp) {
   RunConfig c = tiny(GetParam());
   const Curve two = run(c);
