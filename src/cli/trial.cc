@@ -13,7 +13,8 @@ namespace {
 constexpr int kKilled = 128 + SIGKILL;  // how a shell says what the kernel does out of memory
 
 bool says_out_of_memory(const std::string& log) {
-  for (const char* words : {"out of memory", "this run needs", "bad_alloc", "annot allocate"})
+  for (const char* words :
+       {"out of memory", "this run needs", "bad_alloc", "annot allocate", "failed to map segment"})
     if (log.find(words) != log.npos) return true;
   return false;
 }

@@ -52,9 +52,10 @@ RunConfig config_of(const TunedRun& run, const Space& space, const Point& point)
   return open_run(run.run, keys);
 }
 
-// A choice that changes nothing there is made once.
+// A choice that changes nothing there is made once; with one rank it is no knob.
 bool is_first_of_its_kind(const RunConfig& c) {
   const Layout& l = c.layout;
+  if (mesh_of(l).ranks() == 1) return true;
   return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
 }
 

@@ -1,0 +1,66 @@
+// What `tessera tune` reads and keeps.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "cli/arguments.h"
+#include "cli/trial.h"
+#include "cli/tune_history.h"
+#include "cli/tune_points.h"
+
+namespace tessera {
+namespace {
+
+TEST(TuneKnob, NumbersAreOrderedNamesAreNot) {
+  const Knob micro = parse_knob("batch.micro=1,2,16");
+  EXPECT_EQ(micro.key, "batch.micro");
+  EXPECT_EQ(micro.choices, (std::vector<std::string>{"1", "2", "16"}));
+  EXPECT_TRUE(micro.ordered);
+  EXPECT_FALSE(parse_knob("layout.recompute=none,full").ordered);
+  EXPECT_THROW(parse_knob("batch.micro"), UsageError);
+  EXPECT_THROW(parse_knob("batch.micro="), UsageError);
+}
+
+TEST(TuneTrial, TheFirstStepIsNotMeasured) {
+  const auto line = [](double s) { return fmt::format("{{\"step\":1,\"step_s\":{}}}\n", s); };
+  EXPECT_DOUBLE_EQ(median_step_s(line(9.5) + line(0.5) + line(0.25) + line(0.75)), 0.5);
+  EXPECT_DOUBLE_EQ(median_step_s(line(9.5)), 0);
+  EXPECT_DOUBLE_EQ(median_step_s(""), 0);
+  // Lines of validation have no time of a step.
+  EXPECT_DOUBLE_EQ(median_step_s(line(9.5) + line(0.5) + "{\"validation_loss\":3.5}\n"), 0.5);
+}
+
+TEST(TuneHistory, IsReadBackAndPointsOfOtherSpacesAreLeft) {
+  const Path path = Path(::testing::TempDir()) / "tune_history.json";
+  const Space space = product({parse_knob("batch.micro=1,2"), parse_knob("layout.zero=0,1")});
+  write_history(path, space, {{1, {Outcome::kRan, 0.5}}, {2, {Outcome::kOutOfMemory, 0}}});
+  const std::vector<PastTrial> past = read_history(path, space);
+  ASSERT_EQ(past.size(), 2u);
+  EXPECT_EQ(past[0].point, 1u);
+  EXPECT_DOUBLE_EQ(past[0].result.seconds, 0.5);
+  EXPECT_EQ(past[1].result.outcome, Outcome::kOutOfMemory);
+  const Space other = product({parse_knob("batch.micro=1,4"), parse_knob("layout.zero=0,1")});
+  EXPECT_EQ(read_history(path, other).size(), 1u);
+  EXPECT_TRUE(read_history(path.string() + ".none", space).empty());
+  write_file(path, "{\"trials\": [{\"point\": {}, \"seconds\": 1.5}]}");
+  EXPECT_THROW(read_history(path, space), Error);
+  std::filesystem::remove(path);
+}
+
+TEST(TunePerturbed, FiguresStayWithinTheShareAndFollowTheSeed) {
+  Hardware h;
+  for (double* f :
+       {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,
+        &h.device.fp32_flops_per_s, &h.device.kernel_s, &h.node.bytes_per_s, &h.node.latency_s,
+        &h.network.bytes_per_s, &h.network.latency_s})
+    *f = 100;
+  const Hardware a = perturbed(h, 0.3, 1), b = perturbed(h, 0.3, 2);
+  for (const Hardware* p : {&a, &b}) {
+    EXPECT_GE(p->network.bytes_per_s, 70);
+    EXPECT_LE(p->network.bytes_per_s, 130);
+  }
+  EXPECT_NE(a.network.bytes_per_s, b.network.bytes_per_s);
+  EXPECT_EQ(a.network.bytes_per_s, perturbed(h, 0.3, 1).network.bytes_per_s);
+}
+
+}  // namespace
+}  // namespace tessera
