@@ -11,7 +11,9 @@
 #include "base/tree.h"
 #include "cli/bench_rates.h"
 #include "cli/verbs.h"
+#include "plan/hardware.h"
 #include "tensor/cpu_features.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -40,49 +42,39 @@ Measured measure_type(DType type, const CpuFeatures& cpu, double seconds, bool q
   return m;
 }
 
-Tree rounded(double x) { return Tree(static_cast<int64_t>(x)); }
+// What was measured needs no share of a specification. Ranks of one machine exchange messages by
+// copies through memory: into a buffer and out of it.
+constexpr double kMeasured = 1, kCopies = 4, kPollingS = 1e-4;
 
-Tree tree_of(const Measured& m) {
-  Tree products = Tree::list();
-  for (const auto& [c, rate] : m.products) {
-    Tree t;
-    t.set("name", Tree(c.name));
-    t.set("kind", Tree(std::string(name_of(c.kind))));
-    t.set("m", Tree(c.m));
-    t.set("n", Tree(c.n));
-    t.set("k", Tree(c.k));
-    t.set("plain_flops_per_s", rounded(rate.plain));
-    if (rate.packed > 0) t.set("packed_flops_per_s", rounded(rate.packed));
-    if (rate.other > 0) t.set("openblas_flops_per_s", rounded(rate.other));
-    products.push(std::move(t));
-  }
-  Tree all;
-  all.set("flops_per_s", rounded(m.best));
-  all.set("products", std::move(products));
-  return all;
+double best_of(const std::vector<Measured>& types, DType type) {
+  for (const Measured& m : types)
+    if (m.type == type) return m.best;
+  return 0;
 }
 
-Tree tree_of(const CpuFeatures& cpu, const std::vector<Measured>& types, const MemoryRate& memory) {
-  Tree device;
-  device.set("name", Tree(cpu.model));
-  device.set("kind", Tree(std::string("cpu")));
-  device.set("cores", Tree(int64_t{cpu.cores}));
-  device.set("memory_bytes", Tree(cpu.memory_bytes));
-  device.set("l2_bytes", Tree(cpu.l2_bytes));
-  device.set("l3_bytes", Tree(cpu.l3_bytes));
-  device.set("bf16_products", Tree(cpu.bf16_products()));
-  Tree rates;
-  for (const Measured& m : types) rates.set(name_of(m.type), tree_of(m));
-  Tree bandwidth;
-  bandwidth.set("read_bytes_per_s", rounded(memory.read));
-  bandwidth.set("copy_bytes_per_s", rounded(memory.copy));
-  bandwidth.set("triad_bytes_per_s", rounded(memory.triad));
-  Tree root;
-  root.set("version", Tree(std::string(version())));
-  root.set("device", std::move(device));
-  root.set("matrix_rate", std::move(rates));
-  root.set("memory_rate", std::move(bandwidth));
-  return root;
+Hardware as_hardware(const CpuFeatures& cpu, const std::vector<Measured>& types,
+                     const MemoryRate& memory) {
+  Hardware h;
+  h.name = "this machine";
+  h.version = version();
+  DeviceFigures& d = h.device;
+  d.name = cpu.model;
+  d.kind = "cpu";
+  d.memory_bytes = static_cast<double>(cpu.memory_bytes);
+  d.memory_bytes_per_s = memory.triad;
+  d.bf16_flops_per_s = best_of(types, DType::kBF16);
+  d.fp32_flops_per_s = best_of(types, DType::kF32);
+  d.memory_efficiency = d.matrix_efficiency = kMeasured;
+  d.outside_bytes = static_cast<double>(kOutsideBytes);
+  for (const Measured& m : types)
+    for (const auto& [c, rate] : m.products)
+      d.products.push_back({std::string(name_of(m.type)), name_of(c.kind), c.m, c.n, c.k,
+                            std::max(rate.plain, rate.packed)});
+  h.node.devices = 1;
+  h.node.bytes_per_s = h.network.bytes_per_s = memory.copy / kCopies;
+  h.node.efficiency = h.network.efficiency = kMeasured;
+  h.node.latency_s = h.network.latency_s = kPollingS;
+  return h;
 }
 
 void print_type(const Measured& m) {
@@ -118,9 +110,12 @@ int verb_bench(Args args) {
     types.push_back(measure_type(type, cpu, seconds, quick));
   }
   const MemoryRate memory = measure_memory(cpu, cpu.cores, seconds);
-  const Tree tree = tree_of(cpu, types, memory);
+  const Tree tree = to_tree(as_hardware(cpu, types, memory));
   if (!out.empty()) {
-    write_file(out, "# What this machine can do, measured by tessera bench.\n" + to_yaml(tree));
+    write_file(out,
+               "# What this machine can do, measured by tessera bench: for tessera plan RUN "
+               "--cluster FILE.\n" +
+                   to_yaml(tree));
   }
   if (json) {
     fmt::print("{}\n", to_json(tree));

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The Frontier paper's three models: throughput by its own counter, memory by stage, scaling.
 
-usage: studies/frontier/frontier.py MEMORY_CSV [--fit]     writes *.csv beside this file
+usage: studies/frontier/frontier.py MEMORY_CSV [--fit] [--scaling 175B|all]
+Writes *.csv beside this file.
 Needs: ninja -C build plan_rows
 """
 import argparse
@@ -32,7 +33,7 @@ def rows_of(runs):
                       runs)
 
 
-def counted(predictions, figures=None):
+def counted(predictions):
     """TFLOP/s a device by the paper's counter."""
     return [p["flops"]["counter"] / p["devices"] / p["step_s"] / 1e12 for p in predictions]
 
@@ -58,19 +59,13 @@ def sizes(fit):
                   f"{100 * (g / r[7] - 1):+.1f} %")
 
 
-def scaling():
+def scaling(all_sizes):
     """Weak scaling (batch grows with the replicas) and strong (a fixed batch), by data ranks."""
-    runs = []
-    for name, preset, t, p, batch, most in (("175B", "frontier-175b", 4, 16, 320, 16),
-                                            ("1T", "frontier-1t", 8, 64, 1600, 6)):
-        data = 1
-        while data <= most:
-            runs.append((name, "weak", data, keys(preset, t, p, data, 1, batch * data)))
-            data = data * 2 if data * 2 <= most or data == most else most
-        total = 8000 if name == "175B" else 8016
-        for d in (1, 2, 4, 8, 16) if name == "175B" else (1, 2, 3, 6):
-            if total % d == 0:
-                runs.append((name, "strong", d, keys(preset, t, p, d, 1, total)))
+    runs = [("175B", "weak", d, keys("frontier-175b", 4, 16, d, 1, 320 * d)) for d in (2, 8, 16)]
+    runs += [("175B", "strong", d, keys("frontier-175b", 4, 16, d, 1, 8000)) for d in (8, 16)]
+    if all_sizes:
+        runs += [("1T", "weak", d, keys("frontier-1t", 8, 64, d, 1, 1600 * d)) for d in (1, 3, 6)]
+        runs += [("1T", "strong", d, keys("frontier-1t", 8, 64, d, 1, 8016)) for d in (3, 6)]
     rows = rows_of([r[3] for r in runs])
     seconds = rows.seconds({})
     rows.close()
@@ -78,7 +73,7 @@ def scaling():
     with open(HERE / "scaling.csv", "w", newline="") as f:
         writer = csv.writer(f)
         writer.writerow(["model", "kind", "devices", "step_s", "efficiency_percent"])
-        for (name, kind, data, k), s in zip(runs, seconds):
+        for (name, kind, data, _), s in zip(runs, seconds):
             devices = data * (64 if name == "175B" else 512)
             first = base.setdefault((name, kind), (s, data))
             ideal = first[0] if kind == "weak" else first[0] * first[1] / data
@@ -127,11 +122,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("memory_csv")
     parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--scaling", choices=("175B", "all"), help="minutes of compiling")
     a = parser.parse_args()
     sizes(a.fit)
     memory(a.memory_csv)
     observations()
-    scaling()
+    if a.scaling:
+        scaling(a.scaling == "all")
 
 
 if __name__ == "__main__":

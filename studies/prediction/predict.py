@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicts every row of the three A100 tables, with constants fitted on half of the rows.
 
-usage: studies/prediction/predict.py TABLES [--fit] [--swap] [--ablate]
+usage: studies/prediction/predict.py TABLES [--fit] [--swap] [--ablate] [--only TABLE]
 
 TABLES is the folder of the two CSV files (the Korthikanti rows stand in rows.py). Which rows are
 fitted follows from SEED alone. Writes results.csv (and fit.csv, ablation.csv) beside this file.
@@ -80,11 +80,35 @@ def report(tables, values, fitted):
     return lines
 
 
+# Each effect left out, the constants as they are: {name: figures}.
+ABLATIONS = {
+    "host's launches": {"software.launch_s": 0},
+    "tiles and waves": {"device.processors": 0},
+    "sweeps of memory": {"device.memory_bytes_per_s": 1e18},
+    "links within nodes": {"node.bytes_per_s": 1e18, "node.latency_s": 0},
+    "network": {"network.bytes_per_s": 1e18, "network.latency_s": 0},
+}
+
+
+def ablate(tables):
+    with open(HERE / "ablation.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["without", *(f"{t.name}_mean_percent" for t in tables)])
+        for name, figures in {"nothing": {}, **ABLATIONS}.items():
+            means = []
+            for t in tables:
+                errors = [abs(100 * (p / e[1] - 1)) for p, e in zip(t.seconds(figures), t.entries)]
+                means.append(statistics.mean(errors))
+            writer.writerow([name, *(f"{m:.2f}" for m in means)])
+            print(f"without {name:20}", "  ".join(f"{m:6.2f} %" for m in means))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--swap", action="store_true", help="fit on the other half")
+    parser.add_argument("--ablate", action="store_true", help="leave effects out, one by one")
     parser.add_argument("--only", help="one table")
     a = parser.parse_args()
     every = rows.tables(a.tables)
@@ -101,6 +125,8 @@ def main():
         writer = csv.writer(f)
         writer.writerow(["table", "row", "part", "measured_s", "predicted_s", "error_percent"])
         writer.writerows(lines)
+    if a.ablate:
+        ablate(tables)
     for t in tables:
         t.close()
 
