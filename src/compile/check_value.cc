@@ -126,21 +126,23 @@ class Values {
   }
 
   // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
-  // the layer or of the next.
-  bool is_own(const Call& c, const Frame& f) const {
+  // the layer or of the next, but what a layer reads of it is its own.
+  bool is_own(const Call& c, const Frame& f, Access access) const {
     const FrameKind& kind = p_.kind(f.kind);
     if (!f.state && kind.values.empty()) return true;
     const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
     const bool stream = role == Role::kStream || role == Role::kStreamGradient;
-    const bool layer = f.layer == kNone || f.layer == c.layer ||
-                       (stream && (c.layer == kNone || f.layer == c.layer + 1));
+    const bool next = stream && !(role == Role::kStream && access == Access::kRead);
+    const bool layer = f.layer == kNone || f.layer == c.layer || (stream && c.layer == kNone) ||
+                       (next && f.layer == c.layer + 1);
     return layer && (f.microbatch == kNone || f.microbatch == c.microbatch);
   }
 
   void check_labels(int64_t x) {
-    for (const FrameId f : call(x).frames)
-      if (!is_own(call(x), p_.frame(f)))
-        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(f)));
+    const Call& c = call(x);
+    for (size_t i = 0; i < c.frames.size(); ++i)
+      if (!is_own(c, p_.frame(c.frames[i]), p_.segment(c).frames[i].access))
+        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(c.frames[i])));
   }
 
   // The frames and the scratch of one call have no bytes in common.

@@ -1,4 +1,5 @@
-// What a run file asks of the compiler and of the batches. No kernels: the run file's fuzzer links it.
+// What a run file asks of the compiler and of the batches. No kernels: the run file's fuzzer links
+// it.
 #include "train/run_programs.h"
 
 namespace tessera {

@@ -311,6 +311,8 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     r.layout.pipeline = 1;
     r.layout.interleave = 1;
     r.layout.data = 2 + 2 * (i % 2);
+    // The sums of Adafactor's means have no meaning that the check follows yet: docs/passes.md.
+    if (r.optimizer.kind == OptimizerKind::kAdafactor) r.optimizer.kind = OptimizerKind::kAdamW;
     SCOPED_TRACE(testing::text_of(r));
     const std::vector<Program> stages = compile_stages(r, {});
     const Program& p = stages[0];

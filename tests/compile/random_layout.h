@@ -1,6 +1,8 @@
 // Tiny models on small meshes, drawn from a seed: what compiles for all stages.
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <fmt/format.h>
 
 #include <random>
@@ -97,12 +99,12 @@ inline std::string text_of(const CompileRequest& r) {
   return fmt::format(
       "family {} layers {}+{} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
-      "{} recompute {}",
+      "{} recompute {} optimizer {} adapters {} frozen {}",
       static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
-      l.recompute);
+      l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "));
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

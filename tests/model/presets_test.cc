@@ -42,6 +42,7 @@ TEST(Presets, AreAllWholeModels) {
     ModelConfig m;
     ASSERT_TRUE(apply_preset(name, m));
     EXPECT_EQ(m.preset, name);
+    derive_sizes(m);
     EXPECT_TRUE(m.head_width > 0 || m.hidden % m.heads == 0) << name;
     EXPECT_EQ(m.heads % m.kv_heads, 0) << name;
     EXPECT_GT(parameter_count(m), 0) << name;

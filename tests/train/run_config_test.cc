@@ -101,7 +101,8 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says(with({"data.objective=span_corruption", "data.target_length=9"}), "makes targets of 14");
   says(with({"data.objective=span_corruption", "data.documents_apart=true"}), "one text a row");
   says(with({file, none, asked}), "data.target_length is not given");
-  says(with({file, none, asked, "data.target_length=8"}), "no error");
+  says(with({file, none, asked, "data.target_length=8"}), "pairs have no validation sets yet");
+  says(with({file, none, asked, "data.target_length=8", "data.validation=[]"}), "no error");
   says(with({"model.relative_buckets=6"}), "wanted a multiple of 4");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
 }
