@@ -139,8 +139,8 @@ double distance(const Array& a, const Array& b) {
   return std::sqrt(difference / std::max(norm, 1e-30));
 }
 
-// How far bf16 itself is from fp32 on one rank, at most. Layouts round at other places, and two that
-// are each as far from fp32 as that differ by up to twice as much.
+// How far bf16 itself is from fp32 on one rank, at most. Layouts round at other places, and two
+// that are each as far from fp32 as that differ by up to twice as much.
 double rounding(Trial alone, const Results& one) {
   alone.type = DType::kF32;
   double worst = 0;
