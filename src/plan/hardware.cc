@@ -89,12 +89,12 @@ Hardware load_hardware(const Path& path, std::span<const std::string> overrides)
   return read_hardware(parse_yaml(read_file(path), path.string()), path.string(), overrides);
 }
 
-void read_value(const Tree& tree, std::vector<ProductFigure>& value, const Place& place) {
+void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place) {
   value.clear();
   if (tree.as_list() == nullptr)
     wrong_value(tree, "a list of {type, kind, m, n, k, flops_per_s}", place);
   for (const Tree& t : *tree.as_list()) {
-    ProductFigure r;
+    MeasuredProduct r;
     const auto member = [&](const char* name) -> const Tree& {
       const Tree* found = t.find(name);
       if (found == nullptr) throw Error("{}: a product without '{}'.", place_of(t, place), name);
@@ -116,9 +116,9 @@ void read_value(const Tree& tree, OpRates& value, const Place& place) {
   for (const auto& [name, rate] : *tree.as_members()) value[name] = positive(rate, place);
 }
 
-Tree write_value(const std::vector<ProductFigure>& x) {
+Tree write_value(const std::vector<MeasuredProduct>& x) {
   Tree all = Tree::list();
-  for (const ProductFigure& r : x) {
+  for (const MeasuredProduct& r : x) {
     Tree t;
     t.set("type", Tree(r.type));
     t.set("kind", Tree(r.kind));
@@ -137,7 +137,7 @@ Tree write_value(const OpRates& x) {
   return t;
 }
 
-std::string type_name(const std::vector<ProductFigure>&) { return "list of measured products"; }
+std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ namespace tessera {
 constexpr double kNotGiven = std::numeric_limits<double>::quiet_NaN();
 
 // A measured product C [m, n] = sum over k, of operands of `type` (f32 | bf16).
-struct ProductFigure {
+struct MeasuredProduct {
   std::string type, kind;  // kind: forward | input gradient | weight gradient
   int64_t m = 0, n = 0, k = 0;
   double flops_per_s = 0;
@@ -37,7 +37,7 @@ struct DeviceFigures {
   int64_t processors = 0;
   double kernel_s = 0;
   double outside_bytes = 0;
-  std::vector<ProductFigure> products;
+  std::vector<MeasuredProduct> products;
   OpRates op_bytes_per_s;
 
   static void fields(auto& self, auto&& visit) {
@@ -123,11 +123,11 @@ Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
 // For base/config.h.
-void read_value(const Tree& tree, std::vector<ProductFigure>& value, const Place& place);
+void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place);
 void read_value(const Tree& tree, OpRates& value, const Place& place);
-Tree write_value(const std::vector<ProductFigure>& x);
+Tree write_value(const std::vector<MeasuredProduct>& x);
 Tree write_value(const OpRates& x);
-std::string type_name(const std::vector<ProductFigure>&);
+std::string type_name(const std::vector<MeasuredProduct>&);
 std::string type_name(const OpRates&);
 
 }  // namespace tessera

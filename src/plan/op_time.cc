@@ -50,7 +50,7 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
   return effective * one + sums;
 }
 
-double log_distance(const ProductFigure& r, const ProductShape& s) {
+double log_distance(const MeasuredProduct& r, const ProductShape& s) {
   const auto part = [](int64_t a, int64_t b) {
     const double x =
         std::log(static_cast<double>(a) / static_cast<double>(std::max<int64_t>(b, 1)));
@@ -62,7 +62,7 @@ double log_distance(const ProductFigure& r, const ProductShape& s) {
 // The rate between measured shapes: weights fall with the square of the distance in log m, n, k.
 double measured_rate(const ProductShape& s, const DeviceFigures& d) {
   double weights = 0, sum = 0;
-  for (const ProductFigure& r : d.products) {
+  for (const MeasuredProduct& r : d.products) {
     if (r.kind != s.kind || r.type != name_of(s.type)) continue;
     const double w = 1 / (log_distance(r, s) + 1e-3);
     weights += w;
@@ -138,7 +138,7 @@ double op_bytes(const Op& op, std::span<const Value> values) {
     return 3 * dy;
   }
   double bytes = cost_of(op, values).bytes;
-  if (is_update(op.kind))  // moments and masters are read and written
+  if (op.kind == OpKind::kAdamw)  // moments and masters are read and written
     for (size_t i = 1; i < op.outputs.size(); ++i)
       bytes += static_cast<double>(at(values, op.outputs[i]).bytes());
   return bytes;

@@ -23,7 +23,7 @@ namespace tessera {
 struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   DType type = DType::kF32;
-  const char* kind = "forward";  // as in ProductFigure
+  const char* kind = "forward";  // as in MeasuredProduct
 };
 double product_s(const ProductShape& shape, const DeviceFigures& device);
 

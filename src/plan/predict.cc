@@ -1,7 +1,9 @@
 #include "plan/predict.h"
 
 #include <algorithm>
+#include <set>
 
+#include "model/presets.h"
 #include "plan/simulate.h"
 
 namespace tessera {
@@ -50,10 +52,24 @@ class Neighbours {
   const CompileRequest& from_;
 };
 
-int64_t peak_of(const std::vector<Program>& stages, const Hardware& h) {
+// The fullest of the stages that can be: the ends hold embedding and head, the first most
+// micro-batches, and a stage between them may have a layer more.
+int64_t peak_of(CompileRequest r, const Software& software, const Target& target,
+                const Hardware& h) {
   int64_t most = 0;
-  for (const Program& p : stages) most = std::max(most, p.bytes);
+  const int64_t last = r.layout.pipeline - 1;
+  for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, last), last / 2, last}) {
+    r.stage = stage;
+    most = std::max(most, compile(as_compiled_by(software, r), target).bytes);
+  }
   return most + static_cast<int64_t>(h.device.outside_bytes);
+}
+
+// Bytes that weights alone take on `devices`: fewer cannot be.
+bool holds_weights(int64_t devices, const CompileRequest& r, const Hardware& h) {
+  const double bytes = r.precision == Precision::kFp32 ? 4 : 2;
+  return bytes * static_cast<double>(parameter_count(r.model)) <=
+         h.device.memory_bytes * static_cast<double>(devices);
 }
 
 // Every division of the model over `devices` by tensor ranks within a node and stages.
@@ -61,7 +77,8 @@ std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& reques
                                    const Hardware& hardware, const Software& software,
                                    const Target& target) {
   std::optional<LeastDevices> best;
-  for (int64_t t = 1; t <= std::min(devices, hardware.node.devices); ++t) {
+  if (!holds_weights(devices, request, hardware)) return best;
+  for (int64_t t = 1; t <= std::min(devices, hardware.node.devices); t *= 2) {
     if (devices % t != 0 || devices / t > request.model.layers) continue;
     CompileRequest r = request;
     r.layout = {};
@@ -71,7 +88,7 @@ std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& reques
     r.sequences = 1;
     r.microbatches = r.layout.pipeline;  // as many as can be in flight
     try {
-      const int64_t peak = peak_of(compile_stages(as_compiled_by(software, r), target), hardware);
+      const int64_t peak = peak_of(r, software, target, hardware);
       if (static_cast<double>(peak) <= hardware.device.memory_bytes &&
           (!best || peak < best->peak_bytes))
         best = LeastDevices{devices, t, r.layout.pipeline, peak};
@@ -144,13 +161,16 @@ std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware&
 std::optional<LeastDevices> least_devices(const CompileRequest& request, const Hardware& hardware,
                                           const Software& software, const Target& target) {
   const int64_t most = hardware.node.devices * request.model.layers;
-  int64_t tried = 1;
-  for (; tried <= most; tried *= 2)
-    if (fit_on(tried, request, hardware, software, target)) break;
-  // Between the last power of two that is too few and the first that is enough.
-  for (int64_t n = std::max<int64_t>(tried / 2 + 1, 1); n <= std::min(tried, most); ++n)
-    if (auto found = fit_on(n, request, hardware, software, target)) return found;
-  return std::nullopt;
+  std::optional<LeastDevices> found;
+  int64_t enough = 1;
+  for (; enough <= most && !found; enough *= 2)
+    found = fit_on(enough, request, hardware, software, target);
+  if (!found) return found;
+  // Between the last power of two that is too few and the first that is enough, by eighths.
+  const int64_t top = enough / 2, step = std::max<int64_t>(top / 16, 1);
+  for (int64_t n = top / 2 + step; n < top; n += step)
+    if (auto fewer = fit_on(n, request, hardware, software, target)) return fewer;
+  return found;
 }
 
 }  // namespace tessera

@@ -36,9 +36,9 @@ struct Tried {
 std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
                                   const Software& software, const Target& target);
 
-// The fewest devices on which the model fits with any division of tensor ranks (within a node) and
-// stages, everything recomputed and micro-batches of one sequence. nullopt: on none, since one
-// layer is too large for one node.
+// The fewest devices (powers of two and eighths between them) on which the model fits, divided by
+// tensor ranks (powers of two within a node) and stages, everything recomputed and micro-batches of
+// one sequence. nullopt: on none, since one layer is too large for one node.
 struct LeastDevices {
   int64_t devices = 0, tensor = 1, pipeline = 1;
   int64_t peak_bytes = 0;
