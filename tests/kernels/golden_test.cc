@@ -192,7 +192,9 @@ TEST(Golden, AttentionScopes) {
     EXPECT_LT(distance(out, doubles(of("out"))), 5e-7) << c;
     EXPECT_LT(distance(lse, doubles(of("lse"))), 5e-7) << c;
     EXPECT_LT(distance(d_qkv, doubles(of("d_qkv"))), 1e-6) << c;
-    if (across) EXPECT_LT(distance(d_kv, doubles(of("d_kv"))), 1e-6);
+    if (across) {
+      EXPECT_LT(distance(d_kv, doubles(of("d_kv"))), 1e-6);
+    }
     if (!biased) continue;
     EXPECT_LT(distance(d_bias, doubles(of("d_bias"))), 2e-6) << c;
     g.fresh_bias = false;
