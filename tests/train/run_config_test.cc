@@ -90,21 +90,27 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   says({"data.documents_apart=true"}, "no error");
   says({"data.target_length=4"}, "no encoder beside its decoder");
   says({"model.encoder_layers=2"}, "has no encoder");
-  const std::vector<std::string> t5 = {"model={preset: t5-v1.1-small}", "data.sequence_length=64"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), t5.begin(), t5.end());
-    return more;
-  };
-  const std::string asked = "data.template='{prompt}{response}'";
-  says(with({}), "Wanted span_corruption, or pairs as data.instructions");
-  says(with({"data.objective=span_corruption"}), "no error");
-  says(with({"data.objective=span_corruption", "data.target_length=9"}), "makes targets of 14");
-  says(with({"data.objective=span_corruption", "data.documents_apart=true"}), "one text a row");
-  says(with({file, none, asked}), "data.target_length is not given");
-  says(with({file, none, asked, "data.target_length=8"}), "pairs have no validation sets yet");
-  says(with({file, none, asked, "data.target_length=8", "data.validation=[]"}), "no error");
-  says(with({"model.relative_buckets=6"}), "wanted a multiple of 4");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
+}
+
+TEST(RunConfig, AnEncoderNeedsSpansOrPairs) {
+  const std::string run =
+      "model: { preset: t5-v1.1-small }\ndata: { train: a, sequence_length: 64 }\n";
+  const auto says = [&](const std::vector<std::string>& overrides, const std::string& part) {
+    const std::string found = error_of(run, overrides);
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  const std::string file = "data.instructions=[i.jsonl]", none = "data.train=[]";
+  const std::string asked = "data.template='{prompt}{response}'";
+  const std::string spans = "data.objective=span_corruption";
+  says({}, "Wanted span_corruption, or pairs as data.instructions");
+  says({spans}, "no error");
+  says({spans, "data.target_length=9"}, "makes targets of 14");
+  says({spans, "data.documents_apart=true"}, "one text a row");
+  says({file, none, asked}, "data.target_length is not given");
+  says({file, none, asked, "data.target_length=8"}, "no error");
+  says({"model.relative_buckets=6"}, "wanted a multiple of 4");
+  says({"model.kv_heads=3"}, "as many as heads = 6");
 }
 
 TEST(RunConfig, GivenKeysWinOverThePreset) {
@@ -213,15 +219,8 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "optimizer.clip_norm=-1",
                           "schedule.steps=-1",
                           "schedule.floor=1.5",
-                          "optimizer.update_clip=0",
-                          "optimizer.decay_power=2",
-                          "lora.rank=-1",
-                          "lora.targets=[layer.attn.*]",
-                          "loss_scale.initial=0.5",
-                          "loss_scale.window=0",
-                          "batch.ramp=[3]",
-                          "batch.ramp_steps=5",
-                          "checkpoint.keep_every_tokens=-1",
+                          "precision=fp16",
+                          "precision=bf16_sr",
                           "layout.zero=4",
                           "layout.recompute=half",
                           "layout.recompute=full:5",
@@ -235,17 +234,6 @@ TEST(RunConfig, EveryRuleHasAMessage) {
   }
   EXPECT_EQ(error_of(kRun, {"layout.recompute=full:4", "data.split=969,30,1", "run.threads=1"}),
             "no error");
-}
-
-// What a run file leaves out is the optimizer's own; what it says stands.
-TEST(RunConfig, OptimizersBringTheirOwnDefaults) {
-  EXPECT_EQ(read(kRun).optimizer.beta2, 0.95);
-  EXPECT_EQ(read(kRun, {"optimizer.kind=lion"}).optimizer.beta2, 0.99);
-  EXPECT_EQ(read(kRun, {"optimizer.kind=sgd"}).optimizer.weight_decay, 0);
-  const RunConfig c = read(kRun, {"optimizer.kind=adafactor", "optimizer.beta1=0.5"});
-  EXPECT_EQ(c.optimizer.epsilon, 1e-30);
-  EXPECT_EQ(c.optimizer.beta1, 0.5);
-  EXPECT_EQ(c.optimizer.clip_norm, 0);
 }
 
 }  // namespace
