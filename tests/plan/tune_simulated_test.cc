@@ -93,8 +93,8 @@ Space space_of(const std::vector<Candidate>& all) {
     const std::vector<std::string> choices = choices_of(c);
     for (size_t k = 0; k < choices.size(); ++k) {
       const auto& known = space.knobs[k].choices;
-      p.push_back(static_cast<int>(std::find(known.begin(), known.end(), choices[k]) -
-                                   known.begin()));
+      p.push_back(
+          static_cast<int>(std::find(known.begin(), known.end(), choices[k]) - known.begin()));
     }
     space.points.push_back(std::move(p));
   }
