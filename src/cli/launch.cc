@@ -100,7 +100,7 @@ class Launch {
 
   const LaunchArguments& l_;
   bool srun_ = false;
-  World world_;
+  RankHosts world_;
   Scale scale_;
   RestartOptions restarts_;
   AttemptResult last_;
@@ -157,7 +157,7 @@ bool Launch::prepare_next() {
   const Loss loss = last_.verdict->loss;
   const bool host_lost = loss == Loss::kDied || loss == Loss::kSilent || loss == Loss::kNeverCame;
   if (l_.on_loss == "smaller" && host_lost) {
-    const std::optional<World> world = smaller(world_, *last_.verdict, last_.hosts, scale_);
+    const std::optional<RankHosts> world = smaller(world_, *last_.verdict, last_.hosts, scale_);
     if (!world) {
       say("not started again: no layout is left for fewer ranks (batch.global {}, batch.micro {}, "
           "{} ranks a copy of the model)",

@@ -54,9 +54,9 @@ std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale) {
   return {};
 }
 
-std::optional<World> smaller(const World& world, const Verdict& verdict,
+std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
                              const std::vector<std::string>& rank_hosts, const Scale& scale) {
-  World next = world;
+  RankHosts next = world;
   const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
   const auto stays = [&](const std::string& host) { return !lost.contains(host); };
   auto left = static_cast<int64_t>(std::count_if(rank_hosts.begin(), rank_hosts.end(), stays));

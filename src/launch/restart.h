@@ -43,7 +43,7 @@ struct Scale {
 // The largest data axis on at most `ranks` ranks that divides the batch; none fits: nothing.
 std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale);
 
-struct World {
+struct RankHosts {
   int ranks = 1;
   std::vector<Host> hosts;            // empty: this one, or SLURM's
   std::vector<std::string> left_out;  // hosts by the names the ranks gave
@@ -52,7 +52,7 @@ struct World {
 
 // Without the hosts of the lost ranks; where there is only one host, with fewer ranks on it.
 // `rank_hosts`: the host of each rank, as it said. Nothing where no layout is left.
-std::optional<World> smaller(const World& world, const Verdict& verdict,
+std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
                              const std::vector<std::string>& rank_hosts, const Scale& scale);
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ TEST(LargestData, DividesTheBatch) {
 }
 
 TEST(Smaller, WithoutTheLostHost) {
-  World w;
+  RankHosts w;
   w.ranks = 8;
   w.hosts = {{"n01", 2}, {"n02", 2}, {"n03", 4}};
   const std::vector<std::string> names = {"n01", "n01", "n02", "n02", "n03", "n03", "n03", "n03"};
@@ -64,7 +64,7 @@ TEST(Smaller, WithoutTheLostHost) {
 }
 
 TEST(Smaller, OnOneHost) {
-  World w;
+  RankHosts w;
   w.ranks = 4;
   const std::vector<std::string> names(4, "n01");
   const auto next = smaller(w, {Loss::kDied, {2}, 9}, names, {24, 1, 1, 0});

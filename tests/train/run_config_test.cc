@@ -219,8 +219,6 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "optimizer.clip_norm=-1",
                           "schedule.steps=-1",
                           "schedule.floor=1.5",
-                          "precision=fp16",
-                          "precision=bf16_sr",
                           "layout.zero=4",
                           "layout.recompute=half",
                           "layout.recompute=full:5",
