@@ -9,7 +9,7 @@
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 tessera=$(realpath "$1")
-rate=${2:-480}
+rate=${2:-300}
 steps=${3:-8}
 . "$here/tests/cluster/hosts.sh"
 . "$here/tests/cluster/small_run.sh"
@@ -37,7 +37,7 @@ together() {  # FOLDER key=value…
 }
 
 alone "$base/a" & alone "$base/b" & wait
-compute=$(awk -v a="$(step_s "$base/a")" -v b="$(step_s "$base/b")" 'BEGIN { print a > b ? a : b }')
+compute=$(awk -v a="$(step_s "$base/a")" -v b="$(step_s "$base/b")" 'BEGIN { print (a > b ? a : b) }')
 hosts_limit "${rate}mbit"
 for overlap in 0 1; do
   before=$(hosts_bytes n02)
