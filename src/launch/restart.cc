@@ -55,7 +55,7 @@ std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale) {
 }
 
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
-                             const std::vector<std::string>& rank_hosts, const Scale& scale) {
+                                 const std::vector<std::string>& rank_hosts, const Scale& scale) {
   RankHosts next = world;
   const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
   const auto stays = [&](const std::string& host) { return !lost.contains(host); };

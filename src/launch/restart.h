@@ -53,6 +53,6 @@ struct RankHosts {
 // Without the hosts of the lost ranks; where there is only one host, with fewer ranks on it.
 // `rank_hosts`: the host of each rank, as it said. Nothing where no layout is left.
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
-                             const std::vector<std::string>& rank_hosts, const Scale& scale);
+                                 const std::vector<std::string>& rank_hosts, const Scale& scale);
 
 }  // namespace tessera
