@@ -38,24 +38,8 @@ double TimeParts::sum() const {
   return computing() + exposed_s() + recomputation + optimizer + bubble + host;
 }
 
-TimeParts& TimeParts::operator+=(const TimeParts& o) {
-  for (size_t i = 0; i < compute.size(); ++i) compute[i] += o.compute[i];
-  for (size_t i = 0; i < exposed.size(); ++i) exposed[i] += o.exposed[i];
-  recomputation += o.recomputation;
-  optimizer += o.optimizer;
-  bubble += o.bubble;
-  host += o.host;
-  return *this;
-}
-
-TimeParts& TimeParts::operator*=(double share) {
-  for (double& x : compute) x *= share;
-  for (double& x : exposed) x *= share;
-  recomputation *= share;
-  optimizer *= share;
-  bubble *= share;
-  host *= share;
-  return *this;
+void TimeParts::operator*=(double share) {
+  with(*this, [&](double& mine, double) { mine *= share; });
 }
 
 double Prediction::share(double flops) const {

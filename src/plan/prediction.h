@@ -19,22 +19,39 @@ std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world"
 
 constexpr int kOpKinds = static_cast<int>(OpKind::kCount);
 
-// Where the time of a device goes. Seconds; they add up to the step.
-struct TimeParts {
-  std::array<double, kOpKinds> compute{};   // forward and backward, by op kind
-  double recomputation = 0;                 // forward work that is done again
-  double optimizer = 0;                     // squares, clip, update
-  std::array<double, kTraffics> exposed{};  // communication that no computation hides
-  double bubble = 0;                        // waiting for another stage's computation
-  double host = 0;                          // the device waits for launches
+// Where the time of a device goes; the parts add up to the step.
+template <class T>
+struct PartsOf {
+  std::array<T, kOpKinds> compute{};   // forward and backward, by op kind
+  T recomputation = 0;                 // forward work that is done again
+  T optimizer = 0;                     // squares, clip, update
+  std::array<T, kTraffics> exposed{};  // communication that no computation hides
+  T bubble = 0;                        // waiting for another stage's computation
+  T host = 0;                          // the device waits for launches
 
+  // Calls f(own, other's) for each part.
+  template <class U, class F>
+  void with(const PartsOf<U>& o, const F& f) {
+    for (size_t i = 0; i < compute.size(); ++i) f(compute[i], o.compute[i]);
+    for (size_t i = 0; i < exposed.size(); ++i) f(exposed[i], o.exposed[i]);
+    f(recomputation, o.recomputation);
+    f(optimizer, o.optimizer);
+    f(bubble, o.bubble);
+    f(host, o.host);
+  }
+  void operator+=(const PartsOf& o) {
+    with(o, [](T& mine, T others) { mine += others; });
+  }
+};
+
+// In seconds.
+struct TimeParts : PartsOf<double> {
   double matrix() const;     // products, the head's loss among them
   double attention() const;  // fused, or its parts
   double computing() const;  // all of `compute`
   double exposed_s() const;
   double sum() const;
-  TimeParts& operator+=(const TimeParts& o);
-  TimeParts& operator*=(double share);
+  void operator*=(double share);
 };
 
 // Of each rank of one stage.

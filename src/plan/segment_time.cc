@@ -45,25 +45,9 @@ Traffic traffic_of(std::string_view over) {
   return data ? Traffic::kData : Traffic::kTensor;
 }
 
-PartsNs& PartsNs::operator+=(const PartsNs& o) {
-  for (size_t i = 0; i < compute.size(); ++i) compute[i] += o.compute[i];
-  for (size_t i = 0; i < exposed.size(); ++i) exposed[i] += o.exposed[i];
-  recomputation += o.recomputation;
-  optimizer += o.optimizer;
-  bubble += o.bubble;
-  host += o.host;
-  return *this;
-}
-
 TimeParts PartsNs::seconds() const {
-  const auto s = [](int64_t ns) { return static_cast<double>(ns) * 1e-9; };
   TimeParts t;
-  for (size_t i = 0; i < compute.size(); ++i) t.compute[i] = s(compute[i]);
-  for (size_t i = 0; i < exposed.size(); ++i) t.exposed[i] = s(exposed[i]);
-  t.recomputation = s(recomputation);
-  t.optimizer = s(optimizer);
-  t.bubble = s(bubble);
-  t.host = s(host);
+  t.with(*this, [](double& s, int64_t ns) { s = static_cast<double>(ns) * 1e-9; });
   return t;
 }
 

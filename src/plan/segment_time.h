@@ -11,13 +11,8 @@
 
 namespace tessera {
 
-// TimeParts in whole nanoseconds.
-struct PartsNs {
-  std::array<int64_t, kOpKinds> compute{};
-  int64_t recomputation = 0, optimizer = 0, bubble = 0, host = 0;
-  std::array<int64_t, kTraffics> exposed{};
-
-  PartsNs& operator+=(const PartsNs& o);
+// In whole nanoseconds.
+struct PartsNs : PartsOf<int64_t> {
   TimeParts seconds() const;
 };
 

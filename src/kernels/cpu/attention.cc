@@ -30,13 +30,7 @@ void attention(const Attention& a, void* workspace) {
   parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
     const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kForward);
-    KeyHead keys;
-    keys.t = p.s;
-    keys.d = p.d;
-    keys.queries = p.t;
-    keys.scale = a.scale;
-    keys.k = p.key(keys_in, b, kv);
-    keys.v = p.value(keys_in, b, kv);
+    KeyHead keys = p.keys(keys_in, b, kv, a.scale);
     scope.set(b, buffers, keys);
     pack(keys, buffers);
     for (int64_t g = 0; g < p.g; ++g) {

@@ -36,13 +36,7 @@ void attention_grad(const AttentionGrad& a, void* workspace) {
   parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
     const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kGradient);
-    KeyHead keys;
-    keys.t = p.s;
-    keys.d = p.d;
-    keys.queries = p.t;
-    keys.scale = a.scale;
-    keys.k = p.key(keys_in, b, kv);
-    keys.v = p.value(keys_in, b, kv);
+    KeyHead keys = p.keys(keys_in, b, kv, a.scale);
     keys.dk = p.key(d_keys, b, kv);
     keys.dv = p.value(d_keys, b, kv);
     scope.set(b, buffers, keys);

@@ -34,13 +34,8 @@ void for_key_heads(const PackedHeads& p, const TensorView& qkv, float scale, int
                    void* workspace, const F& f) {
   parallel_tasks(p.b * p.kv, threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
-    KeyHead keys;
-    keys.t = keys.queries = p.t;
-    keys.d = p.d;
-    keys.scale = scale;
-    keys.k = p.key(qkv, b, kv);
-    keys.v = p.value(qkv, b, kv);
-    f(keys, b, kv, head_buffers(workspace, thread, p.t, p.t, p.d, HeadUse::kGradient));
+    f(p.keys(qkv, b, kv, scale), b, kv,
+      head_buffers(workspace, thread, p.t, p.t, p.d, HeadUse::kGradient));
   });
 }
 

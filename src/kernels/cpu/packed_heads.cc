@@ -60,6 +60,17 @@ PackedHeads::PackedHeads(const TensorView& qkv, const TensorView& apart)
         to_string(qkv.shape), to_string(apart.shape));
 }
 
+KeyHead PackedHeads::keys(const TensorView& v, int64_t sample, int64_t group, float scale) const {
+  KeyHead keys;
+  keys.t = s;
+  keys.d = d;
+  keys.queries = t;
+  keys.scale = scale;
+  keys.k = key(v, sample, group);
+  keys.v = value(v, sample, group);
+  return keys;
+}
+
 int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use) {
   Carver count{nullptr};
   carve(count, t, s, d, use == HeadUse::kGradient);

@@ -22,6 +22,8 @@ struct PackedHeads {
   Rows value(const TensorView& v, int64_t sample, int64_t group) const {
     return slot(v, sample * s, key_slots_, group, key_slots_ - 1);
   }
+  // All keys and values of a group, which all queries see; scale is that of the scores.
+  KeyHead keys(const TensorView& v, int64_t sample, int64_t group, float scale) const;
   Rows out(const TensorView& v, int64_t sample, int64_t head) const {
     return {Sink(v) + (sample * t * heads() + head) * d, heads() * d};
   }
