@@ -14,6 +14,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       library_(library),
       channels_(channels),
       options_(std::move(options)) {
+  prepare_device();
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
@@ -22,6 +23,8 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
     }));
   if (options_.poison) poison_.emplace(program_, arena_);
 }
+
+TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
 
 Executor::Operand Executor::operand(const Segment& segment, ValueId v) const {
   if (v == kNone) return {};
@@ -75,6 +78,9 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
+    p.bound.kernels = &library_.kernels();
+    if (queues_) p.bound.stream = queues_->stream(segment.queue);
+    p.bound.host_step = host_step_;
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue);
@@ -125,7 +131,7 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
     if (f.kind != value.frame) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
-    return {arena_ + f.offset + value.offset, value.dtype, value.local()};
+    return mirrored({arena_ + f.offset + value.offset, value.dtype, value.local()});
   }
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
