@@ -84,7 +84,7 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue);
-      const std::pair<std::string, const Communicator*> use = {group_named(op), p.bound.channel};
+      const std::pair<std::string, Communicator*> use = {group_named(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
     }
     prepare_product(op, p.bound);

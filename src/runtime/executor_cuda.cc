@@ -36,7 +36,11 @@ void Executor::prepare_device() {
 }
 
 // Where the host brings bytes from rank to rank it must run along.
-bool Executor::graph_wanted() const { return options_.graphs && used_.empty(); }
+bool Executor::graph_wanted() const {
+  return options_.graphs && std::all_of(used_.begin(), used_.end(), [](const auto& use) {
+           return use.second->is_on_stream();
+         });
+}
 
 TensorView Executor::mirrored(const TensorView& t) const {
   if (options_.mirror == nullptr) return t;
@@ -79,7 +83,17 @@ void Executor::run_on_device() {
   }
   for (const TensorView& t : fetched_)
     copy_in_stream(queues_->main(), mirrored(t).data, t.data, t.bytes());
-  synchronise(queues_->main());
+  wait_for_device();
+}
+
+// A device that waits for a rank that is gone would wait for ever: the channels are asked meanwhile.
+void Executor::wait_for_device() {
+  if (used_.empty()) return synchronise(queues_->main());
+  Idle idle;
+  while (!is_over(queues_->main())) {
+    for (const auto& use : used_) use.second->progress();
+    idle.pause();
+  }
 }
 
 void Executor::enqueue() {
@@ -93,7 +107,9 @@ void Executor::enqueue() {
     for (PreparedOp& op : ops_of(c)) {
       announce(c, op, op.bound.channel != nullptr);
       const double began = *observe_ ? now_s() : 0;
-      if (op.bound.channel)
+      if (op.bound.channel && op.bound.channel->is_on_stream())
+        exchange_on_stream(op);
+      else if (op.bound.channel)
         exchange_through_host(op);
       else if (op.run)
         op.run(op.bound);
@@ -103,6 +119,12 @@ void Executor::enqueue() {
     queues_->after(c);
   }
   queues_->join();
+}
+
+void Executor::exchange_on_stream(PreparedOp& op) {
+  op.bound.channel->use(op.bound.stream);
+  start_communication(op.bound);
+  finish_communication(op.bound);
 }
 
 // A transfer of the host's communicator: its operands go through the mirror, in which they stand

@@ -5,6 +5,7 @@
 
 #include "base/box.h"
 #include "base/philox.h"
+#include "comm/nccl.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
 #include "runtime/initialise.h"
@@ -38,13 +39,26 @@ void check_agreement(const Program& a, const Program& b) {
   }
 }
 
+// NCCL, unless ranks share a device, which it refuses: then the host brings what they exchange.
+std::unique_ptr<World> device_world(World& world, const Library& library) {
+  if (!library.on_cuda() || world.size() == 1) return nullptr;
+  std::map<std::string, int64_t> ranks;
+  for (int64_t r = 0; r < world.size(); ++r) ++ranks[world.host(r)];
+  double most = 0;
+  for (const auto& [host, count] : ranks)
+    most = std::max(most, static_cast<double>(count) / library.cuda().devices);
+  world.all_reduce({&most, 1}, Reduction::kMax);
+  return most <= 1 ? nccl_world(world) : nullptr;
+}
+
 }  // namespace
 
 Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
                  MachineOptions options)
     : library_(std::move(library)),
       alone_(options.world ? nullptr : self_world()),
-      channels_(options.world ? *options.world : *alone_, programs),
+      devices_(options.world ? device_world(*options.world, *library_) : nullptr),
+      channels_(devices_ ? *devices_ : options.world ? *options.world : *alone_, programs),
       arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   ExecutorOptions each = {options.poison, options.now_s};

@@ -52,7 +52,8 @@ class Machine {
   TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
 
   std::unique_ptr<Library> library_;
-  std::unique_ptr<World> alone_;  // where no world was given
+  std::unique_ptr<World> alone_;   // where no world was given
+  std::unique_ptr<World> devices_;  // where each rank has a CUDA device of its own
   Channels channels_;
   Buffer arena_;                // on CUDA: the host's copy, of which little is ever touched
   DeviceBuffer device_arena_;  // on CUDA alone

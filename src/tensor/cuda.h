@@ -107,7 +107,8 @@ struct RowCopy {
 };
 void copy_rows_in_stream(Stream s, const RowCopy& c);
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes);
-// Waits until all that was enqueued is over.
+// Waits until all that was enqueued is over; or says whether it is.
 void synchronise(Stream s);
+bool is_over(Stream s);
 
 }  // namespace tessera

@@ -41,5 +41,6 @@ void copy_in_stream(Stream, void*, const void*, int64_t) { absent(); }
 void copy_rows_in_stream(Stream, const RowCopy&) { absent(); }
 void fill_in_stream(Stream, void*, int, int64_t) { absent(); }
 void synchronise(Stream) { absent(); }
+bool is_over(Stream) { absent(); }
 
 }  // namespace tessera

@@ -135,4 +135,10 @@ void synchronise(Stream s) {
   check_cuda(cudaStreamSynchronize(native(s.handle)), "cudaStreamSynchronize");
 }
 
+bool is_over(Stream s) {
+  const cudaError_t code = cudaStreamQuery(native(s.handle));
+  if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
+  return code == cudaSuccess;
+}
+
 }  // namespace tessera
