@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// `host` brings the ranks together (identifiers of communicators go through it), answers all that is
-// not a group, and outlives the world. Throws Error where NCCL is not installed.
+// `host` brings the ranks together (identifiers of communicators go through it), answers all that
+// is not a group, and outlives the world. Throws Error where NCCL is not installed.
 std::unique_ptr<World> nccl_world(World& host);
 
 // Memory of the device that a group's transfers take outside of the arena.

@@ -75,7 +75,7 @@ struct CachedAttention {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
   const int32_t* start = nullptr;  // where the kernel runs
-  TensorView out;  // [B, T, H, D]  written
+  TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
   int threads = 1;
 };

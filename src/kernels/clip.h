@@ -9,8 +9,8 @@ namespace tessera::kernels {
 
 struct Clip {
   const double *tokens = nullptr, *squares = nullptr, *loss = nullptr;
-  const double* loss_scale = nullptr;                             // none: 1
-  double *norm = nullptr, *scale = nullptr, *skip = nullptr;      // written
+  const double* loss_scale = nullptr;                         // none: 1
+  double *norm = nullptr, *scale = nullptr, *skip = nullptr;  // written
   double limit = 0;
 };
 void clip(const Clip& c);

@@ -1,7 +1,7 @@
 // The kernels of a device as one table: what an op's binding calls without knowing where its
 // operands lie. Each does what the header of its name says. On the CPU it does so at once; on CUDA
-// it is enqueued in the stream, memory is the device's, and no call waits. A nullptr: the device has
-// no such kernel (missing_on_cuda in runtime/library.h says so before a run).
+// it is enqueued in the stream, memory is the device's, and no call waits. A nullptr: the device
+// has no such kernel (missing_on_cuda in runtime/library.h says so before a run).
 #pragma once
 
 #include "kernels/adafactor.h"

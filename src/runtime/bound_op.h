@@ -45,8 +45,8 @@ struct BoundOp {
   const kernels::Kernels* kernels = &kernels::cpu_kernels();
   Stream stream;                      // where they run; the CPU has none
   const double* host_step = nullptr;  // value `step` for the host, where operands are a device's
-  Communicator* channel = nullptr;  // of an op that communicates
-  int64_t peer = 0;                 // of a message: its place in the channel
+  Communicator* channel = nullptr;    // of an op that communicates
+  int64_t peer = 0;                   // of a message: its place in the channel
   int64_t layer = 0;
   int threads = 1;
 };

@@ -149,7 +149,7 @@ class Executor {
   Library& library_;
   const Channels& channels_;
   ExecutorOptions options_;
-  std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
+  std::vector<std::vector<PreparedOp>> prepared_;            // of each segment
   std::vector<std::pair<std::string, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
   std::optional<DeviceQueues> queues_;  // on a CUDA device, as is what follows

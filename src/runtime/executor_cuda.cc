@@ -37,9 +37,8 @@ void Executor::prepare_device() {
 
 // Where the host brings bytes from rank to rank it must run along.
 bool Executor::graph_wanted() const {
-  return options_.graphs && std::all_of(used_.begin(), used_.end(), [](const auto& use) {
-           return use.second->is_on_stream();
-         });
+  return options_.graphs && std::all_of(used_.begin(), used_.end(),
+                                        [](const auto& use) { return use.second->is_on_stream(); });
 }
 
 TensorView Executor::mirrored(const TensorView& t) const {
@@ -86,7 +85,8 @@ void Executor::run_on_device() {
   wait_for_device();
 }
 
-// A device that waits for a rank that is gone would wait for ever: the channels are asked meanwhile.
+// A device that waits for a rank that is gone would wait for ever: the channels are asked
+// meanwhile.
 void Executor::wait_for_device() {
   if (used_.empty()) return synchronise(queues_->main());
   Idle idle;
@@ -134,8 +134,8 @@ void Executor::exchange_through_host(PreparedOp& op) {
   const double began = now_s();
   for (size_t i = 0; i < op.op->inputs.size(); ++i) host.in[i] = fetch_in(op.bound, op.bound.in[i]);
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
-    host.out[i] = op.bound.fresh[i] ? mirrored(op.bound.out[i])
-                                    : fetch_in(op.bound, op.bound.out[i]);
+    host.out[i] =
+        op.bound.fresh[i] ? mirrored(op.bound.out[i]) : fetch_in(op.bound, op.bound.out[i]);
   if (host.workspace)
     host.workspace = options_.mirror + (static_cast<std::byte*>(host.workspace) - arena_);
   host.kernels = &kernels::cpu_kernels();

@@ -67,8 +67,8 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
     case OpKind::kRmsNormGrad:
       return of.norm_grad(rows, s[-1]);
     case OpKind::kGeluGrad: {
-      const int64_t d = op.attributes.integer("bias") ? at(values, op.inputs[1]).shape.elements()
-                                                      : 0;
+      const int64_t d =
+          op.attributes.integer("bias") ? at(values, op.inputs[1]).shape.elements() : 0;
       return d > 0 ? of.gelu_grad(s.elements() / d, d) : 0;
     }
     case OpKind::kBiasGrad: {

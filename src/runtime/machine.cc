@@ -58,7 +58,10 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
     : library_(std::move(library)),
       alone_(options.world ? nullptr : self_world()),
       devices_(options.world ? device_world(*options.world, *library_) : nullptr),
-      channels_(devices_ ? *devices_ : options.world ? *options.world : *alone_, programs),
+      channels_(devices_        ? *devices_
+                : options.world ? *options.world
+                                : *alone_,
+                programs),
       arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   ExecutorOptions each = {options.poison, options.now_s};

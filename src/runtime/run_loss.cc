@@ -69,7 +69,8 @@ void run_logits_max(const BoundOp& b) {
 }
 
 void run_logits_sums(const BoundOp& b) {
-  b.kernels->logits_sums(b.stream, divided_logits(b, b.in[0]), flat(b.in[1]), flat(b.in[2]), flat(b.out[0]));
+  b.kernels->logits_sums(b.stream, divided_logits(b, b.in[0]), flat(b.in[1]), flat(b.in[2]),
+                         flat(b.out[0]));
 }
 
 void run_divided_cross_entropy(const BoundOp& b) {

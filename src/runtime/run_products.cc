@@ -27,16 +27,15 @@ void bind_attention(const BoundOp& b, int first, Kernel& k) {
     (a.text("seen") == "documents" ? k.scope.documents : k.scope.ids) = operand(at.seen);
   if (at.samples == kNone) return;
   const int64_t queries = b.in[0].shape[3] - (at.across == kNone ? 2 : 0);  // of a group
-  k.dropout = {dropout_of(b, a.number("dropout"), operand(at.step)),
-               operand(at.samples),
+  k.dropout = {dropout_of(b, a.number("dropout"), operand(at.step)), operand(at.samples),
                extents(b, b.op->inputs[0]).begin[2] * queries};
 }
 
 }  // namespace
 
 void run_matmul(const BoundOp& b) {
-  b.product->run(b.stream, b.in[0].data, b.packed != nullptr ? b.packed : b.in[1].data, b.out[0].data,
-                 b.workspace);
+  b.product->run(b.stream, b.in[0].data, b.packed != nullptr ? b.packed : b.in[1].data,
+                 b.out[0].data, b.workspace);
 }
 
 void run_matmul_grad_weight(const BoundOp& b) {

@@ -66,7 +66,8 @@ void run_norm(const BoundOp& b) {
   n.stats = as_rows(b.out[1], 2);
   if (terms + biases == 1) return b.kernels->norm(b.stream, as_rows(b.in[0], d), n);
   const Summands s = summands(b, terms, biases);
-  b.kernels->sum_norm(b.stream, {s.terms.data(), terms}, {s.biases.data(), biases}, as_rows(b.out[2], d), n);
+  b.kernels->sum_norm(b.stream, {s.terms.data(), terms}, {s.biases.data(), biases},
+                      as_rows(b.out[2], d), n);
 }
 
 void run_norm_grad(const BoundOp& b) {
@@ -79,7 +80,8 @@ void run_norm_grad(const BoundOp& b) {
   a.dy = as_rows(b.in[3], d);
   a.dx = as_rows(b.out[0], d);
   a.accumulate_dx = b.op->attributes.integer("add") != 0;
-  if (a.accumulate_dx && b.in[4].data != a.dx.data) b.kernels->cast(b.stream, flat(b.in[4]), flat(a.dx));
+  if (a.accumulate_dx && b.in[4].data != a.dx.data)
+    b.kernels->cast(b.stream, flat(b.in[4]), flat(a.dx));
   a.dgain = zeroed(b, 1);
   if (a.kind == kernels::NormKind::kLayer) a.dbias = zeroed(b, 2);
   b.kernels->norm_grad(b.stream, a, b.workspace);
@@ -89,7 +91,7 @@ void run_gelu(const BoundOp& b) {
   const bool bias = b.op->attributes.integer("bias") != 0;
   const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
   b.kernels->gelu(b.stream, form(b), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
-                as_rows(b.out[0], d));
+                  as_rows(b.out[0], d));
 }
 
 void run_gelu_grad(const BoundOp& b) {
@@ -124,7 +126,7 @@ void run_sum(const BoundOp& b) {
 
 void run_scale(const BoundOp& b) {
   b.kernels->scale(b.stream, flat(b.in[0]), static_cast<float>(b.op->attributes.number("factor")),
-                 flat(b.out[0]));
+                   flat(b.out[0]));
 }
 
 void run_accumulate(const BoundOp& b) {
@@ -158,7 +160,7 @@ void run_dropout(const BoundOp& b) {
   window.first_column = e.begin.back();
   window.width = whole[-1];
   b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                   {b.out[0].data, b.out[0].dtype, rows}, window);
+                     {b.out[0].data, b.out[0].dtype, rows}, window);
 }
 
 void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }
@@ -170,12 +172,12 @@ kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
 
 void run_embedding(const BoundOp& b) {
   b.kernels->embedding(b.stream, flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]),
-                     table_rows(b, b.op->inputs[1]));
+                       table_rows(b, b.op->inputs[1]));
 }
 
 void run_embedding_grad(const BoundOp& b) {
-  b.kernels->embedding_grad(b.stream, flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0),
-                          table_rows(b, b.op->outputs[0]));
+  b.kernels->embedding_grad(b.stream, flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]),
+                            zeroed(b, 0), table_rows(b, b.op->outputs[0]));
 }
 
 }  // namespace tessera

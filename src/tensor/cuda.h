@@ -17,8 +17,8 @@ namespace tessera {
 std::string why_no_cuda();
 
 struct CudaFeatures {
-  std::string model;  // "NVIDIA H100 …"
-  int devices = 0;    // that this process sees
+  std::string model;     // "NVIDIA H100 …"
+  int devices = 0;       // that this process sees
   int architecture = 0;  // 90: compute capability 9.0
   int multiprocessors = 0;
   int64_t memory_bytes = 0, free_bytes = 0;

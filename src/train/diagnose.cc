@@ -60,7 +60,8 @@ std::string first_bad_value(Trainer& trainer, World& world) {
       std::string inputs = "its inputs are finite";
       received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
-        if (const auto in = find_bad(e.host(e.op.in[i])); in && e.op.in[i].data != e.op.out[o].data) {
+        if (const auto in = find_bad(e.host(e.op.in[i]));
+            in && e.op.in[i].data != e.op.out[o].data) {
           received = false;
           inputs = fmt::format("its input {} already holds {}",
                                trainer.program()[e.op.op->inputs[i]].name, in->kind);

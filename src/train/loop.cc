@@ -186,8 +186,8 @@ void Run::prepare() {
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
       "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
       "set {:.2f}",
-      gib(m.arena), gib(device.outside_bytes()), gib(device.memory_limit()), gib(m.weights), gib(m.optimizer),
-      gib(m.gradients), gib(m.activations), gib(m.other), gib(m.live)));
+      gib(m.arena), gib(device.outside_bytes()), gib(device.memory_limit()), gib(m.weights),
+      gib(m.optimizer), gib(m.gradients), gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(

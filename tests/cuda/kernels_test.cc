@@ -137,20 +137,22 @@ TEST_F(CudaKernels, CachedAttention) {
   fill(qkv, 1.0), fill(cache, 1.0, 0.3), fill(out, 0.0);
   start.set(0, 33);
   start.send(stream());
-  std::vector<std::byte> here(
-      static_cast<size_t>(cpu().workspace.cached_attention(context, d, 1)) + 64);
+  std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.cached_attention(context, d, 1)) +
+                              64);
   const auto at = reinterpret_cast<uintptr_t>(here.data());
-  cpu().cached_attention({}, {.qkv = qkv.host(),
-                              .cache = cache.host(),
-                              .start = start.host().as<int32_t>(),
-                              .out = out.host(),
-                              .scale = 0.25f},
+  cpu().cached_attention({},
+                         {.qkv = qkv.host(),
+                          .cache = cache.host(),
+                          .start = start.host().as<int32_t>(),
+                          .out = out.host(),
+                          .scale = 0.25f},
                          here.data() + (64 - at % 64) % 64);
-  cuda().cached_attention(stream(), {.qkv = qkv.device(),
-                                     .cache = cache.device(),
-                                     .start = start.device().as<int32_t>(),
-                                     .out = out.device(),
-                                     .scale = 0.25f},
+  cuda().cached_attention(stream(),
+                          {.qkv = qkv.device(),
+                           .cache = cache.device(),
+                           .start = start.device().as<int32_t>(),
+                           .out = out.device(),
+                           .scale = 0.25f},
                           nullptr);
   expect_close(out.fetch(stream()), out.here(), 1e-6, "out");
   EXPECT_EQ(cache.fetch(stream()), cache.here());

@@ -79,12 +79,16 @@ class NcclCommunicator : public Communicator {
           out.elements());
     if (in.bytes() <= kSmallBytes && in.bytes() * (size() - 1) <= kNcclStagingBytes) {
       take_whole(in);
-      add_up({.own = in.data, .n = n, .out = out.data, .in = in.dtype, .out_type = out.dtype,
-              .maximum = r == Reduction::kMax}, n);
+      add_up({.own = in.data,
+              .n = n,
+              .out = out.data,
+              .in = in.dtype,
+              .out_type = out.dtype,
+              .maximum = r == Reduction::kMax},
+             n);
       return over();
     }
-    const int64_t share =
-        ((n + size() - 1) / size() + kAlignment - 1) / kAlignment * kAlignment;
+    const int64_t share = ((n + size() - 1) / size() + kAlignment - 1) / kAlignment * kAlignment;
     const Range own = part_of(n, share, rank());
     const TensorView part = {at(out, own.begin), out.dtype, Shape{own.size()}};
     scatter(in, part, {share, r, false});
@@ -134,8 +138,8 @@ class NcclCommunicator : public Communicator {
   }
   void take(void* data, int64_t bytes, int64_t peer) {
     if (bytes == 0) return;
-    nccl_.check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8,
-                              static_cast<int>(peer), comm_, stream()),
+    nccl_.check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer),
+                              comm_, stream()),
                 "ncclRecv");
   }
   // Messages of f(peer) to and from all others at once.
@@ -186,9 +190,14 @@ class NcclCommunicator : public Communicator {
         give(at(whole, theirs.begin), theirs.size() * element, peer);
         take(staged(peer, piece * element), mine.size() * element, peer);
       });
-      add_up({.own = at(whole, mine.begin), .n = mine.size(), .out = at(part, first),
-              .in = whole.dtype, .out_type = part.dtype,
-              .maximum = how.reduction == Reduction::kMax, .add = how.add}, piece);
+      add_up({.own = at(whole, mine.begin),
+              .n = mine.size(),
+              .out = at(part, first),
+              .in = whole.dtype,
+              .out_type = part.dtype,
+              .maximum = how.reduction == Reduction::kMax,
+              .add = how.add},
+             piece);
     }
     if (!how.add)
       fill_in_stream(stream_, at(part, own.size()), 0,

@@ -13,7 +13,9 @@ constexpr int64_t kMostBlocks = 132 * 8;
 // Numbers as they lie in memory; sums are f32, of doubles double.
 struct Bits {
   DType type;
-  __device__ double wide(const void* p, int64_t i) const { return static_cast<const double*>(p)[i]; }
+  __device__ double wide(const void* p, int64_t i) const {
+    return static_cast<const double*>(p)[i];
+  }
   __device__ float read(const void* p, int64_t i) const {
     if (type == DType::kF32) return static_cast<const float*>(p)[i];
     const uint16_t bits = static_cast<const uint16_t*>(p)[i];

@@ -57,8 +57,7 @@ void cached_attention(const CachedAttention& a, void* workspace) {
             a.cache.shape[3] == p.kv && a.cache.shape[4] == p.d,
         "attention of {} with a cache of {}", to_string(a.qkv.shape), to_string(a.cache.shape));
   const int64_t capacity = a.cache.shape[1], start = *a.start, end = start + p.t;
-  CHECK(start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", start, end,
-        capacity);
+  CHECK(start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", start, end, capacity);
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);

@@ -45,8 +45,7 @@ constexpr Kernels kTable = {
     .gelu = [](Stream, GeluKind k, View x, View bias, View y) { gelu(k, x, bias, y); },
     .gelu_grad = [](Stream, const GeluGrad& a, void* w) { gelu_grad(a, w); },
     .gated_activation = [](Stream, GateKind k, View x, View y) { gated_activation(k, x, y); },
-    .gated_activation_grad = [](Stream,
-                                const GatedActivationGrad& a) { gated_activation_grad(a); },
+    .gated_activation_grad = [](Stream, const GatedActivationGrad& a) { gated_activation_grad(a); },
     .dropout = [](Stream, View x, View samples, const Dropout& d, View y,
                   const DropoutWindow& window) { dropout(x, samples, d, y, window); },
     .embedding = [](Stream, View ids, View table, View y,
@@ -63,33 +62,33 @@ constexpr Kernels kTable = {
     .logits_max = [](Stream, const DividedLogits& l, View max) { logits_max(l, max); },
     .logits_sums = [](Stream, const DividedLogits& l, View max, View labels,
                       View sums) { logits_sums(l, max, labels, sums); },
-    .divided_cross_entropy = [](Stream,
-                                const DividedCrossEntropy& a) { divided_cross_entropy(a); },
+    .divided_cross_entropy = [](Stream, const DividedCrossEntropy& a) { divided_cross_entropy(a); },
     .squares = [](Stream, View x, void* w, double* sum) { *sum += sum_of_squares(x, w); },
     .clip = [](Stream, const Clip& c) { clip(c); },
     .update = update,
-    .workspace = {
-        .norm_grad = norm_grad_workspace_bytes,
-        .gelu_grad = gelu_grad_workspace_bytes,
-        .bias_grad = bias_grad_workspace_bytes,
-        .rotary = rotary_workspace_bytes,
-        .squares = squares_workspace_bytes,
-        .cross_entropy = cross_entropy_workspace_bytes,
-        .attention =
-            [](View qkv, View kv, int threads) {
-              const int64_t keys = kv.shape.rank() > 0 ? kv.shape[1] : 0;
-              return attention_workspace_bytes(qkv.shape[1], qkv.shape[4], threads, keys);
-            },
-        .attention_grad =
-            [](View qkv, View kv, int64_t buckets, int threads) {
-              const bool apart = kv.shape.rank() > 0;
-              const int64_t heads = qkv.shape[2] * (qkv.shape[3] - (apart ? 0 : 2));
-              return attention_grad_workspace_bytes(qkv.shape[1], qkv.shape[4], threads,
-                                                    apart ? kv.shape[1] : 0,
-                                                    qkv.shape[0] * heads * buckets);
-            },
-        .cached_attention = cached_attention_workspace_bytes,
-    }};
+    .workspace =
+        {
+            .norm_grad = norm_grad_workspace_bytes,
+            .gelu_grad = gelu_grad_workspace_bytes,
+            .bias_grad = bias_grad_workspace_bytes,
+            .rotary = rotary_workspace_bytes,
+            .squares = squares_workspace_bytes,
+            .cross_entropy = cross_entropy_workspace_bytes,
+            .attention =
+                [](View qkv, View kv, int threads) {
+                  const int64_t keys = kv.shape.rank() > 0 ? kv.shape[1] : 0;
+                  return attention_workspace_bytes(qkv.shape[1], qkv.shape[4], threads, keys);
+                },
+            .attention_grad =
+                [](View qkv, View kv, int64_t buckets, int threads) {
+                  const bool apart = kv.shape.rank() > 0;
+                  const int64_t heads = qkv.shape[2] * (qkv.shape[3] - (apart ? 0 : 2));
+                  return attention_grad_workspace_bytes(qkv.shape[1], qkv.shape[4], threads,
+                                                        apart ? kv.shape[1] : 0,
+                                                        qkv.shape[0] * heads * buckets);
+                },
+            .cached_attention = cached_attention_workspace_bytes,
+        }};
 
 }  // namespace
 

@@ -28,8 +28,8 @@ __global__ void attention_kernel(const AttentionWork a) {
     float p[kOwnOfWarp];
     dots(own, k_tile, a.d, p);
     for (int r = 0; r < kOwnOfWarp; ++r) {
-      const Pair pair = pair_of(a, b, head, first + warp_index() * kOwnOfWarp + r,
-                                j + lane_index());
+      const Pair pair =
+          pair_of(a, b, head, first + warp_index() * kOwnOfWarp + r, j + lane_index());
       const float s = pair.visible ? score(a, pair, p[r]) : -INFINITY;
       const float raised = fmaxf(most[r], warp_max(s));
       // A row beyond the end sees nothing.

@@ -1,6 +1,7 @@
 // Attention without tensor cores, in tiles of 32 (kernels/attention.h). A warp has four rows of its
 // own, queries in the forward and in the gradient of queries, keys in the gradient of keys; the
-// block brings the rows of the other side 32 at a time, one a lane. Nothing is added by two writers.
+// block brings the rows of the other side 32 at a time, one a lane. Nothing is added by two
+// writers.
 #pragma once
 
 #include "kernels/cuda/operand.h"
@@ -10,8 +11,8 @@ namespace tessera::kernels::cuda {
 
 constexpr int kMostBuckets = 64;
 
-// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. They are made
-// on the host, so that both devices agree on every distance.
+// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. They are
+// made on the host, so that both devices agree on every distance.
 struct BucketSteps {
   int side = 0;  // buckets of one side
   bool causal = true;
@@ -55,10 +56,10 @@ struct AttentionWork {
   const int64_t* samples = nullptr;
   int64_t first_head = 0;
   // Of the gradient.
-  Numbers d_out, dq, d_keys;      // as out, q, keys
-  float* delta = nullptr;         // [B, H, T]: d_out . out
-  float* bias_rows = nullptr;     // [B, H, T, N]
-  float* d_bias = nullptr;        // [H, N]
+  Numbers d_out, dq, d_keys;   // as out, q, keys
+  float* delta = nullptr;      // [B, H, T]: d_out . out
+  float* bias_rows = nullptr;  // [B, H, T, N]
+  float* d_bias = nullptr;     // [H, N]
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }

@@ -95,8 +95,8 @@ __global__ void key_grad_kernel(const AttentionWork a) {
     for (int64_t i = a.causal ? first / kTile * kTile : 0; i < a.t; i += kTile) {
       __syncthreads();
       load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
-      load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d,
-                1, d_out);
+      load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d, 1,
+                d_out);
       __syncthreads();
       const int64_t query = i + lane_index();
       const float lse = query < a.t ? a.lse[rows + query] : 0.0f;

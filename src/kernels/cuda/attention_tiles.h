@@ -15,8 +15,8 @@ constexpr int kWarps = 4, kOwnOfWarp = 4, kOwn = kWarps * kOwnOfWarp;
 constexpr int kTile = kWarp;
 constexpr float kHidden = -1e30f;  // loses against every other score and is a number
 
-// Rows of D numbers in shared memory. One more than D apart: lanes that read the same place of their
-// rows read from different banks.
+// Rows of D numbers in shared memory. One more than D apart: lanes that read the same place of
+// their rows read from different banks.
 struct SharedRows {
   float* data;
   int pitch;

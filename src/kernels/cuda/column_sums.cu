@@ -1,5 +1,5 @@
-// Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take turns
-// at the rows and are added in order. The stripes are then added in order.
+// Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take
+// turns at the rows and are added in order. The stripes are then added in order.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"

@@ -18,8 +18,7 @@ struct LookUp {
     float x[kGroup];
     const float absent = id < 0 || id >= a.total ? NAN : 0.0f;
     for (float& v : x) v = absent;
-    if (row >= 0 && row < a.rows)
-      read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
+    if (row >= 0 && row < a.rows) read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
     write_group(a.y, p.at, p.n, a.vector, x);
   }
 };

@@ -19,8 +19,7 @@ struct Groups {
   __host__ __device__ Place place(int64_t group) const {
     const int64_t row = group / per_row(), column = group % per_row() * kGroup;
     const int64_t left = columns - column;
-    return {row, column, row * columns + column,
-            left < kGroup ? static_cast<int>(left) : kGroup};
+    return {row, column, row * columns + column, left < kGroup ? static_cast<int>(left) : kGroup};
   }
 };
 

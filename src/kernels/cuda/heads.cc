@@ -22,8 +22,7 @@ BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
   for (int k = 0; k < steps.side; ++k) steps.first[k] = INT32_MAX;
   for (int64_t n = longest; n >= 0; --n) {
     const int64_t k = relative_bucket(r, -n);  // keys behind, whose buckets are the lower half
-    for (int64_t i = k; i >= 0 && steps.first[i] > n; --i)
-      steps.first[i] = static_cast<int32_t>(n);
+    for (int64_t i = k; i >= 0 && steps.first[i] > n; --i) steps.first[i] = static_cast<int32_t>(n);
   }
   return steps;
 }

@@ -55,9 +55,8 @@ __global__ void map_kernel(const Work work) {
 template <class Work>
 void launch_map(const char* name, Stream stream, const Work& work) {
   const int64_t blocks = blocks_for(work.count(), kMapThreads);
-  launch(name, map_kernel<Work>, {.x = blocks < kMapBlocks ? blocks : kMapBlocks,
-                                  .threads = kMapThreads},
-         stream, work);
+  launch(name, map_kernel<Work>,
+         {.x = blocks < kMapBlocks ? blocks : kMapBlocks, .threads = kMapThreads}, stream, work);
 }
 
 // The shared memory of the launch.

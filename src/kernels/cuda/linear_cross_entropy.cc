@@ -37,13 +37,10 @@ struct Products {
                 .b = s.dtype},
                blas) {
     if (!s.gradient) return;
-    dx.emplace(MatmulShape{.m = rows,
-                           .n = s.hidden,
-                           .k = s.vocabulary,
-                           .a = s.dtype,
-                           .b = s.dtype,
-                           .c = s.dtype},
-               blas);
+    dx.emplace(
+        MatmulShape{
+            .m = rows, .n = s.hidden, .k = s.vocabulary, .a = s.dtype, .b = s.dtype, .c = s.dtype},
+        blas);
     dweight.emplace(MatmulShape{.m = s.vocabulary,
                                 .n = s.hidden,
                                 .k = rows,

@@ -78,8 +78,8 @@ struct Matrix {
   const Handle& lt;
   cublasLtMatrixLayout_t native = nullptr;
 
-  Matrix(const Handle& handle, DType type, int64_t rows, int64_t columns, int64_t ld,
-         int64_t batch, int64_t stride)
+  Matrix(const Handle& handle, DType type, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
+         int64_t stride)
       : lt(handle) {
     lt.check(lt.make_matrix(&native, library_type(type), static_cast<uint64_t>(columns),
                             static_cast<uint64_t>(rows), ld),
@@ -102,8 +102,13 @@ struct Matrix {
 
 Matrix matrix(const Handle& lt, DType type, int64_t rows, int64_t columns, int64_t ld,
               int64_t batch, int64_t stride) {
-  return {lt,    type,  rows, columns, ld == 0 ? columns : ld,
-          batch, stride == 0 ? rows * (ld == 0 ? columns : ld) : stride};
+  return {lt,
+          type,
+          rows,
+          columns,
+          ld == 0 ? columns : ld,
+          batch,
+          stride == 0 ? rows * (ld == 0 ? columns : ld) : stride};
 }
 
 }  // namespace
@@ -126,11 +131,9 @@ struct CudaMatmul::Plan {
                  s.stride_b)),
         c(matrix(lt, s.c, s.m, s.n, s.ldc, s.batch, s.stride_c)) {
     CHECK(s.a == s.b, "a product of {} and {} on CUDA", name_of(s.a), name_of(s.b));
-    CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}",
-          name_of(s.c));
+    CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}", name_of(s.c));
     CHECK(!s.packed_b, "nothing is packed on CUDA");
-    lt.check(lt.make_product(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-             "cublasLtMatmulDescCreate");
+    lt.check(lt.make_product(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     choose();
@@ -148,13 +151,12 @@ struct CudaMatmul::Plan {
     cublasLtMatmulPreference_t wanted = nullptr;
     lt.check(lt.make_preference(&wanted), "cublasLtMatmulPreferenceCreate");
     const auto most = static_cast<uint64_t>(kWorkspaceBytes);
-    lt.check(lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
-                               sizeof(most)),
-             "cublasLtMatmulPreferenceSetAttribute");
-    for (const auto what : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    lt.check(
+        lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof(most)),
+        "cublasLtMatmulPreferenceSetAttribute");
+    for (const auto what :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       lt.check(lt.set_preference(wanted, what, &kAlignment, sizeof(kAlignment)),
                "cublasLtMatmulPreferenceSetAttribute");
     cublasLtMatmulHeuristicResult_t best = {};
@@ -187,8 +189,7 @@ int64_t CudaMatmul::workspace_bytes() const { return plan_->workspace; }
 void CudaMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->run(s, a, b, c, workspace, plan_->shape.accumulate ? 1.0f : 0.0f);
 }
-void CudaMatmul::run_fresh(Stream s, const void* a, const void* b, void* c,
-                           void* workspace) const {
+void CudaMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->run(s, a, b, c, workspace, 0.0f);
 }
 

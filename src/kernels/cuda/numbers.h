@@ -1,6 +1,6 @@
 // Numbers in device memory as kernels read and write them: f32, bf16 or f16, widened to f32 as they
-// are read and rounded to nearest as they are written. The type is a value, not a template: a branch
-// that all threads take costs nothing beside the memory, and a kernel is compiled once.
+// are read and rounded to nearest as they are written. The type is a value, not a template: a
+// branch that all threads take costs nothing beside the memory, and a kernel is compiled once.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -24,8 +24,8 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// Every thread gets the sums of x[0] … x[K-1] over the block. `shared` has K * kWarp of T; it may be
-// used again at once.
+// Every thread gets the sums of x[0] … x[K-1] over the block. `shared` has K * kWarp of T; it may
+// be used again at once.
 template <int K, class T>
 __device__ void block_sums(T (&x)[K], T* shared) {
   const int warps = warps_of_block();

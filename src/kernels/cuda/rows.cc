@@ -38,8 +38,8 @@ void finish_norm(Stream s, NormRows a, const Norm& n) {
     a.gain[a.outputs] = numbers(o.gain);
     a.bias[a.outputs] = numbers(o.bias);
     a.y[a.outputs++] = numbers(o.y);
-    a.sum.groups.vector = a.sum.groups.vector && aligned(o.gain.data) && aligned(o.bias.data) &&
-                          aligned(o.y.data);
+    a.sum.groups.vector =
+        a.sum.groups.vector && aligned(o.gain.data) && aligned(o.bias.data) && aligned(o.y.data);
   }
   a.centred = n.kind == NormKind::kLayer;
   a.epsilon = n.epsilon;
@@ -89,8 +89,7 @@ void sum_norm(Stream s, Views terms, Views biases, View out, const Norm& n) {
 }
 
 void norm_grad(Stream s, const NormGrad& a, void* workspace) {
-  const Groups groups =
-      groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx);
+  const Groups groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx);
   ColumnSums sums;
   sums.groups = groups;
   sums.dy = numbers(a.dy);

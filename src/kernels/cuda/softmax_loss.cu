@@ -13,9 +13,7 @@ constexpr int kThreads = 256;
 constexpr size_t kSharedBytes = 2 * kWarp * sizeof(double);
 constexpr int32_t kIgnored = -100;  // kIgnoredLabel of kernels/cross_entropy.h
 
-__device__ bool is_label(const LossWork& a, int32_t label) {
-  return label >= 0 && label < a.total;
-}
+__device__ bool is_label(const LossWork& a, int32_t label) { return label >= 0 && label < a.total; }
 __device__ float scale_of(const LossWork& a) {
   return a.loss_scale == nullptr ? a.scale : a.scale * static_cast<float>(*a.loss_scale);
 }
@@ -35,7 +33,7 @@ __device__ void each_group(const LossWork& a, int64_t row, int64_t columns, cons
 
 __device__ float row_max(const LossWork& a, int64_t row) {
   float most = -INFINITY;
-  each_group(a, row, a.columns, [&](int64_t, const float (&x)[kGroup], int n) {
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
     for (int k = 0; k < n; ++k) most = fmaxf(most, x[k]);
   });
   return block_max(most, shared_floats());
@@ -43,7 +41,7 @@ __device__ float row_max(const LossWork& a, int64_t row) {
 
 __device__ double row_sum(const LossWork& a, int64_t row, float most) {
   float own = 0;
-  each_group(a, row, a.columns, [&](int64_t, const float (&x)[kGroup], int n) {
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
     for (int k = 0; k < n; ++k) own += expf(x[k] - most);
   });
   double sum[1] = {own};
@@ -55,7 +53,7 @@ __device__ double row_sum(const LossWork& a, int64_t row, float most) {
 __device__ void write_gradient(const LossWork& a, int64_t row, int64_t live, float most,
                                float factor, int64_t label, float scale) {
   const Numbers dz = a.dz;
-  each_group(a, row, a.width, [&](int64_t c, const float (&x)[kGroup], int n) {
+  each_group(a, row, a.width, [&](int64_t c, const float(&x)[kGroup], int n) {
     float d[kGroup] = {};
     for (int k = 0; k < n; ++k) {
       if (c + k >= live) continue;
@@ -113,8 +111,7 @@ __global__ void logits_sums_kernel(const LossWork a) {
   const int64_t own = label - a.first;
   float at_label = 0;
   if (label != kIgnored && !is_label(a, label)) at_label = NAN;
-  if (is_label(a, label) && own >= 0 && own < a.columns)
-    at_label = a.z[row * a.width + own] - most;
+  if (is_label(a, label) && own >= 0 && own < a.columns) at_label = a.z[row * a.width + own] - most;
   a.sums[2 * row] = static_cast<float>(sum);
   a.sums[2 * row + 1] = at_label;
 }
@@ -133,8 +130,8 @@ __global__ void add_divided_losses_kernel(const LossWork a) {
   double sums[2] = {0, 0};
   for (int64_t row = threadIdx.x; row < a.rows; row += kThreads)
     if (a.labels[row] != kIgnored) {
-      sums[0] += log(static_cast<double>(a.sums[2 * row])) -
-                 static_cast<double>(a.sums[2 * row + 1]);
+      sums[0] +=
+          log(static_cast<double>(a.sums[2 * row])) - static_cast<double>(a.sums[2 * row + 1]);
       sums[1] += 1;
     }
   block_sums(sums, reinterpret_cast<double*>(shared_floats()));

@@ -53,8 +53,7 @@ struct ClipOnce {
 int64_t squares_partials(int64_t n) { return blocks_for(n, kBlock); }
 
 void launch_squares(const SquaresWork& a, Stream s) {
-  const Grid grid = {
-      .x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
   if (a.n == 0) return;
   launch("squares", squares_kernel, grid, s, a);
   launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);

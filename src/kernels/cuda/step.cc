@@ -7,8 +7,8 @@
 namespace tessera::kernels::cuda {
 
 void squares(Stream s, View x, void* workspace, double* sum) {
-  launch_squares(
-      {numbers(x), x.elements(), aligned(x.data), static_cast<double*>(workspace), sum}, s);
+  launch_squares({numbers(x), x.elements(), aligned(x.data), static_cast<double*>(workspace), sum},
+                 s);
 }
 
 void clip(Stream s, const Clip& c) {

@@ -13,8 +13,8 @@ struct TableWork {
   int64_t tokens = 0, columns = 0, rows = 0;  // of the table
   int64_t first = 0, total = 0;
   bool vector = false;
-  Numbers table, y;           // of the forward
-  Numbers dy;                 // of the gradient
+  Numbers table, y;  // of the forward
+  Numbers dy;        // of the gradient
   float* d_table = nullptr;
 };
 void launch_embedding(const TableWork& a, Stream s);
@@ -45,8 +45,8 @@ struct LossWork {
   Numbers dz;  // [rows, width]: z itself, or elsewhere
   float scale = 1;
   const double* loss_scale = nullptr;  // times `scale`
-  float* max = nullptr;   // [rows], divided alone
-  float* sums = nullptr;  // [rows, 2]
+  float* max = nullptr;                // [rows], divided alone
+  float* sums = nullptr;               // [rows, 2]
 };
 void launch_loss(const LossWork& a, Stream s);  // whole rows
 void launch_logits_max(const LossWork& a, Stream s);

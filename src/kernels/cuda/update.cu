@@ -93,7 +93,8 @@ __global__ void update_kernel(const UpdateWork a) {
   const Constants c = *shared;
   const bool vector = span.begin % kGroup == 0;  // frames are aligned
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
-  for (int64_t i = span.begin + (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
+  for (int64_t i =
+           span.begin + (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
        i < span.end; i += step)
     update_group(a, c, span, i, span.end - i < kGroup ? static_cast<int>(span.end - i) : kGroup,
                  vector);

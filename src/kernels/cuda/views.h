@@ -24,9 +24,7 @@ Groups groups_of(int64_t rows, int64_t columns, const V&... views) {
 }
 
 inline int64_t columns_of(View v) { return v.shape[-1]; }
-inline int64_t rows_of(View v) {
-  return columns_of(v) > 0 ? v.elements() / columns_of(v) : 0;
-}
+inline int64_t rows_of(View v) { return columns_of(v) > 0 ? v.elements() / columns_of(v) : 0; }
 
 // As the table of kernels has them, by file.
 void clear(Stream s, View y);

@@ -115,9 +115,9 @@ void CudaGraph::launch(Stream s) const {
 
 void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  check_cuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault,
-                             native(s.handle)),
-             "cudaMemcpyAsync");
+  check_cuda(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, native(s.handle)),
+      "cudaMemcpyAsync");
 }
 void copy_rows_in_stream(Stream s, const RowCopy& c) {
   if (c.bytes == 0 || c.rows == 0) return;

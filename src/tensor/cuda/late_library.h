@@ -17,8 +17,10 @@ class LateLibrary {
     handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ == nullptr) handle_ = dlopen((toolkit + "/" + file).c_str(), RTLD_NOW);
     if (handle_ == nullptr)
-      throw Error("{} is not installed: {} is neither in {} nor where the system looks "
-                  "(LD_LIBRARY_PATH).", what, file, toolkit);
+      throw Error(
+          "{} is not installed: {} is neither in {} nor where the system looks "
+          "(LD_LIBRARY_PATH).",
+          what, file, toolkit);
   }
   // Libraries stay loaded: they have threads and handlers of their own.
   LateLibrary(const LateLibrary&) = delete;

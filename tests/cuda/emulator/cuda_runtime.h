@@ -1,7 +1,7 @@
 // What of CUDA's runtime and of its device language our code uses, for the host compiler: kernels
 // run on the CPU, each thread of a block as a fiber, barriers and shuffles included, so that tests
-// can execute them where there is no device. Everything runs at once and in order; a graph keeps what
-// was enqueued for later.
+// can execute them where there is no device. Everything runs at once and in order; a graph keeps
+// what was enqueued for later.
 #pragma once
 
 #include <math.h>

@@ -132,8 +132,7 @@ uint64_t& slot(int lane) {
   return block.slots[static_cast<size_t>(block.current / kWarp)][static_cast<size_t>(lane)];
 }
 
-void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes,
-                const std::function<void()>& thread) {
+void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes, const std::function<void()>& thread) {
   using tessera::kernels::cuda::kSharedBytes;
   CHECK(threads.x > 0 && threads.x <= 1024 && threads.y == 1 && grid.y <= 65535 && grid.z <= 65535,
         "a launch of {} x {} x {} blocks of {}", grid.x, grid.y, grid.z, threads.x);
