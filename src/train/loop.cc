@@ -181,6 +181,10 @@ void Run::prepare() {
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * row_tokens(config_))));
+  if (device.cuda)
+    say(fmt::format(
+        "device    {}: its kernels are not yet proven on a card, see scripts/gpu_check.sh",
+        device.cuda->model));
   say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
