@@ -1,5 +1,4 @@
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/views.h"
@@ -57,6 +56,7 @@ const Kernels& cuda_kernels() { return kTable; }
 
 namespace cuda {
 
+// Declared in launch.h, which only nvcc takes.
 void check_launch(cudaError_t code, const char* kernel) {
   if (code == cudaSuccess) return;
   throw Error("the device refused to start {}: {} ({}).", kernel, cudaGetErrorString(code),

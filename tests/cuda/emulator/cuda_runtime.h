@@ -19,7 +19,8 @@
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
-  explicit dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
+  dim3() = default;
+  explicit dim3(unsigned a, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
