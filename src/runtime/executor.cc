@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/lead.h"
 
 namespace tessera {
 
@@ -20,6 +21,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
     updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
     }));
+  may_lead_ = calls_that_may_lead(program_);
   if (options_.poison) poison_.emplace(program_, arena_);
 }
 

@@ -37,7 +37,8 @@ struct Case {
 inline constexpr auto one = int64_t{1}, two = int64_t{2};
 inline constexpr int64_t kRows = 6;  // of tables; ids are below
 inline const Shape kHidden = {2, 4, 6}, kRowsOf = {2, 4}, kVector = {6};
-inline const Shape kQkv = {2, 4, 2, 4, 8}, kOut = {2, 4, 4, 8}, kLse = {2, 4, 4}, kPairs = {2, 4, 4, 4};
+inline const Shape kQkv = {2, 4, 2, 4, 8}, kOut = {2, 4, 4, 8}, kLse = {2, 4, 4},
+                   kPairs = {2, 4, 4, 4};
 
 inline std::vector<Case> forwards() {
   return {
