@@ -72,7 +72,8 @@ Wire unlabelled_wire(const Program& p, const Segment& s) {
     if (!message && !collective) continue;
     if (collective) w.over = op.attributes.text("over");
     w.operation = s.queue == Queue::kCompute ? "segment" : std::string(rule_of(op.kind).name);
-    w.bytes += p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]].bytes();
+    const Value& v = p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
+    w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
   }
   return w;
 }

@@ -66,8 +66,10 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand(segment, v));
-      const bool first = program_[v].role == Role::kGradient &&
-                         std::find(added.begin(), added.end(), v) == added.end();
+      // Each piece of a reduction is the first of its elements.
+      const bool first =
+          program_[v].role == Role::kGradient &&
+          (op.attributes.has("pieces") || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }

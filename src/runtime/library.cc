@@ -8,6 +8,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/embedding.h"
 #include "kernels/gelu.h"
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
@@ -26,7 +27,7 @@ auto key(const MatmulShape& s) {
                     s.packed_b, s.alpha);
 }
 auto key(const LinearCrossEntropyShape& s) {
-  return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.gradient);
+  return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.sums, s.gradient);
 }
 
 template <class Shape, class Kernel>
@@ -77,6 +78,8 @@ int64_t row_bytes(const Op& op, std::span<const Value> values) {
       const int64_t d = at(values, op.outputs[0]).shape.elements();
       return kernels::bias_grad_workspace_bytes(s.elements() / d, d);
     }
+    case OpKind::kEmbeddingGrad:
+      return kernels::embedding_grad_workspace_bytes(s.elements(), at(values, op.outputs[0]).dtype);
     case OpKind::kRotary:
       return kernels::rotary_workspace_bytes(
           at(values, op.inputs[1]).shape.elements(),
@@ -135,6 +138,7 @@ LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) 
   s.tokens = x.shape.elements() / s.hidden;
   s.dtype = x.dtype;
   s.gradient = op.attributes.integer("gradient") != 0;
+  if (op.outputs.size() > 2) s.sums = at(values, op.outputs[2]).dtype;
   return s;
 }
 
@@ -169,6 +173,7 @@ Target Library::target() {
       case OpKind::kAttentionMix:
       case OpKind::kAttentionMixGrad:
         return attention_bytes(op, values, threads_);
+      case OpKind::kAllReduce:
       case OpKind::kAllGather:
       case OpKind::kReduceScatter:
         return communication_workspace_bytes(op, values);

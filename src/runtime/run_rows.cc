@@ -172,7 +172,13 @@ void run_dropout(const BoundOp& b) {
   window.first_column = e.begin.back();
   window.width = whole[-1];
   kernels::dropout({b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                   {b.out[0].data, b.out[0].dtype, rows}, window);
+                   {b.out[0].data, b.out[0].dtype, rows}, window,
+                   b.op->outputs.size() > 1 ? b.out[1] : TensorView());
+}
+
+void run_dropout_grad(const BoundOp& b) {
+  kernels::dropout_grad(b.in[0], b.in[1], static_cast<float>(b.op->attributes.number("p")),
+                        b.out[0]);
 }
 
 void run_cast(const BoundOp& b) { kernels::cast(flat(b.in[0]), flat(b.out[0])); }
@@ -189,7 +195,7 @@ void run_embedding(const BoundOp& b) {
 
 void run_embedding_grad(const BoundOp& b) {
   kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0),
-                          table_rows(b, b.op->outputs[0]));
+                          table_rows(b, b.op->outputs[0]), b.workspace);
 }
 
 }  // namespace tessera

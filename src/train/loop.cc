@@ -184,11 +184,13 @@ void Run::prepare() {
                   format_count(config_.batch.global * row_tokens(config_))));
   say(layout_line(config_));
   say(fmt::format(
-      "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
+      "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
+      "process may use: "
       "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
       "set {:.2f}",
-      gib(m.arena), gib(kOutsideBytes), gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer),
-      gib(m.gradients), gib(m.activations), gib(m.other), gib(m.live)));
+      gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(kOutsideBytes),
+      gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer), gib(m.gradients),
+      gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(

@@ -17,6 +17,7 @@ struct In {
 inline In x(Shape s) { return {DType::kF32, std::move(s)}; }
 inline In weight(Shape s) { return {DType::kF32, std::move(s), Role::kWeight}; }
 inline In known(Shape s) { return {DType::kF32, std::move(s), Role::kBatch}; }
+inline In mask(Shape s) { return {DType::kU8, std::move(s), Role::kBatch}; }
 inline In ids(Shape s) { return {DType::kI32, std::move(s), Role::kBatch}; }
 inline In samples() { return {DType::kI64, {2}, Role::kBatch}; }
 inline In step() { return {DType::kF64, {kStepSize}, Role::kStep}; }
@@ -186,6 +187,7 @@ inline std::vector<Case> backwards() {
        OpKind::kGeluGrad,
        {{"form", "erf"}, {"bias", one}},
        {x(kHidden), x(kVector), x(kHidden)}},
+      {"dropout_grad", OpKind::kDropoutGrad, {{"p", 0.3}}, {x(kHidden), mask(kHidden)}},
       {"bias_grad", OpKind::kBiasGrad, {{"dims", one}, {"count", two}}, {x(kHidden)}},
       {"cast", OpKind::kCast, {{"to", "bf16"}}, {x(kHidden)}},
   };
