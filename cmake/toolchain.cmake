@@ -24,10 +24,11 @@ elseif(LLD)
 endif()
 
 add_library(tessera_options INTERFACE)
-target_compile_options(tessera_options INTERFACE -Wall -Wextra -Wconversion -Wshadow
-  $<$<BOOL:${TESSERA_WERROR}>:-Werror>
+target_compile_options(tessera_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TESSERA_WERROR}>>:-Werror>
   # GCC 12 sees an overflow in fmt 9's compile-time parser that is not there.
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)
 target_include_directories(tessera_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 if(TESSERA_SANITIZE)
   target_compile_options(tessera_options INTERFACE -fsanitize=${TESSERA_SANITIZE}

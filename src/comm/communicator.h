@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tensor/stream.h"
 #include "tensor/tensor.h"
 
 namespace tessera {
@@ -53,6 +54,11 @@ class Communicator {
   // Any type; `peer` is a place in the group. Receiver and sender agree on the bytes.
   virtual Ticket send(const TensorView& x, int64_t peer) = 0;
   virtual Ticket receive(const TensorView& x, int64_t peer) = 0;
+
+  // Of memory of a device: whether transfers are work of a stream, which use() names for those that
+  // follow, and over for the host at once.
+  virtual bool is_on_stream() const { return false; }
+  virtual void use(Stream) {}
 
   // Moves what can move without waiting; false if nothing did. Throws Error if a peer is lost.
   virtual bool progress() = 0;

@@ -61,8 +61,11 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
     programs.push_back(compile(r, library->target()));
   }
   auto machine = std::make_unique<Machine>(std::move(programs), std::move(library));
-  for (const StatePiece& piece : pieces(machine->program()))
-    checkpoint.read(piece.name, piece.begin, piece.end, machine->view(piece));
+  for (const StatePiece& piece : pieces(machine->program())) {
+    const TensorView view = machine->view(piece);
+    checkpoint.read(piece.name, piece.begin, piece.end, view);
+    machine->written(view);
+  }
   return machine;
 }
 

@@ -74,8 +74,8 @@ void attention_grad(const AttentionGrad& a, void* workspace);
 struct CachedAttention {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
-  int32_t start = 0;
-  TensorView out;  // [B, T, H, D]  written
+  const int32_t* start = nullptr;  // where the kernel runs
+  TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
   int threads = 1;
 };

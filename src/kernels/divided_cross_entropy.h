@@ -40,6 +40,7 @@ struct DividedCrossEntropy {
   double* report = nullptr;  // [0] += loss, [1] += rows that count; none: another rank does
   bool gradient = false;
   float gradient_scale = 1;
+  const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
 void divided_cross_entropy(const DividedCrossEntropy& a);
 

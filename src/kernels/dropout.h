@@ -5,14 +5,25 @@
 
 #include <cstdint>
 
+#include "base/philox.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
 struct Dropout {
   float probability = 0;  // p, of dropping; 0: no dropout
-  uint64_t key = 0;       // of (seed, step, op, layer)
+  uint64_t key = 0;       // of (seed, step, op, layer); or of the op alone, where these are given:
+  const double *seed = nullptr, *step = nullptr;  // where the kernel runs
+  int64_t layer = 0;
 };
+
+// The whole key, for kernels of the CPU.
+inline uint64_t mask_key(const Dropout& d) {
+  if (d.seed == nullptr) return d.key;
+  const auto seed = static_cast<uint64_t>(*d.seed), step = static_cast<uint64_t>(*d.step);
+  return Philox{d.key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((step << 16) |
+                                                             static_cast<uint64_t>(d.layer + 1));
+}
 
 // Where a local [B, T, F] lies in the global [.., rows, width] of each sample:
 // its element (t, f) is e = (first_row + t) * width + first_column + f.

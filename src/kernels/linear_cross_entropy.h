@@ -30,11 +30,12 @@ struct LinearCrossEntropyOperands {
   const void* x = nullptr;          // [N, D]
   const void* weight = nullptr;     // [V, D]
   const int32_t* labels = nullptr;  // [N]: 0 … V-1, or kIgnoredLabel; CHECKed
-  double* report = nullptr;         // [0] += loss, [1] += tokens that count
+  double* report = nullptr;         // [0] += loss, [1] += tokens that count; or none
   void* dx = nullptr;               // [N, D]  written
   void* dweight = nullptr;          // [V, D]  added to, or written where `fresh`; or none
   bool fresh = false;               // dweight holds nothing yet
   float gradient_scale = 1;
+  const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
 
 // Prepared once for a shape; run() allocates nothing. One run at a time.

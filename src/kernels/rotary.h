@@ -26,6 +26,7 @@ struct Rotary {
   bool inverse = false;  // turns back: the gradient of the rotation
   RotaryScale scale = {};
 };
+float rotary_frequency(const Rotary& r, int64_t i);  // f_i in f32, rounded as Hugging Face does
 // The cosines and sines of every position, one row each.
 int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r);
 

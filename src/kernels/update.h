@@ -51,6 +51,12 @@ struct Update {
   bool stochastic = false;
 };
 
+// Where the device finds what changes from step to step.
+struct UpdateNumbers {
+  const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
+};
+enum class UpdateRule : uint8_t { kAdamW, kLion, kSgd };
+
 void adamw(const Update& u, const UpdateStep& step);
 void lion(const Update& u, const UpdateStep& step);
 void sgd(const Update& u, const UpdateStep& step);

@@ -7,7 +7,6 @@
 #include "compile/pieces.h"
 #include "ir/mesh.h"
 #include "ir/op.h"
-#include "kernels/dropout.h"
 #include "runtime/channels.h"
 #include "runtime/library.h"
 #include "tensor/tensor.h"
@@ -40,22 +39,25 @@ struct BoundOp {
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
   void* workspace = nullptr;
   void* packed = nullptr;  // of a product: the packed weight
-  const kernels::Matmul* product = nullptr;
-  const kernels::Matmul* fresh_product = nullptr;  // the same, writing instead of adding
-  const kernels::LinearCrossEntropy* head = nullptr;
-  Communicator* channel = nullptr;  // of an op that communicates
-  int64_t peer = 0;                 // of a message: its place in the channel
+  const Product* product = nullptr;
+  const Product* fresh_product = nullptr;  // the same, writing instead of adding
+  const Head* head = nullptr;
+  const kernels::Kernels* kernels = &kernels::cpu_kernels();
+  Stream stream;                      // where they run; the CPU has none
+  const double* host_step = nullptr;  // value `step` for the host, where operands are a device's
+  Communicator* channel = nullptr;    // of an op that communicates
+  int64_t peer = 0;                   // of a message: its place in the channel
   int64_t layer = 0;
   int threads = 1;
 };
 
 using RunOp = void (*)(const BoundOp&);
 
-// What runs an op of that kind on the CPU; nullptr if it communicates or has nothing to do.
+// What runs an op of that kind; nullptr if it communicates or has nothing to do.
 RunOp run_op(OpKind kind);
 
 // For kernels that work in place where the compiler could not let input and output share bytes.
-void copy_unless_shared(const TensorView& from, const TensorView& to);
+void copy_unless_shared(const BoundOp& b, const TensorView& from, const TensorView& to);
 // [rows, columns] of a dense tensor whose last dimensions have `columns` elements in all.
 TensorView as_rows(const TensorView& t, int64_t columns);
 TensorView flat(const TensorView& t);
@@ -124,7 +126,7 @@ int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local
 // The scales of all rows and columns of a group.
 int64_t adafactor_workspace_bytes(const Op& op, std::span<const Value> local_values);
 
-// The key of a dropout mask: (seed, step, the op's key, layer).
-uint64_t dropout_key(const BoundOp& b, const TensorView& step);
+// Of (seed, step, the op's key, layer).
+kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorView& step);
 
 }  // namespace tessera

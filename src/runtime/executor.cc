@@ -15,6 +15,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       library_(library),
       channels_(channels),
       options_(std::move(options)) {
+  prepare_device();
   prepared_.resize(program_.segments.size());
   for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
@@ -24,6 +25,8 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
   may_lead_ = calls_that_may_lead(program_);
   if (options_.poison) poison_.emplace(program_, arena_);
 }
+
+TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
 
 Executor::Operand Executor::operand(const Segment& segment, ValueId v) const {
   if (v == kNone) return {};
@@ -79,10 +82,13 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
+    p.bound.kernels = &library_.kernels();
+    if (queues_) p.bound.stream = queues_->stream(segment.queue);
+    p.bound.host_step = host_step_;
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue);
-      const std::pair<std::string, const Communicator*> use = {group_named(op), p.bound.channel};
+      const std::pair<std::string, Communicator*> use = {group_named(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
     }
     prepare_product(op, p.bound);
@@ -129,7 +135,7 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
     if (f.kind != value.frame) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
-    return {arena_ + f.offset + value.offset, value.dtype, value.local()};
+    return mirrored({arena_ + f.offset + value.offset, value.dtype, value.local()});
   }
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }

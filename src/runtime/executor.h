@@ -16,49 +16,20 @@
 #include "ir/program.h"
 #include "runtime/bound_op.h"
 #include "runtime/channels.h"
+#include "runtime/device_queues.h"
+#include "runtime/events.h"
 #include "runtime/library.h"
 #include "runtime/mover.h"
 #include "runtime/poison.h"
 
 namespace tessera {
 
-// An op that has just run, for tracing and for the search of bad numbers.
-struct OpEvent {
-  const Call& call;
-  const Segment& segment;
-  const BoundOp& op;
-  double start_s;  // on the executor's clock; of a transfer, when it was started
-};
-
-// An op of the compute queue that begins, or one of any queue for which this rank has waited for
-// long.
-struct OpStart {
-  const Call& call;
-  const Segment& segment;
-  const Op& op;
-  bool waits;  // for other ranks: it communicates
-};
-
-// Of one run, in seconds of the clock the executor was given.
-struct CommunicationTime {
-  double total_s = 0;                         // of all transfers, from start to end
-  double exposed_s = 0;                       // the compute queue stood still
-  std::map<std::string, double> exposed_by;   // group → of these
-  std::map<std::string, int64_t> bytes_sent;  // group → by this rank
-};
-
-// What the thread of a run waits for, told once the wait is no longer short.
-struct Waiting {
-  CallId call = kNone;           // whose transfer is under way; kNone: no long wait
-  std::string op;                // its origin
-  std::vector<int64_t> group;    // ranks that take part
-  std::vector<int64_t> missing;  // of these, whose messages have not come or not left
-  double since_s = 0;
-};
-
 struct ExecutorOptions {
   bool poison = false;                 // see poison.h
   std::function<double()> now_s = {};  // without it all times are zero
+  // Of an arena of a CUDA device: memory of the host, as large, for what both sides see.
+  std::byte* mirror = nullptr;
+  bool graphs = true;  // runs on a device become one launch where no rank waits for another
 };
 
 class Executor {
@@ -85,8 +56,16 @@ class Executor {
   Waiting waiting() const;                                          // from any thread
 
   const Program& program() const { return program_; }
-  // A value in a state frame. layer and microbatch count only where the value has one for each.
+  // A value in a state frame, for the host. layer and microbatch count only where the value has one
+  // for each. On a CUDA device it is a copy: what is in `batch` and `step` goes there before each
+  // run, what is in `report` and activations comes from there after it.
   TensorView view(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
+  // Other values: the device's bytes to their copy, which is returned, or the copy's bytes to the
+  // device. On the CPU both are one.
+  TensorView fetch(const TensorView& device) const;
+  void send(const TensorView& host) const;
+  TensorView mirrored(const TensorView& device) const;  // the copy's place
+
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != kNone; }
@@ -130,6 +109,16 @@ class Executor {
   std::byte* address(const Operand& o, const Call& call, const Segment& segment) const;
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
 
+  // On a CUDA device (executor_cuda.cc).
+  void prepare_device();
+  bool graph_wanted() const;
+  void run_on_device();
+  void enqueue();
+  void exchange_through_host(PreparedOp& op);
+  void exchange_on_stream(PreparedOp& op);
+  void wait_for_device();
+  TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
+
   // The run (executor_run.cc).
   std::vector<PreparedOp>& ops_of(CallId c);
   void issue(CallId c);
@@ -165,9 +154,16 @@ class Executor {
   Library& library_;
   const Channels& channels_;
   ExecutorOptions options_;
-  std::vector<std::vector<PreparedOp>> prepared_;                  // of each segment
-  std::vector<std::pair<std::string, const Communicator*>> used_;  // by group
+  std::vector<std::vector<PreparedOp>> prepared_;            // of each segment
+  std::vector<std::pair<std::string, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
+  std::optional<DeviceQueues> queues_;  // on a CUDA device, as is what follows
+  std::vector<TensorView> sent_;        // before each run: places of the mirror
+  std::vector<TensorView> fetched_;     // after it: places of the device
+  const double* host_step_ = nullptr;
+  CudaGraph graph_;
+  double graph_seed_ = 0;
+  int64_t direct_runs_ = 0;
   std::vector<bool> updates_;   // of each segment
   std::vector<bool> may_lead_;  // of each call (lead.h)
   std::function<void(const OpStart&)> started_;

@@ -31,6 +31,7 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
       e.observe_ = nullptr;
     }
   } const end{*this};
+  if (queues_) return run_on_device();
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
     if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);
@@ -106,7 +107,7 @@ void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
 
 void Executor::observe(CallId c, const BoundOp& op, double start_s) const {
   const Call& call = program_.call(c);
-  if (*observe_) (*observe_)({call, program_.segment(call), op, start_s});
+  if (*observe_) (*observe_)({call, program_.segment(call), op, start_s, *this});
 }
 
 bool Executor::may_start(const Call& call) const {

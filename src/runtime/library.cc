@@ -5,15 +5,7 @@
 #include "base/error.h"
 #include "ir/attention_operands.h"
 #include "ir/rule.h"
-#include "kernels/attention.h"
 #include "kernels/attention_parts.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/embedding.h"
-#include "kernels/gelu.h"
-#include "kernels/norm.h"
-#include "kernels/rotary.h"
-#include "kernels/squares.h"
-#include "kernels/sum.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -32,69 +24,93 @@ auto key(const LinearCrossEntropyShape& s) {
 
 template <class Shape, class Kernel>
 const Kernel& find_or_make(std::vector<std::pair<Shape, std::unique_ptr<Kernel>>>& all,
-                           const Shape& shape, const CpuFeatures& cpu, int threads) {
+                           const Shape& shape, const CpuFeatures& cpu, int threads,
+                           const kernels::CudaBlas* blas) {
   for (const auto& [known, kernel] : all)
     if (key(known) == key(shape)) return *kernel;
-  all.emplace_back(shape, std::make_unique<Kernel>(shape, cpu, threads));
+  all.emplace_back(shape, std::make_unique<Kernel>(shape, cpu, threads, blas));
   return *all.back().second;
 }
 
-int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads) {
-  const Shape& s = at(values, op.inputs[0]).shape;  // [B, T, K, G+2, D]
+int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads,
+                        const kernels::Kernels::Workspaces& of) {
+  const auto view = [&](int i) {
+    const Value& v = at(values, op.inputs[static_cast<size_t>(i)]);
+    return TensorView{nullptr, v.dtype, v.shape};
+  };
+  const TensorView qkv = view(0);  // [B, T, K, G+2, D]; of mix and its gradient: probabilities
   const AttentionOperands has =
       attention_operands(op.attributes, op.kind == OpKind::kAttentionGrad ? 4 : 1);
-  const auto operand = [&](int i) { return at(values, op.inputs[static_cast<size_t>(i)]).shape; };
-  const int64_t keys = has.across == kNone ? 0 : operand(has.across)[1];
+  const TensorView kv = has.across == kNone ? TensorView() : view(has.across);
   switch (op.kind) {
     case OpKind::kAttention:
-      return kernels::attention_workspace_bytes(s[1], s[4], threads, keys);
+      return of.attention(qkv, kv, threads);
     case OpKind::kAttentionGrad:
-      return kernels::attention_grad_workspace_bytes(
-          s[1], s[4], threads, keys, has.bias == kNone ? 0 : s[0] * operand(has.bias).elements());
+      return of.attention_grad(qkv, kv, has.bias == kNone ? 0 : view(has.bias).shape[1], threads);
     case OpKind::kCachedAttention:
-      return kernels::cached_attention_workspace_bytes(op.attributes.integer("context"), s[4],
-                                                       threads);
+      return of.cached_attention(op.attributes.integer("context"), qkv.shape[4], threads);
     case OpKind::kAttentionScores:
     case OpKind::kAttentionScoresGrad:
-      return kernels::attention_parts_workspace_bytes(s[1], s[4], threads);
-    default: {
-      const Shape& qkv = at(values, op.inputs[1]).shape;  // mix: probabilities come first
-      return kernels::attention_parts_workspace_bytes(qkv[1], qkv[4], threads);
-    }
+      return kernels::attention_parts_workspace_bytes(qkv.shape[1], qkv.shape[4], threads);
+    default:
+      return kernels::attention_parts_workspace_bytes(view(1).shape[1], view(1).shape[4], threads);
   }
 }
 
-int64_t row_bytes(const Op& op, std::span<const Value> values) {
+int64_t row_bytes(const Op& op, std::span<const Value> values,
+                  const kernels::Kernels::Workspaces& of) {
   if (op.inputs.empty()) return 0;
   const Shape& s = at(values, op.inputs[0]).shape;
   const int64_t rows = s.elements() / s[-1];
   switch (op.kind) {
     case OpKind::kNormGrad:
     case OpKind::kRmsNormGrad:
-      return kernels::norm_grad_workspace_bytes(rows, s[-1]);
-    case OpKind::kGeluGrad:
-      return op.attributes.integer("bias") ? kernels::gelu_grad_workspace_bytes(rows, s[-1]) : 0;
+      return of.norm_grad(rows, s[-1]);
+    case OpKind::kGeluGrad: {
+      const int64_t d =
+          op.attributes.integer("bias") ? at(values, op.inputs[1]).shape.elements() : 0;
+      return d > 0 ? of.gelu_grad(s.elements() / d, d) : 0;
+    }
     case OpKind::kBiasGrad: {
       const int64_t d = at(values, op.outputs[0]).shape.elements();
-      return kernels::bias_grad_workspace_bytes(s.elements() / d, d);
+      return of.bias_grad(s.elements() / d, d);
     }
     case OpKind::kEmbeddingGrad:
-      return kernels::embedding_grad_workspace_bytes(s.elements(), at(values, op.outputs[0]).dtype);
+      return of.embedding_grad(s.elements(), at(values, op.outputs[0]).dtype);
     case OpKind::kRotary:
-      return kernels::rotary_workspace_bytes(
-          at(values, op.inputs[1]).shape.elements(),
-          {op.attributes.integer("dims"), op.attributes.number("base")});
+      return of.rotary(at(values, op.inputs[1]).shape.elements(),
+                       {op.attributes.integer("dims"), op.attributes.number("base")});
     case OpKind::kSquares:
-      return kernels::squares_workspace_bytes(s.elements());
+      return of.squares(s.elements());
     case OpKind::kAdafactorSums:
-      return kernels::squares_workspace_bytes(s.elements());
+      return of.squares(s.elements());
     case OpKind::kAdafactorSquares:
     case OpKind::kAdafactor:
       return adafactor_workspace_bytes(op, values);
     case OpKind::kCrossEntropy:
-      return kernels::cross_entropy_workspace_bytes(rows);
+      return of.cross_entropy(rows);
     default:
       return 0;
+  }
+}
+
+// What only the CPU has.
+bool is_missing_on_cuda(OpKind k) {
+  switch (k) {
+    case OpKind::kAttentionScores:
+    case OpKind::kAttentionScoresGrad:
+    case OpKind::kSoftmax:
+    case OpKind::kSoftmaxGrad:
+    case OpKind::kAttentionMix:
+    case OpKind::kAttentionMixGrad:
+    case OpKind::kDropoutGrad:  // with a mask that was kept
+    case OpKind::kAdafactorSums:
+    case OpKind::kAdafactorSquares:
+    case OpKind::kAdafactor:
+    case OpKind::kPack:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -142,12 +158,35 @@ LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) 
   return s;
 }
 
-const kernels::Matmul& Library::product(const MatmulShape& shape) {
-  return find_or_make(products_, shape, cpu_, threads_);
+Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
+    : cpu_(cpu),
+      threads_(threads),
+      cuda_(cuda),
+      blas_(std::make_unique<kernels::CudaBlas>()),
+      kernels_(&kernels::cuda_kernels()) {}
+
+void require_cuda_kernels(const Program& program) {
+  for (const Value& v : program.values)
+    if (v.role == Role::kGradient && v.frame != kNone && size_of(v.dtype) < 4)
+      throw Error(
+          "{}: gradients are summed in {}, which no CUDA kernel does yet. Sum them in fp32, or train "
+          "with run.device=cpu.",
+          v.name, name_of(v.dtype));
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      if (is_missing_on_cuda(op.kind))
+        throw Error(
+            "{}: {} has no CUDA kernel yet. Train with run.device=cpu, or without what needs it "
+            "(attention: materialised, optimizer.kind: adafactor).",
+            s.name, rule_of(op.kind).name);
 }
 
-const kernels::LinearCrossEntropy& Library::head(const LinearCrossEntropyShape& shape) {
-  return find_or_make(heads_, shape, cpu_, threads_);
+const Product& Library::product(const MatmulShape& shape) {
+  return find_or_make(products_, shape, cpu_, threads_, blas_.get());
+}
+
+const Head& Library::head(const LinearCrossEntropyShape& shape) {
+  return find_or_make(heads_, shape, cpu_, threads_, blas_.get());
 }
 
 Target Library::target() {
@@ -172,13 +211,13 @@ Target Library::target() {
       case OpKind::kAttentionScoresGrad:
       case OpKind::kAttentionMix:
       case OpKind::kAttentionMixGrad:
-        return attention_bytes(op, values, threads_);
+        return attention_bytes(op, values, threads_, kernels_->workspace);
       case OpKind::kAllReduce:
       case OpKind::kAllGather:
       case OpKind::kReduceScatter:
         return communication_workspace_bytes(op, values);
       default:
-        return row_bytes(op, values);
+        return row_bytes(op, values, kernels_->workspace);
     }
   };
   t.packed_bytes = [this](const Op& op, std::span<const Value> values) {

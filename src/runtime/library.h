@@ -6,21 +6,27 @@
 #include <vector>
 
 #include "compile/target.h"
-#include "kernels/linear_cross_entropy.h"
-#include "kernels/matmul.h"
+#include "ir/program.h"
+#include "kernels/kernels.h"
+#include "runtime/product.h"
 
 namespace tessera {
 
 class Library {
  public:
   Library(const CpuFeatures& cpu, int threads) : cpu_(cpu), threads_(threads) {}
+  // Of the device that use_cuda_device() made this process's own.
+  Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda);
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
   int threads() const { return threads_; }
   const CpuFeatures& cpu() const { return cpu_; }
-  const kernels::Matmul& product(const kernels::MatmulShape& shape);
-  const kernels::LinearCrossEntropy& head(const kernels::LinearCrossEntropyShape& shape);
+  bool on_cuda() const { return blas_ != nullptr; }
+  const CudaFeatures& cuda() const { return cuda_; }
+  const kernels::Kernels& kernels() const { return *kernels_; }
+  const Product& product(const kernels::MatmulShape& shape);
+  const Head& head(const kernels::LinearCrossEntropyShape& shape);
 
   // Refers to this library: it must outlive the target.
   Target target();
@@ -28,11 +34,15 @@ class Library {
  private:
   CpuFeatures cpu_;
   int threads_;
-  std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<kernels::Matmul>>> products_;
-  std::vector<
-      std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<kernels::LinearCrossEntropy>>>
-      heads_;
+  CudaFeatures cuda_;
+  std::unique_ptr<kernels::CudaBlas> blas_;  // on CUDA alone
+  const kernels::Kernels* kernels_ = &kernels::cpu_kernels();
+  std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<Product>>> products_;
+  std::vector<std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<Head>>> heads_;
 };
+
+// Throws Error if the program has an op that CUDA has no kernel for yet.
+void require_cuda_kernels(const Program& program);
 
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
 kernels::MatmulShape product_shape(const Op& op, std::span<const Value> values);

@@ -5,6 +5,7 @@
 
 #include "base/box.h"
 #include "base/philox.h"
+#include "comm/nccl.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
 #include "runtime/initialise.h"
@@ -38,33 +39,57 @@ void check_agreement(const Program& a, const Program& b) {
   }
 }
 
+// NCCL, unless ranks share a device, which it refuses: then the host brings what they exchange.
+std::unique_ptr<World> device_world(World& world, const Library& library) {
+  if (!library.on_cuda() || world.size() == 1) return nullptr;
+  std::map<std::string, int64_t> ranks;
+  for (int64_t r = 0; r < world.size(); ++r) ++ranks[world.host(r)];
+  double most = 0;
+  for (const auto& [host, count] : ranks)
+    most = std::max(most, static_cast<double>(count) / library.cuda().devices);
+  world.all_reduce({&most, 1}, Reduction::kMax);
+  return most <= 1 ? nccl_world(world) : nullptr;
+}
+
 }  // namespace
 
 Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
                  MachineOptions options)
     : library_(std::move(library)),
       alone_(options.world ? nullptr : self_world()),
-      channels_(options.world ? *options.world : *alone_, programs),
+      devices_(options.world ? device_world(*options.world, *library_) : nullptr),
+      channels_(devices_        ? *devices_
+                : options.world ? *options.world
+                                : *alone_,
+                programs),
       arena_("arena", largest(programs)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
+  ExecutorOptions each = {options.poison, options.now_s};
+  if (library_->on_cuda()) {
+    device_arena_ = DeviceBuffer("the arena", arena_.bytes());
+    each.mirror = arena_.data();
+  }
+  std::byte* const arena = on_cuda() ? device_arena_.data() : arena_.data();
   for (Program& p : programs)
     executors_.push_back(
-        std::make_unique<Executor>(std::move(p), arena_.data(), *library_, channels_,
-                                   ExecutorOptions{options.poison, options.now_s}));
+        std::make_unique<Executor>(std::move(p), arena, *library_, channels_, each));
 }
 
 TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {
   const Program& p = program();
   const DType type = p[p.kind(kind).values.at(0)].dtype;
-  return {arena_.data() + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
+  std::byte* const arena = on_cuda() ? device_arena_.data() : arena_.data();
+  return {arena + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
 }
 
 TensorView Machine::view(const StatePiece& x) const {
   const Box box = {x.begin, x.end};
   TensorView v = elements(x.kind, x.layer, x.first, box.elements());
   v.shape = box.extents();
-  return v;
+  return executors_[0]->fetch(v);
 }
+
+void Machine::written(const TensorView& view) const { executors_[0]->send(view); }
 
 void Machine::initialise(uint64_t seed) {
   for (const StatePiece& piece : pieces(program(), position().at)) initialise(piece, seed);
@@ -72,18 +97,23 @@ void Machine::initialise(uint64_t seed) {
 }
 
 void Machine::initialise(const StatePiece& piece, uint64_t seed) {
+  const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
-    kernels::clear(flat(view(piece)));
+    kernels::clear(flat(v));
   else
-    initialise_part(view(piece), piece.shape, {piece.begin, piece.end},
-                    program()[piece.weight].initial, hash_name(piece.name, seed));
+    initialise_part(v, piece.shape, {piece.begin, piece.end}, program()[piece.weight].initial,
+                    hash_name(piece.name, seed));
+  written(v);
 }
 
 void Machine::round_weights() {
   for (const StatePiece& x : pieces(program(), position().at)) {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
-    kernels::cast(from, elements(x.copy, x.layer, x.copy_first, from.elements()));
+    const TensorView to = elements(x.copy, x.layer, x.copy_first, from.elements());
+    const TensorView rounded = executors_[0]->mirrored(to);
+    kernels::cast(from, rounded);
+    written(rounded);
   }
 }
 

@@ -30,12 +30,18 @@ class Machine {
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }
-  int64_t arena_bytes() const { return arena_.bytes(); }
-  void touch() const { arena_.touch(); }
+  int64_t arena_bytes() const { return on_cuda() ? device_arena_.bytes() : arena_.bytes(); }
+  void touch() const {  // a device's memory is there from the start
+    if (!on_cuda()) arena_.touch();
+  }
+  bool on_cuda() const { return device_arena_.bytes() > 0; }
   Library& library() { return *library_; }
 
-  // The elements of a piece, in the extents of its box.
+  // The elements of a piece, in the extents of its box; on a CUDA device a copy of them on the
+  // host, made now.
   TensorView view(const StatePiece& piece) const;
+  // After the host wrote to what view() gave.
+  void written(const TensorView& view) const;
 
   // Fresh weights by (seed, name, global element), the same on any layout; moments zero.
   void initialise(uint64_t seed);
@@ -44,12 +50,15 @@ class Machine {
   void round_weights();
 
  private:
+  // Where the programs have them.
   TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
 
   std::unique_ptr<Library> library_;
-  std::unique_ptr<World> alone_;  // where no world was given
+  std::unique_ptr<World> alone_;    // where no world was given
+  std::unique_ptr<World> devices_;  // where each rank has a CUDA device of its own
   Channels channels_;
-  Buffer arena_;
+  Buffer arena_;               // on CUDA: the host's copy, of which little is ever touched
+  DeviceBuffer device_arena_;  // on CUDA alone
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 

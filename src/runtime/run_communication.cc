@@ -1,6 +1,6 @@
 // Ops that communicate, as transfers of a channel.
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/rule.h"
@@ -65,17 +65,32 @@ TensorView packed(const BoundOp& b, const Sides& s) {
   return {b.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
 
-// f(row of the whole, the same in the packed parts, bytes, bytes of padding behind) for each run of
-// neighbours.
-template <class F>
-void each_run(const BoundOp& b, const Sides& s, const F& f) {
+// The rows of part k in the whole and in the packed parts.
+RowCopy packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
-  for (int64_t k = 0; k < c.parts(); ++k)
-    for (int64_t o = 0; o < c.outer; ++o)
-      f(s.whole.as<std::byte>() + (o * c.n + k * c.extent) * row,
-        static_cast<std::byte*>(b.workspace) + (k * c.outer + o) * c.extent * row,
-        static_cast<size_t>(c.rows(k) * row), static_cast<size_t>((c.extent - c.rows(k)) * row));
+  return {.to = static_cast<std::byte*>(b.workspace) + k * c.outer * c.extent * row,
+          .to_pitch = c.extent * row,
+          .from = s.whole.as<std::byte>() + k * c.extent * row,
+          .from_pitch = c.n * row,
+          .bytes = c.rows(k) * row,
+          .rows = c.outer};
+}
+
+void pack_parts(const BoundOp& b, const Sides& s) {
+  if (s.cut.parts() * s.cut.extent > s.cut.n) b.kernels->clear(b.stream, packed(b, s));  // padding
+  for (int64_t k = 0; k < s.cut.parts(); ++k) b.kernels->copy_rows(b.stream, packing(b, s, k));
+}
+
+void unpack_parts(const BoundOp& b, const Sides& s) {
+  for (int64_t k = 0; k < s.cut.parts(); ++k) {
+    RowCopy c = packing(b, s, k);
+    const void* const part = c.to;
+    c.to = s.whole.as<std::byte>() + k * c.to_pitch;
+    c.from = part;
+    std::swap(c.to_pitch, c.from_pitch);
+    b.kernels->copy_rows(b.stream, c);
+  }
 }
 
 Reduction reduction_of(const Op& op) {
@@ -114,10 +129,7 @@ Ticket start_scatter(const BoundOp& b) {
                                      {n, how.reduction, how.add});
   }
   if (s.cut.outer == 1) return b.channel->reduce_scatter(s.whole, s.part, how);
-  each_run(b, s, [](const std::byte* whole, std::byte* part, size_t bytes, size_t padding) {
-    std::memcpy(part, whole, bytes);
-    std::memset(part + bytes, 0, padding);
-  });
+  pack_parts(b, s);
   return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
 }
 
@@ -162,10 +174,7 @@ void finish_communication(const BoundOp& b) {
   }
   if (!gathers(*b.op)) return;
   const Sides s = sides_of(b);
-  if (s.cut.outer == 1) return;
-  each_run(b, s, [](std::byte* whole, const std::byte* part, size_t bytes, size_t) {
-    std::memcpy(whole, part, bytes);
-  });
+  if (s.cut.outer > 1) unpack_parts(b, s);
 }
 
 int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values) {

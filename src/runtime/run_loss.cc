@@ -20,9 +20,9 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
 }
 
 // What the gradient of the loss begins with.
-float gradient_scale(const BoundOp& b) {
-  if (!b.op->attributes.integer("scaled")) return 1;
-  return static_cast<float>(b.in[b.op->inputs.size() - 1].as<double>()[kLossScale]);
+const double* loss_scale(const BoundOp& b) {
+  if (!b.op->attributes.integer("scaled")) return nullptr;
+  return b.in[b.op->inputs.size() - 1].as<double>() + kLossScale;
 }
 
 }  // namespace
@@ -36,17 +36,15 @@ double* loss_sum(const BoundOp& b, ValueId labels) {
 
 void run_cross_entropy(const BoundOp& b) {
   const bool gradient = b.op->attributes.integer("gradient") != 0;
-  if (gradient) copy_unless_shared(b.in[0], b.out[1]);
+  if (gradient) copy_unless_shared(b, b.in[0], b.out[1]);
   kernels::CrossEntropy a;
   a.logits = as_rows(gradient ? b.out[1] : b.in[0], b.in[0].shape[-1]);
   a.labels = flat(b.in[1]);
-  double elsewhere[2] = {};
   a.report = loss_sum(b, b.op->inputs[1]);
-  if (a.report == nullptr) a.report = elsewhere;
   // Without the gradient the logits stay as they are.
   a.gradient = gradient;
-  a.gradient_scale = gradient_scale(b);
-  kernels::cross_entropy(a, b.workspace, b.threads);
+  a.loss_scale = loss_scale(b);
+  b.kernels->cross_entropy(b.stream, a, b.workspace, b.threads);
 }
 
 void run_linear_cross_entropy(const BoundOp& b) {
@@ -54,39 +52,38 @@ void run_linear_cross_entropy(const BoundOp& b) {
   a.x = b.in[0].data;
   a.weight = b.in[1].data;
   a.labels = b.in[2].as<int32_t>();
-  double elsewhere[2] = {};
   a.report = loss_sum(b, b.op->inputs[2]);
-  if (a.report == nullptr) a.report = elsewhere;
   if (b.op->attributes.integer("gradient")) {
     a.dx = b.out[1].data;
     if (b.op->outputs.size() > 2) {
       a.dweight = b.out[2].data;
       a.fresh = b.fresh[2];
     }
-    a.gradient_scale = gradient_scale(b);
+    a.loss_scale = loss_scale(b);
   }
-  b.head->run(a, b.workspace);
+  b.head->run(b.stream, a, b.workspace);
 }
 
 void run_logits_max(const BoundOp& b) {
-  kernels::logits_max(divided_logits(b, b.in[0]), flat(b.out[0]));
+  b.kernels->logits_max(b.stream, divided_logits(b, b.in[0]), flat(b.out[0]));
 }
 
 void run_logits_sums(const BoundOp& b) {
-  kernels::logits_sums(divided_logits(b, b.in[0]), flat(b.in[1]), flat(b.in[2]), flat(b.out[0]));
+  b.kernels->logits_sums(b.stream, divided_logits(b, b.in[0]), flat(b.in[1]), flat(b.in[2]),
+                         flat(b.out[0]));
 }
 
 void run_divided_cross_entropy(const BoundOp& b) {
   kernels::DividedCrossEntropy a;
   a.gradient = b.op->attributes.integer("gradient") != 0;
-  if (a.gradient) copy_unless_shared(b.in[0], b.out[1]);
+  if (a.gradient) copy_unless_shared(b, b.in[0], b.out[1]);
   a.logits = divided_logits(b, a.gradient ? b.out[1] : b.in[0]);
   a.max = flat(b.in[1]);
   a.sums = flat(b.in[2]);
   a.labels = flat(b.in[3]);
   a.report = loss_sum(b, b.op->inputs[3]);
-  a.gradient_scale = gradient_scale(b);
-  kernels::divided_cross_entropy(a);
+  a.loss_scale = loss_scale(b);
+  b.kernels->divided_cross_entropy(b.stream, a);
 }
 
 }  // namespace tessera

@@ -1,7 +1,4 @@
 // What a rank's place decides: the boxes of operands, and ops that take or fill the own part.
-#include <cstring>
-
-#include "kernels/fill.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -30,28 +27,34 @@ Extents extents(const BoundOp& b, ValueId v) {
   return extents_of(b.values[static_cast<size_t>(v)], b.position->mesh, b.position->at);
 }
 
-void copy_unless_shared(const TensorView& from, const TensorView& to) {
-  if (from.data != to.data) std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes()));
+void copy_unless_shared(const BoundOp& b, const TensorView& from, const TensorView& to) {
+  if (from.data != to.data) b.kernels->copy(b.stream, from, to);
 }
 
 void run_slice(const BoundOp& b) {
   const TensorView &whole = b.in[0], &part = b.out[0];
   const Window w = window(b, b.op->inputs[0], b.op->outputs[0], whole);
   const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
-  kernels::clear(part);
-  for (int64_t o = 0; o < w.outer; ++o)
-    std::memcpy(row(part, o * held, w.row_bytes), row(whole, o * w.of + w.first, w.row_bytes),
-                static_cast<size_t>(w.n * w.row_bytes));
+  b.kernels->clear(b.stream, part);
+  b.kernels->copy_rows(b.stream, {.to = part.data,
+                                  .to_pitch = held * w.row_bytes,
+                                  .from = row(whole, w.first, w.row_bytes),
+                                  .from_pitch = w.of * w.row_bytes,
+                                  .bytes = w.n * w.row_bytes,
+                                  .rows = w.outer});
 }
 
 void run_pad(const BoundOp& b) {
   const TensorView &part = b.in[0], &whole = b.out[0];
   const Window w = window(b, b.op->outputs[0], b.op->inputs[0], whole);
   const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
-  kernels::clear(whole);
-  for (int64_t o = 0; o < w.outer; ++o)
-    std::memcpy(row(whole, o * w.of + w.first, w.row_bytes), row(part, o * held, w.row_bytes),
-                static_cast<size_t>(w.n * w.row_bytes));
+  b.kernels->clear(b.stream, whole);
+  b.kernels->copy_rows(b.stream, {.to = row(whole, w.first, w.row_bytes),
+                                  .to_pitch = w.of * w.row_bytes,
+                                  .from = part.data,
+                                  .from_pitch = held * w.row_bytes,
+                                  .bytes = w.n * w.row_bytes,
+                                  .rows = w.outer});
 }
 
 }  // namespace tessera

@@ -1,6 +1,4 @@
 // Matrix products and attention.
-#include <cstring>
-
 #include "ir/attention_operands.h"
 #include "kernels/attention.h"
 #include "kernels/attention_parts.h"
@@ -29,32 +27,31 @@ void bind_attention(const BoundOp& b, int first, Kernel& k) {
     (a.text("seen") == "documents" ? k.scope.documents : k.scope.ids) = operand(at.seen);
   if (at.samples == kNone) return;
   const int64_t queries = b.in[0].shape[3] - (at.across == kNone ? 2 : 0);  // of a group
-  k.dropout = {{static_cast<float>(a.number("dropout")), dropout_key(b, operand(at.step))},
-               operand(at.samples),
+  k.dropout = {dropout_of(b, a.number("dropout"), operand(at.step)), operand(at.samples),
                extents(b, b.op->inputs[0]).begin[2] * queries};
 }
 
 }  // namespace
 
 void run_matmul(const BoundOp& b) {
-  b.product->run(b.in[0].data, b.packed != nullptr ? b.packed : b.in[1].data, b.out[0].data,
-                 b.workspace);
+  b.product->run(b.stream, b.in[0].data, b.packed != nullptr ? b.packed : b.in[1].data,
+                 b.out[0].data, b.workspace);
 }
 
 void run_matmul_grad_weight(const BoundOp& b) {
-  const kernels::Matmul& product = b.fresh[0] ? *b.fresh_product : *b.product;
-  product.run(b.in[0].data, b.in[1].data, b.out[0].data, b.workspace);
+  const Product& product = b.fresh[0] ? *b.fresh_product : *b.product;
+  product.run(b.stream, b.in[0].data, b.in[1].data, b.out[0].data, b.workspace);
 }
 
 void run_pack(const BoundOp& b) { b.product->pack(b.in[0].data, b.out[0].data); }
 
 void run_rotary(const BoundOp& b) {
-  copy_unless_shared(b.in[0], b.out[0]);
+  copy_unless_shared(b, b.in[0], b.out[0]);
   const Attributes& a = b.op->attributes;
   kernels::Rotary r{a.integer("dims"), a.number("base"), a.integer("inverse") != 0};
   if (a.has("factor"))
     r.scale = {a.number("factor"), a.number("low"), a.number("high"), a.integer("context")};
-  kernels::rotary(b.out[0], b.in[1], r, b.workspace);
+  b.kernels->rotary(b.stream, b.out[0], b.in[1], r, b.workspace);
 }
 
 void run_attention(const BoundOp& b) {
@@ -62,7 +59,7 @@ void run_attention(const BoundOp& b) {
   bind_attention(b, 1, a);
   a.out = b.out[0];
   a.lse = b.out[1];
-  kernels::attention(a, b.workspace);
+  b.kernels->attention(b.stream, a, b.workspace);
 }
 
 void run_attention_grad(const BoundOp& b) {
@@ -78,7 +75,7 @@ void run_attention_grad(const BoundOp& b) {
     a.d_bias = b.out[next];
     a.fresh_bias = b.fresh[next];
   }
-  kernels::attention_grad(a, b.workspace);
+  b.kernels->attention_grad(b.stream, a, b.workspace);
 }
 
 void run_cached_attention(const BoundOp& b) {
@@ -86,10 +83,10 @@ void run_cached_attention(const BoundOp& b) {
   a.qkv = b.in[0];
   a.out = b.out[0];
   a.cache = b.out[1];
-  a.start = b.in[1].as<int32_t>()[0];
+  a.start = b.in[1].as<int32_t>();
   a.scale = scale(b);
   a.threads = b.threads;
-  kernels::cached_attention(a, b.workspace);
+  b.kernels->cached_attention(b.stream, a, b.workspace);
 }
 
 void run_attention_scores(const BoundOp& b) {
@@ -97,7 +94,7 @@ void run_attention_scores(const BoundOp& b) {
 }
 
 void run_attention_scores_grad(const BoundOp& b) {
-  copy_unless_shared(b.in[2], b.out[0]);  // the v part, from attention_mix_grad
+  copy_unless_shared(b, b.in[2], b.out[0]);  // the v part, from attention_mix_grad
   kernels::attention_scores_grad(b.in[0], scale(b), b.in[1], b.out[0], b.threads, b.workspace);
 }
 

@@ -1,16 +1,5 @@
 // Ops that work on rows: norms, activations, sums, embeddings.
-#include <cstring>
-
-#include "base/philox.h"
 #include "ir/state.h"
-#include "kernels/cast.h"
-#include "kernels/embedding.h"
-#include "kernels/fill.h"
-#include "kernels/gated_activation.h"
-#include "kernels/gelu.h"
-#include "kernels/norm.h"
-#include "kernels/scale.h"
-#include "kernels/sum.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -34,7 +23,7 @@ kernels::GateKind gate(const BoundOp& b) {
 
 // Kernels add to vectors; a fresh one starts from zero.
 const TensorView& zeroed(const BoundOp& b, size_t output) {
-  if (b.fresh[output]) kernels::clear(b.out[output]);
+  if (b.fresh[output]) b.kernels->clear(b.stream, b.out[output]);
   return b.out[output];
 }
 
@@ -75,9 +64,10 @@ void run_norm(const BoundOp& b) {
   n.epsilon = static_cast<float>(b.op->attributes.number("epsilon"));
   n.outputs = {&output, 1};
   n.stats = as_rows(b.out[1], 2);
-  if (terms + biases == 1) return kernels::norm(as_rows(b.in[0], d), n);
+  if (terms + biases == 1) return b.kernels->norm(b.stream, as_rows(b.in[0], d), n);
   const Summands s = summands(b, terms, biases);
-  kernels::sum_norm({s.terms.data(), terms}, {s.biases.data(), biases}, as_rows(b.out[2], d), n);
+  b.kernels->sum_norm(b.stream, {s.terms.data(), terms}, {s.biases.data(), biases},
+                      as_rows(b.out[2], d), n);
 }
 
 void run_norm_grad(const BoundOp& b) {
@@ -90,17 +80,18 @@ void run_norm_grad(const BoundOp& b) {
   a.dy = as_rows(b.in[3], d);
   a.dx = as_rows(b.out[0], d);
   a.accumulate_dx = b.op->attributes.integer("add") != 0;
-  if (a.accumulate_dx && b.in[4].data != a.dx.data) kernels::cast(flat(b.in[4]), flat(a.dx));
+  if (a.accumulate_dx && b.in[4].data != a.dx.data)
+    b.kernels->cast(b.stream, flat(b.in[4]), flat(a.dx));
   a.dgain = zeroed(b, 1);
   if (a.kind == kernels::NormKind::kLayer) a.dbias = zeroed(b, 2);
-  kernels::norm_grad(a, b.workspace);
+  b.kernels->norm_grad(b.stream, a, b.workspace);
 }
 
 void run_gelu(const BoundOp& b) {
   const bool bias = b.op->attributes.integer("bias") != 0;
   const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
-  kernels::gelu(form(b), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
-                as_rows(b.out[0], d));
+  b.kernels->gelu(b.stream, form(b), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
+                  as_rows(b.out[0], d));
 }
 
 void run_gelu_grad(const BoundOp& b) {
@@ -115,54 +106,51 @@ void run_gelu_grad(const BoundOp& b) {
     a.bias = flat(b.in[1]);
     a.dbias = flat(zeroed(b, 1));
   }
-  kernels::gelu_grad(a, b.workspace);
+  b.kernels->gelu_grad(b.stream, a, b.workspace);
 }
 
 void run_gated_activation(const BoundOp& b) {
-  kernels::gated_activation(gate(b), b.in[0], b.out[0]);
+  b.kernels->gated_activation(b.stream, gate(b), b.in[0], b.out[0]);
 }
 
 void run_gated_activation_grad(const BoundOp& b) {
-  kernels::gated_activation_grad({gate(b), b.in[0], b.in[1], b.out[0]});
+  b.kernels->gated_activation_grad(b.stream, {gate(b), b.in[0], b.in[1], b.out[0]});
 }
 
 void run_sum(const BoundOp& b) {
   const auto terms = static_cast<size_t>(b.op->attributes.integer("terms"));
   const Summands s = summands(b, terms, b.op->inputs.size() - terms);
   const TensorView out = as_rows(b.out[0], s.terms[0].shape[1]);
-  kernels::sum({s.terms.data(), terms}, {s.biases.data(), s.bias_count}, out);
+  b.kernels->sum(b.stream, {s.terms.data(), terms}, {s.biases.data(), s.bias_count}, out);
 }
 
 void run_scale(const BoundOp& b) {
-  kernels::scale(flat(b.in[0]), static_cast<float>(b.op->attributes.number("factor")),
-                 flat(b.out[0]));
+  b.kernels->scale(b.stream, flat(b.in[0]), static_cast<float>(b.op->attributes.number("factor")),
+                   flat(b.out[0]));
 }
 
 void run_accumulate(const BoundOp& b) {
   const int64_t columns = b.in[0].shape[-1];
   const TensorView sum = as_rows(b.out[0], columns);
-  if (b.fresh[0]) return kernels::cast(flat(b.in[0]), flat(b.out[0]));
+  if (b.fresh[0]) return b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0]));
   const std::array terms = {sum, as_rows(b.in[0], columns)};
-  kernels::sum(terms, {}, sum);
+  b.kernels->sum(b.stream, terms, {}, sum);
 }
 
 void run_bias_grad(const BoundOp& b) {
   const int64_t d = b.out[0].elements();
   for (size_t i = 0; i < b.op->outputs.size(); ++i)
-    kernels::bias_grad(as_rows(b.in[0], d), flat(zeroed(b, i)), b.workspace);
+    b.kernels->bias_grad(b.stream, as_rows(b.in[0], d), flat(zeroed(b, i)), b.workspace);
 }
 
-uint64_t dropout_key(const BoundOp& b, const TensorView& step) {
+kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorView& step) {
   const auto* s = step.as<double>();
-  const auto seed = static_cast<uint64_t>(s[kSeed]), number = static_cast<uint64_t>(s[kStepNumber]);
-  const auto key = static_cast<uint64_t>(b.op->attributes.integer("key"));
-  return Philox{key ^ (seed * 0x9E3779B97F4A7C15ull)}.word((number << 16) |
-                                                           static_cast<uint64_t>(b.layer + 1));
+  return {static_cast<float>(probability), static_cast<uint64_t>(b.op->attributes.integer("key")),
+          s + kSeed, s + kStepNumber, b.layer};
 }
 
 void run_dropout(const BoundOp& b) {
-  const kernels::Dropout d = {static_cast<float>(b.op->attributes.number("p")),
-                              dropout_key(b, b.in[2])};
+  const kernels::Dropout d = dropout_of(b, b.op->attributes.number("p"), b.in[2]);
   const ValueId x = b.op->inputs[0];
   const Shape &s = b.in[0].shape, &whole = b.values[static_cast<size_t>(x)].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
@@ -171,17 +159,17 @@ void run_dropout(const BoundOp& b) {
   window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
   window.first_column = e.begin.back();
   window.width = whole[-1];
-  kernels::dropout({b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                   {b.out[0].data, b.out[0].dtype, rows}, window,
-                   b.op->outputs.size() > 1 ? b.out[1] : TensorView());
+  b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
+                     {b.out[0].data, b.out[0].dtype, rows}, window,
+                     b.op->outputs.size() > 1 ? b.out[1] : TensorView());
 }
 
 void run_dropout_grad(const BoundOp& b) {
-  kernels::dropout_grad(b.in[0], b.in[1], static_cast<float>(b.op->attributes.number("p")),
-                        b.out[0]);
+  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1],
+                          static_cast<float>(b.op->attributes.number("p")), b.out[0]);
 }
 
-void run_cast(const BoundOp& b) { kernels::cast(flat(b.in[0]), flat(b.out[0])); }
+void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }
 
 // The rows of the table that this rank holds.
 kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
@@ -189,13 +177,13 @@ kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
 }
 
 void run_embedding(const BoundOp& b) {
-  kernels::embedding(flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]),
-                     table_rows(b, b.op->inputs[1]));
+  b.kernels->embedding(b.stream, flat(b.in[0]), b.in[1], as_rows(b.out[0], b.in[1].shape[1]),
+                       table_rows(b, b.op->inputs[1]));
 }
 
 void run_embedding_grad(const BoundOp& b) {
-  kernels::embedding_grad(flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]), zeroed(b, 0),
-                          table_rows(b, b.op->outputs[0]), b.workspace);
+  b.kernels->embedding_grad(b.stream, flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]),
+                            zeroed(b, 0), table_rows(b, b.op->outputs[0]), b.workspace);
 }
 
 }  // namespace tessera

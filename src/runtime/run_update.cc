@@ -21,6 +21,12 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, bool stochastic, d
   return ranges;
 }
 
+kernels::UpdateRule rule_of_update(OpKind k) {
+  if (k == OpKind::kAdamw) return kernels::UpdateRule::kAdamW;
+  CHECK(k == OpKind::kLion || k == OpKind::kSgd, "op kind {} is no update", static_cast<int>(k));
+  return k == OpKind::kLion ? kernels::UpdateRule::kLion : kernels::UpdateRule::kSgd;
+}
+
 }  // namespace
 
 bool decays(const BoundOp& b, const MemberRange& m) {
@@ -39,17 +45,22 @@ bool rounds_stochastically(const Attributes& a) {
 }
 
 kernels::UpdateStep update_step(const BoundOp& b) {
-  const Attributes& a = b.op->attributes;
   const auto *step = b.in[1].as<double>(), *report = b.in[2].as<double>();
-  kernels::UpdateStep s;
+  kernels::UpdateStep s = update_constants(b);
   s.learning_rate = step[kLearningRate];
+  s.step = static_cast<int64_t>(step[kStepNumber]);
+  s.scale = report[kScale];
+  s.skip = report[kSkip] != 0;
+  return s;
+}
+
+kernels::UpdateStep update_constants(const BoundOp& b) {
+  const Attributes& a = b.op->attributes;
+  kernels::UpdateStep s;
   s.beta1 = a.number("beta1");
   s.beta2 = a.number("beta2");
   s.epsilon = a.number("epsilon");
   s.weight_decay = a.number("decay");
-  s.step = static_cast<int64_t>(step[kStepNumber]);
-  s.scale = report[kScale];
-  s.skip = report[kSkip] != 0;
   return s;
 }
 
@@ -70,20 +81,13 @@ kernels::Update update_operands(const BoundOp& b) {
 }
 
 void run_update(const BoundOp& b) {
-  const kernels::UpdateStep s = update_step(b);
+  const auto *step = b.in[1].as<double>(), *report = b.in[2].as<double>();
   kernels::Update u = update_operands(b);
-  const auto ranges = ranges_of(b, u.stochastic, b.in[1].as<double>()[kSeed]);
+  const double seed = (b.host_step ? b.host_step : step)[kSeed];
+  const auto ranges = ranges_of(b, u.stochastic, seed);
   u.ranges = ranges;
-  switch (b.op->kind) {
-    case OpKind::kAdamw:
-      return kernels::adamw(u, s);
-    case OpKind::kLion:
-      return kernels::lion(u, s);
-    case OpKind::kSgd:
-      return kernels::sgd(u, s);
-    default:
-      CHECK(false, "{} is no update", b.op->origin);
-  }
+  b.kernels->update(b.stream, rule_of_update(b.op->kind), u, update_constants(b),
+                    {step + kLearningRate, step + kStepNumber, report + kScale, report + kSkip});
 }
 
 }  // namespace tessera

@@ -55,12 +55,13 @@ std::string first_bad_value(Trainer& trainer, World& world) {
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
-      const std::optional<Bad> bad = find_bad(e.op.out[o]);
+      const std::optional<Bad> bad = find_bad(e.host(e.op.out[o]));
       if (!bad) continue;
       std::string inputs = "its inputs are finite";
       received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
-        if (const auto in = find_bad(e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data) {
+        if (const auto in = find_bad(e.host(e.op.in[i]));
+            in && e.op.in[i].data != e.op.out[o].data) {
           received = false;
           inputs = fmt::format("its input {} already holds {}",
                                trainer.program()[e.op.op->inputs[i]].name, in->kind);

@@ -16,6 +16,7 @@
 #include "train/metrics.h"
 #include "train/resume.h"
 #include "train/run_data.h"
+#include "train/run_device.h"
 #include "train/run_programs.h"
 #include "train/saves.h"
 #include "train/schedule.h"
@@ -158,17 +159,15 @@ void Run::write_run_file() const {
 // Everything that does not depend on where the run starts.
 void Run::prepare() {
   doing(0, "compiling");
-  const CpuFeatures cpu = read_cpu_features();
-  config_.precision = resolve_precision(config_.precision, cpu);
-  config_.run.device = Device::kCpu;
-  if (config_.run.threads == 0) config_.run.threads = threads_for(cpu, world_);
+  const RunDevice device = resolve_device(config_, world_);
+  if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
   resolve_sizes(config_);
   if (first_) std::filesystem::create_directories(directory());
   world_.barrier();
   if (first_) log_.open(directory() / "log.txt");
-  auto library = std::make_unique<Library>(cpu, static_cast<int>(config_.run.threads));
+  auto library = device.library(static_cast<int>(config_.run.threads));
   const double began = options_.now_s();
-  trainer_ = std::make_unique<Trainer>(config_, std::move(library), memory_limit(cpu), world_,
+  trainer_ = std::make_unique<Trainer>(config_, std::move(library), device.memory_limit(), world_,
                                        options_.now_s);
   const double compiled = since(began);
   if (options_.heartbeat) trainer_->machine().on_start([this](const OpStart& at) { doing(at); });
@@ -182,14 +181,18 @@ void Run::prepare() {
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
                   parameters / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * row_tokens(config_))));
+  if (device.cuda)
+    say(fmt::format(
+        "device    {}: its kernels are not yet proven on a card, see scripts/gpu_check.sh",
+        device.cuda->model));
   say(layout_line(config_));
   say(fmt::format(
       "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
       "process may use: "
       "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
       "set {:.2f}",
-      gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(kOutsideBytes),
-      gib(memory_limit(cpu)), gib(m.weights), gib(m.optimizer), gib(m.gradients),
+      gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(device.outside_bytes()),
+      gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
       gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
@@ -208,7 +211,7 @@ void Run::measure_machine() {
       config_.precision == Precision::kBf16 || config_.precision == Precision::kBf16Sr
           ? DType::kBF16
           : DType::kF32;  // halves are widened
-  matrix_rate_ = kernels::measure_matrix_rate(type, library.cpu(), library.threads());
+  matrix_rate_ = measure_matrix_rate(library, type, options_.now_s);
   // Of one sequence; a step has as many as the ramp says.
   sequence_flops_ = model_flops(compile_request(config_, Purpose::kTrain)) /
                     static_cast<double>(config_.batch.micro * world_.size());

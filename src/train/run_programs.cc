@@ -70,20 +70,21 @@ int64_t memory_limit(const CpuFeatures& cpu) {
 
 void require_memory(const RunConfig& config, const Program& program, int64_t limit,
                     const Target& target) {
-  const int64_t need = program.bytes + kOutsideBytes;
+  const int64_t outside = config.run.device == Device::kCuda ? kCudaOutsideBytes : kOutsideBytes;
+  const int64_t need = program.bytes + outside;
   if (need <= limit) return;
   const MemoryPlan m = memory_plan(program);
   std::string text = fmt::format(
       "this run needs {:.2f} GiB; this process may use {:.2f}.\n  activations {:.2f} · optimizer "
       "{:.2f} · weights {:.2f} · gradients {:.2f} · outside the arena {:.2f}",
       gib(need), gib(limit), gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(kOutsideBytes));
+      gib(outside));
   std::string fits;
   for (const auto& [keys, bytes] : smaller_runs(config, target))
-    if (bytes + kOutsideBytes <= limit)
+    if (bytes + outside <= limit)
       fits += fmt::format("{} {}   {:.2f} GiB",
                           fits.empty() ? "\n  It fits with  " : "\n                ", keys,
-                          gib(bytes + kOutsideBytes));
+                          gib(bytes + outside));
   if (fits.empty())
     fits = fmt::format(
         "\n  No smaller micro-batch or recomputation fits: weights and optimizer "

@@ -26,6 +26,10 @@ BatchShape batch_shape(const RunConfig& config, int64_t rank);
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
 
+// The same of a CUDA device's memory: the driver's context and code, libraries. Assumed; no card
+// has measured it yet.
+constexpr int64_t kCudaOutsideBytes = 700'000'000;
+
 // The smallest of the machine's memory, its control group's and the process's own limits.
 int64_t memory_limit(const CpuFeatures& cpu);
 

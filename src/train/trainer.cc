@@ -64,6 +64,7 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
       machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
     else
       checkpoint.read(piece.name, piece.begin, piece.end, view);
+    if (!(is_adapter && what == Load::kWeights)) machine_->written(view);
   }
   machine_->round_weights();
 }

@@ -135,9 +135,9 @@ void ValueRecorder::arrivals(const OpEvent& e) {
     if (v == kNone || known_.contains(v)) continue;
     const Role role = program_[v].role;
     if (role == Role::kWeight)
-      record(e, v, e.op.in[i], key_of(e, "read", v), "weight as it is read");
+      record(e, v, e.host(e.op.in[i]), key_of(e, "read", v), "weight as it is read");
     else if (role == Role::kStream || role == Role::kStreamGradient)
-      record(e, v, e.op.in[i], key_of(e, "arrives", v), "as it arrives");
+      record(e, v, e.host(e.op.in[i]), key_of(e, "arrives", v), "as it arrives");
   }
 }
 
@@ -153,10 +153,10 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (!is_computed(value.role)) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
-  if (!converts(op.kind)) return record(e, v, e.op.out[i], key_of(e, name, v), what);
+  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), key_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
-    record(e, v, e.op.out[i], root->second, what);
+    record(e, v, e.host(e.op.out[i]), root->second, what);
 }
 
 void ValueRecorder::observe(const OpEvent& e) {

@@ -197,7 +197,34 @@ class Lockstep {
         op.kind == OpKind::kMatmulGradWeight)
       b.product = &library_.product(product_shape(op, local_));
     if (op.kind == OpKind::kLinearCrossEntropy) b.head = &library_.head(head_shape(op, local_));
-    run_op(op.kind)(b);
+    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind)(b);
+  }
+
+  // The op's operands in memory of the device, each where another has the same bytes too.
+  void run_on_cuda(const BoundOp& given) {
+    const CudaStream stream;
+    std::map<void*, DeviceBuffer> buffers;
+    BoundOp b = given;
+    b.kernels = &library_.kernels();
+    b.stream = stream.get();
+    const auto bring = [&](TensorView& t) {
+      if (!t) return;
+      DeviceBuffer& buffer = buffers[t.data];
+      if (buffer.bytes() < t.bytes()) buffer = DeviceBuffer("an operand", t.bytes());
+      copy_in_stream(b.stream, buffer.data(), t.data, t.bytes());
+      synchronise(b.stream);
+      t.data = buffer.data();
+    };
+    for (TensorView& t : b.in) bring(t);
+    for (TensorView& t : b.out) bring(t);
+    const DeviceBuffer workspace("a workspace",
+                                 library_.target().workspace_bytes(*b.op, local_) + 64);
+    b.workspace = workspace.data();
+    run_op(b.op->kind)(b);
+    for (size_t i = 0; i < b.out.size(); ++i)
+      if (b.out[i])
+        copy_in_stream(b.stream, given.out[i].data, b.out[i].data, given.out[i].bytes());
+    synchronise(b.stream);
   }
 
   // Every rank's result from what the ranks of its group hold.

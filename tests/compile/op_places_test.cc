@@ -9,68 +9,12 @@
 #include <cmath>
 #include <set>
 
-#include "base/philox.h"
-#include "ir/builder.h"
 #include "ir/signature.h"
+#include "tests/compile/built_op.h"
 #include "tests/compile/lockstep.h"
-#include "tests/compile/op_place_cases.h"
 
 namespace tessera::testing {
 namespace {
-
-double drawn(uint64_t key, int64_t element) {
-  return static_cast<double>(Philox{key}.word(static_cast<uint64_t>(element)) >> 11) * 0x1p-53 * 2 -
-         1;
-}
-
-// The op with its gradient, on values without places.
-struct Built {
-  Graph graph;
-  std::vector<Op> forward, backward;
-  std::vector<ValueId> given;                         // with contents: inputs, gradients of outputs
-  std::vector<std::pair<ValueId, ValueId>> gradient;  // operand → its gradient, given or made
-
-  explicit Built(const Case& c) {
-    Builder b(graph, forward, kOne, "");
-    const ValueId report = b.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
-    for (const In& in : c.inputs)
-      given.push_back(
-          b.value("in" + std::to_string(given.size()), in.dtype, in.shape, in.role, kOne));
-    const bool loss = rule_of(c.kind).infer(c.attributes, inputs())[0].dtype == DType::kF64;
-    b.emit(c.kind, "op", c.attributes, given, {loss ? report : kNone});
-    if (rule_of(c.kind).gradient != nullptr && c.attributes.integer("biases") == 0)
-      differentiate(c);
-  }
-  const Op& op() const { return forward[0]; }
-
- private:
-  Inputs inputs() const {
-    Inputs in;
-    for (const ValueId v : given) in.push_back(&graph[v]);
-    return in;
-  }
-  void differentiate(const Case& c) {
-    Builder b(graph, backward, kOne, "");
-    Gradients g(b);
-    const ValueId y = forward[0].outputs[0];
-    const auto give = [&](ValueId of) {
-      const ValueId d = b.value("d", graph[of].dtype, graph[of].shape, Role::kScratch, kOne);
-      given.push_back(d);
-      g.add(of, d);
-      return d;
-    };
-    const Op op = forward[0];
-    if (graph[y].role == Role::kActivation) gradient.emplace_back(y, give(y));
-    if (c.kind == OpKind::kAttentionScores) gradient.emplace_back(op.inputs[0], give(op.inputs[0]));
-    rule_of(c.kind).gradient(g, op);
-    for (const ValueId v : op.inputs) {
-      if (graph[v].role == Role::kWeight)
-        gradient.emplace_back(v, g.weight(v));
-      else if (g.of(v) != kNone)
-        gradient.emplace_back(v, g.of(v));
-    }
-  }
-};
 
 using Places = std::vector<Sharding>;  // of the op's inputs, then its outputs
 
@@ -81,7 +25,7 @@ class Soundness {
     operands_.insert(operands_.end(), built_.op().outputs.begin(), built_.op().outputs.end());
     Lockstep alone(built_.graph, library_);
     for (const ValueId v : built_.given) {
-      truth_[v] = contents(v);
+      truth_[v] = contents(built_.graph[v], v);
       alone.write(v, 0, truth_[v]);
     }
     alone.run_ops(built_.forward, 0);
@@ -178,22 +122,6 @@ class Soundness {
   }
 
  private:
-  Array contents(ValueId v) const {
-    const Value& value = built_.graph[v];
-    Array a(static_cast<size_t>(value.shape.elements()));
-    for (size_t i = 0; i < a.size(); ++i) {
-      const auto e = static_cast<int64_t>(i);
-      a[i] = drawn(static_cast<uint64_t>(v), e);
-      // Sums of exponentials are positive.
-      if (value.role == Role::kBatch) a[i] = 2 + a[i];
-      if (value.dtype == DType::kI32) a[i] = static_cast<double>((e * 5 + 1) % kRows);
-      if (value.dtype == DType::kU8) a[i] = static_cast<double>(e % 3 != 0);
-      if (value.dtype == DType::kI64) a[i] = static_cast<double>(e + 40);
-      if (value.role == Role::kStep) a[i] = static_cast<double>(e + 1);
-    }
-    return a;
-  }
-
   // What a rank holds of an element: all of it, or its term where the value is partial.
   double term(const Graph& g, ValueId v, const Coordinates& at, int64_t element) const {
     double total = truth_.at(v)[static_cast<size_t>(element)];

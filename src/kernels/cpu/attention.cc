@@ -56,9 +56,8 @@ void cached_attention(const CachedAttention& a, void* workspace) {
   CHECK(a.cache.shape.rank() == 5 && a.cache.shape[0] == p.b && a.cache.shape[2] == 2 &&
             a.cache.shape[3] == p.kv && a.cache.shape[4] == p.d,
         "attention of {} with a cache of {}", to_string(a.qkv.shape), to_string(a.cache.shape));
-  const int64_t capacity = a.cache.shape[1], end = a.start + p.t;
-  CHECK(a.start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", a.start, end,
-        capacity);
+  const int64_t capacity = a.cache.shape[1], start = *a.start, end = start + p.t;
+  CHECK(start >= 0 && end <= capacity, "positions {} to {} in a cache of {}", start, end, capacity);
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
@@ -66,15 +65,15 @@ void cached_attention(const CachedAttention& a, void* workspace) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
     const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};
     const Rows v{k.data + p.kv * p.d, row};
-    copy(p.key(a.qkv, b, kv), p.t, p.d, {k.data + a.start * row, row});
-    copy(p.value(a.qkv, b, kv), p.t, p.d, {v.data + a.start * row, row});
+    copy(p.key(a.qkv, b, kv), p.t, p.d, {k.data + start * row, row});
+    copy(p.value(a.qkv, b, kv), p.t, p.d, {v.data + start * row, row});
     const HeadBuffers buffers =
         head_buffers(workspace, thread, capacity, capacity, p.d, HeadUse::kForward);
     KeyHead keys;
     keys.t = end;
     keys.d = p.d;
     keys.queries = p.t;
-    keys.first_query = a.start;
+    keys.first_query = start;
     keys.scale = a.scale;
     keys.k = k;
     keys.v = v;

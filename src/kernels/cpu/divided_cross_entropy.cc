@@ -69,13 +69,14 @@ void divided_cross_entropy(const DividedCrossEntropy& a) {
   }
   if (!a.gradient) return;
   const auto run = &HWY_DYNAMIC_DISPATCH(GradientOfRow);
+  const float scale = scaled_by(a.gradient_scale, a.loss_scale);
   parallel_rows(rows, width, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
       const bool counts = labels[n] != kIgnoredLabel;
-      if (counts) run(z, l.columns, a.max.f32()[n], a.gradient_scale / a.sums.f32()[2 * n]);
+      if (counts) run(z, l.columns, a.max.f32()[n], scale / a.sums.f32()[2 * n]);
       const int64_t own = column_of(l, n, labels[n]);
-      if (own >= 0) z[own] -= a.gradient_scale;
+      if (own >= 0) z[own] -= scale;
       std::fill(z + (counts ? l.columns : 0), z + width, 0.0f);
     }
   });

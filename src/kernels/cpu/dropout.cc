@@ -23,7 +23,7 @@ void dropout(const TensorView& x, const TensorView& samples, const Dropout& d, c
                 .rows = x.shape[1],
                 .d = x.shape[2],
                 .window = window,
-                .key = d.key,
+                .key = mask_key(d),
                 .threshold = dropout_threshold(d.probability),
                 .scale = 1.0f / (1.0f - d.probability)};
   if (mask) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/softmax_loss.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/matmul.h"
 
 namespace tessera::kernels {
@@ -106,7 +107,7 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
                 .columns = shape.vocabulary,
                 .gradient = shape.gradient,
                 .rounded = rounds ? Sink(workspace + rounded, shape.dtype) : Sink(),
-                .gradient_scale = o.gradient_scale},
+                .gradient_scale = scaled_by(o.gradient_scale, o.loss_scale)},
                o.report, threads);
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;

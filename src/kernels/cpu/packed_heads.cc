@@ -89,7 +89,7 @@ HeadDropout head_dropout(const AttentionDropout& a, const PackedHeads& p, int64_
   if (a.dropout.probability <= 0) return {};
   const int64_t row = round_up(p.s, 4);
   return {.threshold = dropout_threshold(a.dropout.probability),
-          .key = a.dropout.key,
+          .key = mask_key(a.dropout),
           .sample = static_cast<uint64_t>(a.samples.as<int64_t>()[sample]),
           .first_element = (a.first_head + head) * p.t * row,
           .row_elements = row,

@@ -32,9 +32,7 @@ void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rot
                  float* table) {
   const int64_t half = r.dims / 2;
   for (int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
-    const float unscaled = 1.0f / std::pow(static_cast<float>(r.base), exponent);
-    const float frequency = scaled(unscaled, r.scale);
+    const float frequency = rotary_frequency(r, i);
     for (int64_t n = begin; n < end; ++n) {
       const float angle = static_cast<float>(positions[n]) * frequency;
       table[n * 2 * half + i] = static_cast<float>(std::cos(static_cast<double>(angle)));
@@ -45,6 +43,11 @@ void fill_angles(const int32_t* positions, int64_t begin, int64_t end, const Rot
 }
 
 }  // namespace
+
+float rotary_frequency(const Rotary& r, int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(r.dims);
+  return scaled(1.0f / std::pow(static_cast<float>(r.base), exponent), r.scale);
+}
 
 int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r) {
   return positions * r.dims * static_cast<int64_t>(sizeof(float));

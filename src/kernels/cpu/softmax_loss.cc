@@ -17,7 +17,7 @@ void loss_of_rows(const LossRows& a, double* report, int threads) {
   const auto run = &HWY_DYNAMIC_DISPATCH(LossOfRow);
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t row = 0; row < a.rows; ++row) run(a, row);
-  for (int64_t row = 0; row < a.rows; ++row) {
+  for (int64_t row = 0; report != nullptr && row < a.rows; ++row) {
     if (a.labels[row] == kIgnoredLabel) continue;
     report[0] += a.losses[row];
     report[1] += 1;
@@ -39,7 +39,7 @@ void cross_entropy(const CrossEntropy& a, void* workspace, int threads) {
                 .rows = rows,
                 .columns = columns,
                 .gradient = a.gradient,
-                .gradient_scale = a.gradient_scale},
+                .gradient_scale = scaled_by(a.gradient_scale, a.loss_scale)},
                a.report, threads);
 }
 

@@ -1,0 +1,17 @@
+#include "kernels/clip.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera::kernels {
+
+void clip(const Clip& c) {
+  const double n = std::max(*c.tokens, 1.0) * (c.loss_scale == nullptr ? 1 : *c.loss_scale);
+  *c.norm = std::sqrt(*c.squares) / n;
+  constexpr double kTiny = 1e-6;
+  const double factor = c.limit > 0 ? std::min(1.0, c.limit / (*c.norm + kTiny)) : 1.0;
+  *c.scale = factor / n;
+  *c.skip = std::isfinite(*c.squares) && std::isfinite(*c.loss) ? 0 : 1;
+}
+
+}  // namespace tessera::kernels

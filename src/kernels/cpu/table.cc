@@ -1,0 +1,102 @@
+#include <cstring>
+
+#include "kernels/cast.h"
+#include "kernels/fill.h"
+#include "kernels/kernels.h"
+#include "kernels/scale.h"
+#include "kernels/squares.h"
+#include "kernels/sum.h"
+
+namespace tessera::kernels {
+namespace {
+
+void copy_rows(Stream, const RowCopy& c) {
+  for (int64_t r = 0; r < c.rows; ++r)
+    std::memcpy(static_cast<std::byte*>(c.to) + r * c.to_pitch,
+                static_cast<const std::byte*>(c.from) + r * c.from_pitch,
+                static_cast<size_t>(c.bytes));
+}
+
+void update(Stream, UpdateRule rule, const Update& u, const UpdateStep& constants,
+            const UpdateNumbers& n) {
+  UpdateStep s = constants;
+  s.learning_rate = *n.learning_rate;
+  s.step = static_cast<int64_t>(*n.step);
+  s.scale = *n.scale;
+  s.skip = *n.skip != 0;
+  if (rule == UpdateRule::kAdamW) return adamw(u, s);
+  if (rule == UpdateRule::kLion) return lion(u, s);
+  sgd(u, s);
+}
+
+constexpr Kernels kTable = {
+    .clear = [](Stream, View y) { clear(y); },
+    .copy = [](Stream, View from,
+               View to) { std::memcpy(to.data, from.data, static_cast<size_t>(to.bytes())); },
+    .copy_rows = copy_rows,
+    .cast = [](Stream, View x, View y) { cast(x, y); },
+    .scale = [](Stream, View x, float factor, View y) { scale(x, factor, y); },
+    .sum = [](Stream, Views terms, Views biases, View out) { sum(terms, biases, out); },
+    .bias_grad = [](Stream, View dy, View dbias, void* w) { bias_grad(dy, dbias, w); },
+    .norm = [](Stream, View x, const Norm& n) { norm(x, n); },
+    .sum_norm = [](Stream, Views terms, Views biases, View out,
+                   const Norm& n) { sum_norm(terms, biases, out, n); },
+    .norm_grad = [](Stream, const NormGrad& a, void* w) { norm_grad(a, w); },
+    .gelu = [](Stream, GeluKind k, View x, View bias, View y) { gelu(k, x, bias, y); },
+    .gelu_grad = [](Stream, const GeluGrad& a, void* w) { gelu_grad(a, w); },
+    .gated_activation = [](Stream, GateKind k, View x, View y) { gated_activation(k, x, y); },
+    .gated_activation_grad = [](Stream, const GatedActivationGrad& a) { gated_activation_grad(a); },
+    .dropout = [](Stream, View x, View samples, const Dropout& d, View y,
+                  const DropoutWindow& window,
+                  View mask) { dropout(x, samples, d, y, window, mask); },
+    .dropout_grad = [](Stream, View dy, View mask, float probability,
+                       View dx) { dropout_grad(dy, mask, probability, dx); },
+    .embedding = [](Stream, View ids, View table, View y,
+                    const TableRows& rows) { embedding(ids, table, y, rows); },
+    .embedding_grad = [](Stream, View ids, View dy, View d_table,
+                         const TableRows& rows,
+                         void* w) { embedding_grad(ids, dy, d_table, rows, w); },
+    .rotary = [](Stream, View qkv, View positions, const Rotary& r,
+                 void* w) { rotary(qkv, positions, r, w); },
+    .attention = [](Stream, const Attention& a, void* w) { attention(a, w); },
+    .attention_grad = [](Stream, const AttentionGrad& a, void* w) { attention_grad(a, w); },
+    .cached_attention = [](Stream, const CachedAttention& a, void* w) { cached_attention(a, w); },
+    .cross_entropy = [](Stream, const CrossEntropy& a, void* w,
+                        int threads) { cross_entropy(a, w, threads); },
+    .logits_max = [](Stream, const DividedLogits& l, View max) { logits_max(l, max); },
+    .logits_sums = [](Stream, const DividedLogits& l, View max, View labels,
+                      View sums) { logits_sums(l, max, labels, sums); },
+    .divided_cross_entropy = [](Stream, const DividedCrossEntropy& a) { divided_cross_entropy(a); },
+    .squares = [](Stream, View x, void* w, double* sum) { *sum += sum_of_squares(x, w); },
+    .clip = [](Stream, const Clip& c) { clip(c); },
+    .update = update,
+    .workspace =
+        {
+            .norm_grad = norm_grad_workspace_bytes,
+            .gelu_grad = gelu_grad_workspace_bytes,
+            .bias_grad = bias_grad_workspace_bytes,
+            .embedding_grad = embedding_grad_workspace_bytes,
+            .rotary = rotary_workspace_bytes,
+            .squares = squares_workspace_bytes,
+            .cross_entropy = cross_entropy_workspace_bytes,
+            .attention =
+                [](View qkv, View kv, int threads) {
+                  const int64_t keys = kv.shape.rank() > 0 ? kv.shape[1] : 0;
+                  return attention_workspace_bytes(qkv.shape[1], qkv.shape[4], threads, keys);
+                },
+            .attention_grad =
+                [](View qkv, View kv, int64_t buckets, int threads) {
+                  const bool apart = kv.shape.rank() > 0;
+                  const int64_t heads = qkv.shape[2] * (qkv.shape[3] - (apart ? 0 : 2));
+                  return attention_grad_workspace_bytes(qkv.shape[1], qkv.shape[4], threads,
+                                                        apart ? kv.shape[1] : 0,
+                                                        qkv.shape[0] * heads * buckets);
+                },
+            .cached_attention = cached_attention_workspace_bytes,
+        }};
+
+}  // namespace
+
+const Kernels& cpu_kernels() { return kTable; }
+
+}  // namespace tessera::kernels

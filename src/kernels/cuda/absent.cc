@@ -1,0 +1,38 @@
+// What the build takes without the CUDA toolkit. why_no_cuda() says so before any of it is called.
+#include "base/error.h"
+#include "kernels/cuda_products.h"
+#include "kernels/kernels.h"
+
+namespace tessera::kernels {
+namespace {
+
+[[noreturn]] void absent() { CHECK(false, "this program was built without CUDA"); }
+
+}  // namespace
+
+const Kernels& cuda_kernels() { absent(); }
+
+struct CudaBlas::Handle {};
+CudaBlas::CudaBlas() { absent(); }
+CudaBlas::~CudaBlas() = default;
+
+struct CudaMatmul::Plan {};
+CudaMatmul::CudaMatmul(const MatmulShape&, const CudaBlas&) { absent(); }
+CudaMatmul::~CudaMatmul() = default;
+CudaMatmul::CudaMatmul(CudaMatmul&&) noexcept = default;
+CudaMatmul& CudaMatmul::operator=(CudaMatmul&&) noexcept = default;
+int64_t CudaMatmul::workspace_bytes() const { absent(); }
+void CudaMatmul::run(Stream, const void*, const void*, void*, void*) const { absent(); }
+void CudaMatmul::run_fresh(Stream, const void*, const void*, void*, void*) const { absent(); }
+
+struct CudaLinearCrossEntropy::Plan {};
+CudaLinearCrossEntropy::CudaLinearCrossEntropy(const LinearCrossEntropyShape&, const CudaBlas&) {
+  absent();
+}
+CudaLinearCrossEntropy::~CudaLinearCrossEntropy() = default;
+int64_t CudaLinearCrossEntropy::workspace_bytes() const { absent(); }
+void CudaLinearCrossEntropy::run(Stream, const LinearCrossEntropyOperands&, void*) const {
+  absent();
+}
+
+}  // namespace tessera::kernels

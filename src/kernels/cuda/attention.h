@@ -1,0 +1,74 @@
+// Attention without tensor cores, in tiles of 32 (kernels/attention.h). A warp has four rows of its
+// own, queries in the forward and in the gradient of queries, keys in the gradient of keys; the
+// block brings the rows of the other side 32 at a time, one a lane. Nothing is added by two
+// writers.
+#pragma once
+
+#include "kernels/cuda/operand.h"
+#include "tensor/stream.h"
+
+namespace tessera::kernels::cuda {
+
+constexpr int kMostBuckets = 64;
+
+// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. They are
+// made on the host, so that both devices agree on every distance.
+struct BucketSteps {
+  int side = 0;  // buckets of one side
+  bool causal = true;
+  int32_t first[kMostBuckets] = {};
+
+  __host__ __device__ int of(int64_t key_minus_query) const {
+    const int64_t away = key_minus_query < 0 ? -key_minus_query : key_minus_query;
+    const int64_t n = causal && key_minus_query > 0 ? 0 : away;
+    int k = 0;
+    while (k + 1 < side && first[k + 1] <= n) ++k;
+    return !causal && key_minus_query > 0 ? side + k : k;
+  }
+};
+
+// Where rows of D numbers stand: elements from the start of the data.
+struct RowPlaces {
+  int64_t sample = 0, row = 0, group = 0, member = 0;
+  __host__ __device__ int64_t at(int64_t b, int64_t i, int64_t kv, int64_t g) const {
+    return b * sample + i * row + kv * group + g * member;
+  }
+};
+
+struct AttentionWork {
+  int64_t b = 0, t = 0, s = 0, kv = 0, g = 0;
+  int d = 0;
+  float scale = 1;
+  bool causal = true;
+  Numbers q, keys;  // keys and values in one array
+  RowPlaces q_at, k_at;
+  int64_t k_offset = 0, v_offset = 0;  // of the keys' and the values' rows
+  Numbers out;                         // [B, T, H, D]
+  float* lse = nullptr;                // [B, H, T], or none
+  const int32_t* start = nullptr;      // position of the first query, and that many keys before it
+  // A query sees keys of its label: documents', or 1 where ids are not 0.
+  const int32_t *labels = nullptr, *ids = nullptr;
+  Numbers bias;  // [H, N]
+  int64_t buckets = 0;
+  BucketSteps steps;
+  float drop = 0, drop_scale = 1;
+  MaskKey mask;
+  const int64_t* samples = nullptr;
+  int64_t first_head = 0;
+  // Of the gradient.
+  Numbers d_out, dq, d_keys;   // as out, q, keys
+  float* delta = nullptr;      // [B, H, T]: d_out . out
+  float* bias_rows = nullptr;  // [B, H, T, N]
+  float* d_bias = nullptr;     // [H, N]
+  bool fresh_bias = false;
+
+  __host__ __device__ int64_t heads() const { return kv * g; }
+};
+
+void launch_attention(const AttentionWork& a, Stream s);
+void launch_attention_grad(const AttentionWork& a, Stream s);
+
+// Keys and values of the new tokens into the cache: [B, T, KV, 2, D] from q's array to keys'.
+void launch_cache_rows(const AttentionWork& a, int64_t slots, Stream s);
+
+}  // namespace tessera::kernels::cuda

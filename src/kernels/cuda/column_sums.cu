@@ -1,0 +1,96 @@
+// Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take
+// turns at the rows and are added in order. The stripes are then added in order.
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rows.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int64_t kTile = kWarp * kGroup;  // columns of a block
+constexpr int64_t kStripeRows = 64, kMostStripes = 128;
+
+struct Sums {
+  float plain[kGroup] = {}, scaled[kGroup] = {};
+};
+
+__device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, int64_t end) {
+  Sums s;
+  for (int64_t row = begin + warp_index(); row < end; row += kWarps) {
+    float dy[kGroup], x[kGroup];
+    read_group(a.dy, row * a.groups.columns + c, n, a.groups.vector, dy);
+    for (int k = 0; k < kGroup; ++k) s.plain[k] += dy[k];
+    if (a.gain == nullptr) continue;
+    const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
+    read_group(a.x, row * a.groups.columns + c, n, a.groups.vector, x);
+    for (int k = 0; k < kGroup; ++k) s.scaled[k] += dy[k] * ((x[k] - mean) * rstd);
+  }
+  return s;
+}
+
+// Shared: [warps][2][tile].
+__global__ void stripe_kernel(const ColumnSums a) {
+  const int64_t columns = a.groups.columns, first = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t c = first + lane_index() * kGroup, left = columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int64_t stripes = gridDim.y, stripe = blockIdx.y;
+  const int64_t begin = a.groups.rows * stripe / stripes;
+  const int64_t end = a.groups.rows * (stripe + 1) / stripes;
+  float* const shared = shared_floats();
+  Sums own;
+  if (n > 0) own = sum_rows(a, c, n, begin, end);
+  float* const mine = shared + warp_index() * 2 * kTile + lane_index() * kGroup;
+  for (int k = 0; k < kGroup; ++k) {
+    mine[k] = own.plain[k];
+    mine[kTile + k] = own.scaled[k];
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < 2 * kTile; i += blockDim.x) {
+    const int64_t column = first + i % kTile;
+    if (column >= columns) continue;
+    float sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += shared[w * 2 * kTile + i];
+    a.partials[((i / kTile) * stripes + stripe) * columns + column] = sum;
+  }
+}
+
+struct JoinWork {
+  ColumnSums a;
+  int64_t stripes;
+  __host__ __device__ int64_t count() const { return a.groups.columns; }
+  __device__ void operator()(int64_t c) const {
+    if (a.to != nullptr) a.to[c] += joined(0, c);
+    if (a.gain != nullptr) a.gain[c] += joined(1, c);
+  }
+  __device__ float joined(int64_t which, int64_t c) const {
+    float sum = 0;
+    for (int64_t s = 0; s < stripes; ++s)
+      sum += a.partials[(which * stripes + s) * a.groups.columns + c];
+    return sum;
+  }
+};
+
+}  // namespace
+
+int64_t column_stripes(int64_t rows) {
+  const int64_t stripes = blocks_for(rows, kStripeRows);
+  return stripes < 1 ? 1 : stripes > kMostStripes ? kMostStripes : stripes;
+}
+int64_t column_partials(int64_t rows, int64_t columns) {
+  return 2 * column_stripes(rows) * columns;
+}
+
+void launch_column_sums(const ColumnSums& a, Stream s) {
+  const int64_t stripes = column_stripes(a.groups.rows);
+  launch("column_sums", stripe_kernel,
+         {.x = blocks_for(a.groups.columns, kTile),
+          .y = stripes,
+          .threads = kWarps * kWarp,
+          .shared_bytes = kWarps * 2 * kTile * sizeof(float)},
+         s, a);
+  launch_map("column_sums_join", s, JoinWork{a, stripes});
+}
+
+}  // namespace tessera::kernels::cuda

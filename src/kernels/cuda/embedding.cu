@@ -1,0 +1,89 @@
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/tokens.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+struct LookUp {
+  TableWork a;
+  Groups groups;
+  __host__ __device__ int64_t count() const { return groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = groups.place(i);
+    const int64_t id = a.ids[p.row], row = id - a.first;
+    float x[kGroup];
+    const float absent = id < 0 || id >= a.total ? NAN : 0.0f;
+    for (float& v : x) v = absent;
+    if (row >= 0 && row < a.rows) read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
+    write_group(a.y, p.at, p.n, a.vector, x);
+  }
+};
+
+// A block a token and tile of columns. The first token of an id adds the rows of all that have it,
+// in order, so there is one writer; the others have nothing to do.
+constexpr int kThreads = 256;
+constexpr int64_t kTile = kThreads * kGroup;
+constexpr int kWords = kThreads / kWarp;
+
+// Whether any of the threads says so. `shared` has one word a warp.
+__device__ bool any_thread(bool x, uint32_t* shared) {
+  const uint32_t ballot = __ballot_sync(kAllLanes, x);
+  if (lane_index() == 0) shared[warp_index()] = ballot;
+  __syncthreads();
+  uint32_t all = 0;
+  for (int w = 0; w < kWords; ++w) all |= shared[w];
+  __syncthreads();
+  return all != 0;
+}
+
+__global__ void embedding_grad_kernel(const TableWork a) {
+  auto* const words = reinterpret_cast<uint32_t*>(shared_floats());
+  const int64_t own = blockIdx.x;
+  const int32_t id = a.ids[own];
+  const int64_t row = id - a.first;
+  if (row < 0 || row >= a.rows || id < 0 || id >= a.total) return;  // the whole block
+  bool before = false;
+  for (int64_t j = threadIdx.x; j < own; j += kThreads) before |= a.ids[j] == id;
+  if (any_thread(before, words)) return;
+  const int64_t c = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.x * kGroup;
+  const int64_t left = a.columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  float sum[kGroup] = {}, dy[kGroup];
+  if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
+  for (int64_t first = own; first < a.tokens; first += kThreads) {
+    const int64_t j = first + threadIdx.x;
+    const uint32_t ballot = __ballot_sync(kAllLanes, j < a.tokens && a.ids[j] == id);
+    if (lane_index() == 0) words[warp_index()] = ballot;
+    __syncthreads();
+    for (int w = 0; w < kWords; ++w)
+      for (uint32_t rest = words[w]; rest != 0; rest &= rest - 1) {
+        const int64_t token = first + w * kWarp + __ffs(static_cast<int>(rest)) - 1;
+        if (n == 0) continue;
+        read_group(a.dy, token * a.columns + c, n, a.vector, dy);
+        for (int k = 0; k < kGroup; ++k) sum[k] += dy[k];
+      }
+    __syncthreads();
+  }
+  if (n > 0) write_group(a.d_table, row * a.columns + c, n, a.vector, sum);
+}
+
+}  // namespace
+
+void launch_embedding(const TableWork& a, Stream s) {
+  launch_map("embedding", s, LookUp{a, {a.tokens, a.columns, a.vector}});
+}
+
+void launch_embedding_grad(const TableWork& a, Stream s) {
+  launch("embedding_grad", embedding_grad_kernel,
+         {.x = a.tokens,
+          .y = blocks_for(a.columns, kTile),
+          .threads = kThreads,
+          .shared_bytes = kWords * sizeof(uint32_t)},
+         s, a);
+}
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,145 @@
+// Norms: a block a row. A row is read three times at most, from the cache but for the first.
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/rows.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+constexpr size_t kSumsBytes = 2 * kWarp * sizeof(float);
+
+// Threads of a block for rows of so many columns.
+int threads_for(int64_t columns) {
+  const int64_t warps = blocks_for(columns, kWarp * kGroup);
+  return static_cast<int>(warps < 1 ? 1 : warps > 8 ? 8 : warps) * kWarp;
+}
+
+// f(column, n) for each group of a row that is this thread's.
+template <class F>
+__device__ void each_group(const Groups& g, const F& f) {
+  for (int64_t c = static_cast<int64_t>(threadIdx.x) * kGroup; c < g.columns;
+       c += static_cast<int64_t>(blockDim.x) * kGroup)
+    f(c, g.columns - c < kGroup ? static_cast<int>(g.columns - c) : kGroup);
+}
+
+// The sum, as it is stored, and what of it the statistics start from.
+__device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool centred) {
+  float sum[kGroup] = {}, x[kGroup];
+  const int64_t at = row * a.groups.columns + c;
+  for (int t = 0; t < a.terms; ++t) {
+    read_group(a.term[t], at, n, a.groups.vector, x);
+    for (int k = 0; k < kGroup; ++k) sum[k] += x[k];
+  }
+  for (int t = 0; t < a.biases; ++t) {
+    read_group(a.bias[t], c, n, a.groups.vector, x);
+    for (int k = 0; k < kGroup; ++k) sum[k] += x[k];
+  }
+  if (a.terms > 0)
+    write_group(a.out, at, n, a.groups.vector, sum);
+  else
+    read_group(a.out, at, n, a.groups.vector, sum);
+  float total = 0;
+  for (int k = 0; k < n; ++k) {
+    const float v = as_stored(sum[k], a.out.type);
+    total += centred ? v : v * v;
+  }
+  return total;
+}
+
+__global__ void norm_kernel(const NormRows a) {
+  const Groups& g = a.sum.groups;
+  const int64_t row = blockIdx.x;
+  const auto columns = static_cast<float>(g.columns);
+  float total[1] = {0};
+  each_group(g, [&](int64_t c, int n) { total[0] += make_sum(a.sum, row, c, n, a.centred); });
+  block_sums(total, shared_floats());
+  float mean = 0, variance = total[0] / columns, x[kGroup];
+  if (a.centred) {
+    mean = total[0] / columns;
+    float squares[1] = {0};
+    each_group(g, [&](int64_t c, int n) {
+      read_group(a.sum.out, row * g.columns + c, n, g.vector, x);
+      for (int k = 0; k < n; ++k) squares[0] += (x[k] - mean) * (x[k] - mean);
+    });
+    block_sums(squares, shared_floats());
+    variance = squares[0] / columns;
+  }
+  const float rstd = 1.0f / sqrtf(variance + a.epsilon);
+  if (a.stats != nullptr && threadIdx.x == 0) {
+    a.stats[2 * row] = mean;
+    a.stats[2 * row + 1] = rstd;
+  }
+  each_group(g, [&](int64_t c, int n) {
+    float gain[kGroup], bias[kGroup] = {}, y[kGroup];
+    read_group(a.sum.out, row * g.columns + c, n, g.vector, x);
+    for (int o = 0; o < a.outputs; ++o) {
+      read_group(a.gain[o], c, n, g.vector, gain);
+      if (a.bias[o].data != nullptr) read_group(a.bias[o], c, n, g.vector, bias);
+      for (int k = 0; k < kGroup; ++k) {
+        const float b = a.bias[o].data != nullptr ? bias[k] : 0.0f;
+        y[k] = (x[k] - mean) * rstd * gain[k] + b;
+      }
+      write_group(a.y[o], row * g.columns + c, n, g.vector, y);
+    }
+  });
+}
+
+struct GradTerms {
+  float g[kGroup], xh[kGroup];
+};
+
+__device__ GradTerms grad_terms(const NormGradRows& a, int64_t row, int64_t c, int n) {
+  const Groups& g = a.groups;
+  const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
+  GradTerms t;
+  float gain[kGroup];
+  read_group(a.dy, row * g.columns + c, n, g.vector, t.g);
+  read_group(a.x, row * g.columns + c, n, g.vector, t.xh);
+  read_group(a.gain, c, n, g.vector, gain);
+  for (int k = 0; k < kGroup; ++k) {
+    t.g[k] *= gain[k];
+    t.xh[k] = (t.xh[k] - mean) * rstd;
+  }
+  return t;
+}
+
+__global__ void norm_grad_kernel(const NormGradRows a) {
+  const Groups& g = a.groups;
+  const int64_t row = blockIdx.x;
+  const float rstd = a.stats[2 * row + 1];
+  float sums[2] = {0, 0};
+  each_group(g, [&](int64_t c, int n) {
+    const GradTerms t = grad_terms(a, row, c, n);
+    for (int k = 0; k < n; ++k) {
+      sums[0] += t.g[k];
+      sums[1] += t.g[k] * t.xh[k];
+    }
+  });
+  block_sums(sums, shared_floats());
+  const float mean_g = a.centred ? sums[0] / static_cast<float>(g.columns) : 0.0f;
+  const float mean_gx = sums[1] / static_cast<float>(g.columns);
+  each_group(g, [&](int64_t c, int n) {
+    const GradTerms t = grad_terms(a, row, c, n);
+    float dx[kGroup] = {};
+    if (a.accumulate) read_group(a.dx, row * g.columns + c, n, g.vector, dx);
+    for (int k = 0; k < kGroup; ++k) dx[k] += rstd * (t.g[k] - mean_g - t.xh[k] * mean_gx);
+    write_group(a.dx, row * g.columns + c, n, g.vector, dx);
+  });
+}
+
+}  // namespace
+
+void launch_norm(const NormRows& a, Stream s) {
+  const Groups& g = a.sum.groups;
+  launch("norm", norm_kernel,
+         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, a);
+}
+
+void launch_norm_grad(const NormGradRows& a, Stream s) {
+  const Groups& g = a.groups;
+  launch("norm_grad", norm_grad_kernel,
+         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, a);
+}
+
+}  // namespace tessera::kernels::cuda

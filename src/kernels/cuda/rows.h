@@ -1,0 +1,94 @@
+// Launchers of kernels on rows: what each computes stands in the header of kernels/ that it is
+// named after. Memory is the device's.
+#pragma once
+
+#include "kernels/cuda/groups.h"
+#include "tensor/stream.h"
+
+namespace tessera::kernels::cuda {
+
+constexpr int kMostTerms = 4;
+
+// out = sum of the terms and of the biases.
+struct SumRows {
+  Groups groups;
+  int terms = 0, biases = 0;
+  Numbers term[kMostTerms], bias[kMostTerms];
+  Numbers out;
+};
+void launch_sum(const SumRows& a, Stream s);
+
+// The norm of `sum.out`, which is made first where there are terms.
+struct NormRows {
+  SumRows sum;
+  bool centred = true;
+  float epsilon = 0;
+  int outputs = 0;
+  Numbers gain[kMostTerms], bias[kMostTerms], y[kMostTerms];
+  float* stats = nullptr;
+};
+void launch_norm(const NormRows& a, Stream s);
+
+struct NormGradRows {
+  Groups groups;
+  bool centred = true, accumulate = false;
+  Numbers x, gain, dy, dx;
+  const float* stats = nullptr;
+};
+void launch_norm_grad(const NormGradRows& a, Stream s);  // dx alone
+
+// to[c] += sum_n dy[n,c], and beside it gain[c] += sum_n dy[n,c] * xh[n,c] where there is a gain,
+// in two stages: stripes of rows first, `partials` of them, then their sums in order.
+struct ColumnSums {
+  Groups groups;
+  Numbers dy;
+  float* to = nullptr;  // or none
+  Numbers x;            // of xh = (x - mean) * rstd
+  const float* stats = nullptr;
+  float* gain = nullptr;
+  float* partials = nullptr;  // column_partials() floats
+};
+int64_t column_stripes(int64_t rows);
+int64_t column_partials(int64_t rows, int64_t columns);  // both sums
+void launch_column_sums(const ColumnSums& a, Stream s);
+
+struct GeluRows {
+  Groups groups;
+  Activation kind = Activation::kErf;
+  Numbers x, bias;  // no data: none
+  Numbers y;
+  Numbers dy;  // of the gradient: y is dx
+};
+void launch_gelu(const GeluRows& a, Stream s);
+void launch_gelu_grad(const GeluRows& a, Stream s);
+
+// n pairs.
+struct GatedPairs {
+  Groups groups;  // one row of n
+  Activation kind = Activation::kSilu;
+  Numbers x, y;
+  Numbers dy, dx;  // of the gradient
+};
+void launch_gated(const GatedPairs& a, Stream s);
+void launch_gated_grad(const GatedPairs& a, Stream s);
+
+struct DropRows {
+  Groups groups;
+  Numbers x, y;
+  const int64_t* samples = nullptr;
+  int64_t rows_of_sample = 1;
+  MaskKey key;
+  float probability = 0, scale = 1;
+  int64_t first_row = 0, first_column = 0, width = 0;
+};
+void launch_dropout(const DropRows& a, Stream s);
+
+// y = factor * x.
+struct ScaleFlat {
+  Groups groups;
+  Numbers x, y;
+  float factor = 1;
+};
+void launch_scale(const ScaleFlat& a, Stream s);
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,64 @@
+// The norm of the gradient and what follows from it.
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/numbers.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/cuda/step.h"
+
+namespace tessera::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kBlock = 16 * 1024;  // elements of a partial sum
+constexpr size_t kSharedBytes = kWarp * sizeof(double);
+
+__global__ void squares_kernel(const SquaresWork a) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kBlock;
+  const int64_t end = begin + kBlock < a.n ? begin + kBlock : a.n;
+  double sum[1] = {0};
+  float x[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
+    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.x, i, n, a.vector, x);
+    for (int k = 0; k < n; ++k) sum[0] += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+  }
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
+}
+
+__global__ void join_kernel(const SquaresWork a) {
+  double sum[1] = {0};
+  const int64_t partials = (a.n + kBlock - 1) / kBlock;
+  for (int64_t i = threadIdx.x; i < partials; i += kThreads) sum[0] += a.partials[i];
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) *a.sum += sum[0];
+}
+
+struct ClipOnce {
+  ClipWork a;
+  __host__ __device__ int64_t count() const { return 1; }
+  __device__ void operator()(int64_t) const {
+    constexpr double kTiny = 1e-6;  // as kernels/clip.h
+    const double tokens = fmax(*a.tokens, 1.0) * (a.loss_scale == nullptr ? 1.0 : *a.loss_scale);
+    *a.norm = sqrt(*a.squares) / tokens;
+    const double clip = a.limit > 0 ? fmin(1.0, a.limit / (*a.norm + kTiny)) : 1.0;
+    *a.scale = clip / tokens;
+    *a.skip = isfinite(*a.squares) && isfinite(*a.loss) ? 0.0 : 1.0;
+  }
+};
+
+}  // namespace
+
+int64_t squares_partials(int64_t n) { return blocks_for(n, kBlock); }
+
+void launch_squares(const SquaresWork& a, Stream s) {
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  if (a.n == 0) return;
+  launch("squares", squares_kernel, grid, s, a);
+  launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
+}
+
+void launch_clip(const ClipWork& a, Stream s) { launch_map("clip", s, ClipOnce{a}); }
+
+}  // namespace tessera::kernels::cuda

@@ -1,0 +1,61 @@
+// Matrix products and the head's loss on CUDA, by cuBLASLt: as Matmul and LinearCrossEntropy
+// (kernels/matmul.h, kernels/linear_cross_entropy.h), enqueued in a stream. Sums are f32; products
+// of f32 are made in f32, not TF32.
+#pragma once
+
+#include <memory>
+
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/matmul.h"
+#include "tensor/cuda.h"
+
+namespace tessera::kernels {
+
+// The library, found when the first of these is made: a program that computes on the CPU pays
+// nothing for it. Throws Error where it is not installed.
+class CudaBlas {
+ public:
+  CudaBlas();
+  ~CudaBlas();
+  CudaBlas(const CudaBlas&) = delete;
+  CudaBlas& operator=(const CudaBlas&) = delete;
+
+  struct Handle;
+  const Handle& handle() const { return *handle_; }
+
+ private:
+  std::unique_ptr<Handle> handle_;
+};
+
+class CudaMatmul {
+ public:
+  // `blas` outlives it. A, B and C start at multiples of 16 bytes.
+  CudaMatmul(const MatmulShape& shape, const CudaBlas& blas);
+  ~CudaMatmul();
+  CudaMatmul(CudaMatmul&&) noexcept;
+  CudaMatmul& operator=(CudaMatmul&&) noexcept;
+
+  int64_t workspace_bytes() const;
+  void run(Stream s, const void* a, const void* b, void* c, void* workspace) const;
+  // Where the shape accumulates: C is written all the same.
+  void run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+class CudaLinearCrossEntropy {
+ public:
+  CudaLinearCrossEntropy(const LinearCrossEntropyShape& shape, const CudaBlas& blas);
+  ~CudaLinearCrossEntropy();
+
+  int64_t workspace_bytes() const;
+  void run(Stream s, const LinearCrossEntropyOperands& operands, void* workspace) const;
+
+ private:
+  struct Plan;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace tessera::kernels

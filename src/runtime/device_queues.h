@@ -1,0 +1,36 @@
+// The queues of a program as streams of a CUDA device, and `after` as events.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "ir/program.h"
+#include "tensor/cuda.h"
+
+namespace tessera {
+
+class DeviceQueues {
+ public:
+  explicit DeviceQueues(const Program& program);  // which outlives it
+
+  Stream stream(Queue q) const { return streams_[static_cast<size_t>(q)]->get(); }
+  Stream main() const { return stream(Queue::kCompute); }
+
+  void fork();            // all other streams start behind what stands in the main one
+  void before(CallId c);  // the stream of the call waits for the calls it comes after
+  void after(CallId c);
+  void join();  // the main one goes on when all are over
+
+ private:
+  Queue queue_of(CallId c) const { return program_.segment(program_.call(c)).queue; }
+
+  const Program& program_;
+  std::array<std::unique_ptr<CudaStream>, kQueues> streams_;  // of the queues it has
+  std::vector<int64_t> event_of_;  // of each call that another queue waits for; else kNone
+  std::vector<CudaEvent> events_;
+  CudaEvent fork_;
+  std::vector<CudaEvent> joins_;  // one a queue
+};
+
+}  // namespace tessera

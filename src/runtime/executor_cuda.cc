@@ -1,0 +1,166 @@
+// A run on a CUDA device (docs/decisions/cuda.md): calls are enqueued in issue order, each in the
+// stream of its queue; from the third run on they are one launch of a graph.
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/idle.h"
+#include "ir/state.h"
+#include "runtime/executor.h"
+
+namespace tessera {
+namespace {
+
+// What the host writes before a run, and what it reads after it.
+bool is_sent(Role r) { return r == Role::kBatch || r == Role::kStep; }
+bool is_fetched(Role r) {
+  return r == Role::kReport || r == Role::kActivation || r == Role::kStream;
+}
+
+}  // namespace
+
+void Executor::prepare_device() {
+  if (options_.mirror == nullptr) return;
+  CHECK(library_.on_cuda(), "a mirror of an arena of the host");
+  require_cuda_kernels(program_);
+  if (options_.poison)
+    throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
+  queues_.emplace(program_);
+  for (const Frame& f : program_.frames) {
+    if (!f.state) continue;
+    const Role role = program_[program_.kind(f.kind).values.at(0)].role;
+    const TensorView frame = {arena_ + f.offset, DType::kU8, {program_.kind(f.kind).bytes}};
+    if (is_sent(role)) sent_.push_back(mirrored(frame));
+    if (is_fetched(role)) fetched_.push_back(frame);
+  }
+  if (has("step")) host_step_ = view(named("step")).as<double>();
+}
+
+// Where the host brings bytes from rank to rank it must run along.
+bool Executor::graph_wanted() const {
+  return options_.graphs && std::all_of(used_.begin(), used_.end(),
+                                        [](const auto& use) { return use.second->is_on_stream(); });
+}
+
+TensorView Executor::mirrored(const TensorView& t) const {
+  if (options_.mirror == nullptr) return t;
+  return {options_.mirror + (t.as<std::byte>() - arena_), t.dtype, t.shape};
+}
+
+TensorView Executor::fetch(const TensorView& t) const {
+  const TensorView host = mirrored(t);
+  if (host.data == t.data) return t;
+  if (before_update_) before_update_();  // who still reads an earlier copy
+  copy_in_stream(queues_->main(), host.data, t.data, t.bytes());
+  synchronise(queues_->main());
+  return host;
+}
+
+void Executor::send(const TensorView& host) const {
+  if (options_.mirror == nullptr) return;
+  copy_in_stream(queues_->main(), arena_ + (host.as<std::byte>() - options_.mirror), host.data,
+                 host.bytes());
+  synchronise(queues_->main());
+}
+
+void Executor::run_on_device() {
+  const bool observed = static_cast<bool>(*observe_);
+  for (const TensorView& t : sent_)
+    copy_in_stream(queues_->main(), arena_ + (t.as<std::byte>() - options_.mirror), t.data,
+                   t.bytes());
+  const double seed = host_step_ ? host_step_[kSeed] : 0;  // it is in the keys of roundings
+  if (!graph_wanted() || observed || direct_runs_ == 0) {
+    enqueue();
+    if (!observed) ++direct_runs_;  // the device loads kernels when they first run
+  } else {
+    if (!graph_.ready() || seed != graph_seed_) {
+      graph_.begin(queues_->main());
+      enqueue();
+      graph_.end(queues_->main());
+      graph_seed_ = seed;
+    }
+    graph_.launch(queues_->main());
+  }
+  for (const TensorView& t : fetched_)
+    copy_in_stream(queues_->main(), mirrored(t).data, t.data, t.bytes());
+  wait_for_device();
+}
+
+// A device that waits for a rank that is gone would wait for ever: the channels are asked
+// meanwhile.
+void Executor::wait_for_device() {
+  if (used_.empty()) return synchronise(queues_->main());
+  Idle idle;
+  while (!is_over(queues_->main())) {
+    for (const auto& use : used_) use.second->progress();
+    idle.pause();
+  }
+}
+
+void Executor::enqueue() {
+  queues_->fork();
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+    queues_->before(c);
+    if (!graph_wanted() && before_update_ &&
+        updates_[static_cast<size_t>(program_.call(c).segment)])
+      before_update_();
+    begin(c);
+    for (PreparedOp& op : ops_of(c)) {
+      announce(c, op, op.bound.channel != nullptr);
+      const double began = *observe_ ? now_s() : 0;
+      if (op.bound.channel && op.bound.channel->is_on_stream())
+        exchange_on_stream(op);
+      else if (op.bound.channel)
+        exchange_through_host(op);
+      else if (op.run)
+        op.run(op.bound);
+      if (*observe_) synchronise(op.bound.stream);
+      observe(c, op, began);
+    }
+    queues_->after(c);
+  }
+  queues_->join();
+}
+
+void Executor::exchange_on_stream(PreparedOp& op) {
+  op.bound.channel->use(op.bound.stream);
+  start_communication(op.bound);
+  finish_communication(op.bound);
+}
+
+// A transfer of the host's communicator: its operands go through the mirror, in which they stand
+// to each other as in the arena. Ranks wait for each other in issue order, which cannot cycle.
+void Executor::exchange_through_host(PreparedOp& op) {
+  BoundOp host = op.bound;
+  const double began = now_s();
+  for (size_t i = 0; i < op.op->inputs.size(); ++i) host.in[i] = fetch_in(op.bound, op.bound.in[i]);
+  for (size_t i = 0; i < op.op->outputs.size(); ++i)
+    host.out[i] =
+        op.bound.fresh[i] ? mirrored(op.bound.out[i]) : fetch_in(op.bound, op.bound.out[i]);
+  if (host.workspace)
+    host.workspace = options_.mirror + (static_cast<std::byte*>(host.workspace) - arena_);
+  host.kernels = &kernels::cpu_kernels();
+  host.stream = {};
+  synchronise(op.bound.stream);
+  const Ticket t = start_communication(host);
+  Idle idle;
+  while (!host.channel->done(t))
+    if (host.channel->progress())
+      idle.moved();
+    else
+      idle.pause();
+  finish_communication(host);
+  for (size_t i = 0; i < op.op->outputs.size(); ++i)
+    copy_in_stream(op.bound.stream, op.bound.out[i].data, host.out[i].data, host.out[i].bytes());
+  const double took = now_s() - began;
+  time_.total_s += took;
+  time_.exposed_s += took;
+  time_.exposed_by[group_named(*op.op)] += took;
+}
+
+TensorView Executor::fetch_in(const BoundOp& b, const TensorView& t) const {
+  const TensorView host = mirrored(t);
+  copy_in_stream(b.stream, host.data, t.data, t.bytes());
+  return host;
+}
+
+}  // namespace tessera

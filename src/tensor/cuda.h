@@ -1,0 +1,114 @@
+// One CUDA device of this process: its memory, streams, events and graphs, without a word of CUDA.
+// Where the build has no toolkit these are the functions of cuda/absent.cc, of which only
+// why_no_cuda() may be called. docs/decisions/cuda.md says how the parts are used.
+//
+// All functions throw Error with the driver's words where a call fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tensor/stream.h"
+
+namespace tessera {
+
+// Why no CUDA device can be used here, for people; empty: one can.
+std::string why_no_cuda();
+
+struct CudaFeatures {
+  std::string model;     // "NVIDIA H100 …"
+  int devices = 0;       // that this process sees
+  int architecture = 0;  // 90: compute capability 9.0
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0, free_bytes = 0;
+};
+
+// Makes a device the one that this process computes on: number `index` of those it sees, counted
+// around. Every rank of a machine takes another. Throws Error where there is none.
+CudaFeatures use_cuda_device(int64_t index);
+
+// Memory of the device, taken and given back by one call each; zero at the start.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  DeviceBuffer(std::string name, int64_t bytes);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::string name_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+class CudaStream {
+ public:
+  CudaStream();
+  ~CudaStream();
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  Stream get() const { return stream_; }
+
+ private:
+  Stream stream_;
+};
+
+// A moment in a stream that others can wait for.
+class CudaEvent {
+ public:
+  CudaEvent();
+  ~CudaEvent();
+  CudaEvent(CudaEvent&& other) noexcept;
+  CudaEvent& operator=(CudaEvent&&) = delete;
+
+  void record(Stream s);
+  void make_wait(Stream s) const;  // what is enqueued in `s` from now on starts after it
+
+ private:
+  void* event_ = nullptr;
+};
+
+// What streams were told to do between begin() and end(), to be done again by one call. Between
+// them nothing runs, and all streams fork from the first by events and join it again.
+class CudaGraph {
+ public:
+  CudaGraph() = default;
+  ~CudaGraph();
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void begin(Stream s);
+  void end(Stream s);
+  bool ready() const { return executable_ != nullptr; }
+  void launch(Stream s) const;
+  int64_t nodes() const { return nodes_; }
+
+ private:
+  void* executable_ = nullptr;
+  int64_t nodes_ = 0;
+};
+
+// Copies between device and host memory, or within one of them, in the stream's order. Pageable
+// host memory is read before the call returns.
+void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes);
+// `rows` rows of `bytes`, so many bytes apart.
+struct RowCopy {
+  void* to = nullptr;
+  int64_t to_pitch = 0;
+  const void* from = nullptr;
+  int64_t from_pitch = 0;
+  int64_t bytes = 0, rows = 0;
+};
+void copy_rows_in_stream(Stream s, const RowCopy& c);
+void fill_in_stream(Stream s, void* to, int byte, int64_t bytes);
+// Waits until all that was enqueued is over; or says whether it is.
+void synchronise(Stream s);
+bool is_over(Stream s);
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// What the build takes without the CUDA toolkit.
+#include "base/error.h"
+#include "tensor/cuda.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kWhy = "this program was built without CUDA";
+
+[[noreturn]] void absent() { CHECK(false, "{}", kWhy); }
+
+}  // namespace
+
+std::string why_no_cuda() {
+  return fmt::format("{}: install the CUDA toolkit and configure again.", kWhy);
+}
+CudaFeatures use_cuda_device(int64_t) {
+  throw Error("{} With run.device=cpu the run works without.", why_no_cuda());
+}
+
+DeviceBuffer::DeviceBuffer(std::string, int64_t) { absent(); }
+DeviceBuffer::~DeviceBuffer() = default;
+DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
+
+CudaStream::CudaStream() { absent(); }
+CudaStream::~CudaStream() = default;
+
+CudaEvent::CudaEvent() { absent(); }
+CudaEvent::~CudaEvent() = default;
+CudaEvent::CudaEvent(CudaEvent&&) noexcept = default;
+void CudaEvent::record(Stream) { absent(); }
+void CudaEvent::make_wait(Stream) const { absent(); }
+
+CudaGraph::~CudaGraph() = default;
+void CudaGraph::begin(Stream) { absent(); }
+void CudaGraph::end(Stream) { absent(); }
+void CudaGraph::launch(Stream) const { absent(); }
+
+void copy_in_stream(Stream, void*, const void*, int64_t) { absent(); }
+void copy_rows_in_stream(Stream, const RowCopy&) { absent(); }
+void fill_in_stream(Stream, void*, int, int64_t) { absent(); }
+void synchronise(Stream) { absent(); }
+bool is_over(Stream) { absent(); }
+
+}  // namespace tessera

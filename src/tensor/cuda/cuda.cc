@@ -1,0 +1,144 @@
+#include "tensor/cuda.h"
+
+#include <utility>
+
+#include "tensor/cuda/check.h"
+
+namespace tessera {
+
+std::string why_no_cuda() {
+  int devices = 0;
+  const cudaError_t code = cudaGetDeviceCount(&devices);
+  if (code != cudaSuccess)
+    return fmt::format("no CUDA device: {}. Is there an NVIDIA driver (nvidia-smi)?",
+                       cudaGetErrorString(code));
+  return devices > 0 ? "" : "no CUDA device: the driver shows none (CUDA_VISIBLE_DEVICES?)";
+}
+
+CudaFeatures use_cuda_device(int64_t index) {
+  if (const std::string why = why_no_cuda(); !why.empty())
+    throw Error("{} With run.device=cpu the run works without.", why);
+  CudaFeatures f;
+  check_cuda(cudaGetDeviceCount(&f.devices), "cudaGetDeviceCount");
+  const int device = static_cast<int>(index % f.devices);
+  check_cuda(cudaSetDevice(device), "cudaSetDevice");
+  cudaDeviceProp p{};
+  check_cuda(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
+  f.model = p.name;
+  f.architecture = 10 * p.major + p.minor;
+  f.multiprocessors = p.multiProcessorCount;
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  f.memory_bytes = static_cast<int64_t>(total);
+  f.free_bytes = static_cast<int64_t>(free);
+  return f;
+}
+
+DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
+    : name_(std::move(name)), bytes_(bytes) {
+  if (bytes == 0) return;
+  void* p = nullptr;
+  const cudaError_t code = cudaMalloc(&p, static_cast<size_t>(bytes));
+  if (code != cudaSuccess) {
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    constexpr double kGib = 1 << 30;
+    throw Error(
+        "the device refused {:.2f} GiB for {}: {}; {:.2f} of its {:.2f} GiB are free. Take a "
+        "smaller micro-batch or more recomputation, or end what else uses the device.",
+        static_cast<double>(bytes) / kGib, name_, cudaGetErrorString(code),
+        static_cast<double>(free) / kGib, static_cast<double>(total) / kGib);
+  }
+  data_ = static_cast<std::byte*>(p);
+  check_cuda(cudaMemset(p, 0, static_cast<size_t>(bytes)), "cudaMemset");
+}
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) cudaFree(data_);
+}
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+CudaStream::CudaStream() {
+  cudaStream_t s = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  stream_.handle = s;
+}
+CudaStream::~CudaStream() { cudaStreamDestroy(native(stream_.handle)); }
+
+CudaEvent::CudaEvent() {
+  cudaEvent_t e = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  event_ = e;
+}
+CudaEvent::~CudaEvent() {
+  if (event_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event_));
+}
+CudaEvent::CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+void CudaEvent::record(Stream s) {
+  check_cuda(cudaEventRecord(static_cast<cudaEvent_t>(event_), native(s.handle)),
+             "cudaEventRecord");
+}
+void CudaEvent::make_wait(Stream s) const {
+  check_cuda(cudaStreamWaitEvent(native(s.handle), static_cast<cudaEvent_t>(event_), 0),
+             "cudaStreamWaitEvent");
+}
+
+CudaGraph::~CudaGraph() {
+  if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
+}
+void CudaGraph::begin(Stream s) {
+  check_cuda(cudaStreamBeginCapture(native(s.handle), cudaStreamCaptureModeThreadLocal),
+             "cudaStreamBeginCapture");
+}
+void CudaGraph::end(Stream s) {
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamEndCapture(native(s.handle), &graph), "cudaStreamEndCapture");
+  size_t nodes = 0;
+  check_cuda(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  nodes_ = static_cast<int64_t>(nodes);
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t code = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check_cuda(code, "cudaGraphInstantiate");
+  if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
+  executable_ = executable;
+}
+void CudaGraph::launch(Stream s) const {
+  check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), native(s.handle)),
+             "cudaGraphLaunch");
+}
+
+void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  check_cuda(
+      cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDefault, native(s.handle)),
+      "cudaMemcpyAsync");
+}
+void copy_rows_in_stream(Stream s, const RowCopy& c) {
+  if (c.bytes == 0 || c.rows == 0) return;
+  check_cuda(cudaMemcpy2DAsync(c.to, static_cast<size_t>(c.to_pitch), c.from,
+                               static_cast<size_t>(c.from_pitch), static_cast<size_t>(c.bytes),
+                               static_cast<size_t>(c.rows), cudaMemcpyDefault, native(s.handle)),
+             "cudaMemcpy2DAsync");
+}
+void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
+  if (bytes == 0) return;
+  check_cuda(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s.handle)),
+             "cudaMemsetAsync");
+}
+void synchronise(Stream s) {
+  check_cuda(cudaStreamSynchronize(native(s.handle)), "cudaStreamSynchronize");
+}
+
+bool is_over(Stream s) {
+  const cudaError_t code = cudaStreamQuery(native(s.handle));
+  if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
+  return code == cudaSuccess;
+}
+
+}  // namespace tessera

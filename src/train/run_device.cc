@@ -1,0 +1,68 @@
+#include "train/run_device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+int64_t number_on_host(const World& world) {
+  int64_t before = 0;
+  for (int64_t r = 0; r < world.rank(); ++r) before += world.host(r) == world.host(world.rank());
+  return before;
+}
+
+// Of products on the device, by the clock of the host: enough of them to hide the launches.
+double measure_cuda_rate(DType type, const std::function<double()>& now_s) {
+  constexpr int64_t kSize = 4096, kBytes = kSize * kSize * 4, kRepeats = 20;
+  const kernels::CudaBlas blas;
+  const kernels::CudaMatmul product(
+      {.m = kSize, .n = kSize, .k = kSize, .transpose_b = true, .a = type, .b = type, .c = type},
+      blas);
+  const DeviceBuffer memory("measuring products", 3 * kBytes + product.workspace_bytes());
+  std::byte* const at = memory.data();
+  const CudaStream stream;
+  const auto repeat = [&](int64_t times) {
+    for (int64_t i = 0; i < times; ++i)
+      product.run(stream.get(), at, at + kBytes, at + 2 * kBytes, at + 3 * kBytes);
+    synchronise(stream.get());
+  };
+  repeat(2);
+  const double began = now_s();
+  repeat(kRepeats);
+  return 2.0 * kSize * kSize * kSize * kRepeats / (now_s() - began);
+}
+
+}  // namespace
+
+int64_t RunDevice::memory_limit() const {
+  return cuda ? cuda->free_bytes : tessera::memory_limit(cpu);
+}
+
+int64_t RunDevice::outside_bytes() const { return cuda ? kCudaOutsideBytes : kOutsideBytes; }
+
+std::unique_ptr<Library> RunDevice::library(int threads) const {
+  return cuda ? std::make_unique<Library>(cpu, threads, *cuda)
+              : std::make_unique<Library>(cpu, threads);
+}
+
+RunDevice resolve_device(RunConfig& config, const World& world) {
+  RunDevice d;
+  d.cpu = read_cpu_features();
+  Device& asked = config.run.device;
+  if (asked == Device::kAuto) asked = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
+  if (asked == Device::kCuda) d.cuda = use_cuda_device(number_on_host(world));
+  if (d.cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
+  config.precision = resolve_precision(config.precision, d.cpu);
+  return d;
+}
+
+double measure_matrix_rate(const Library& library, DType type,
+                           const std::function<double()>& now_s) {
+  if (library.on_cuda()) return measure_cuda_rate(type, now_s);
+  return kernels::measure_matrix_rate(type, library.cpu(), library.threads());
+}
+
+}  // namespace tessera

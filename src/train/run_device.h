@@ -1,0 +1,31 @@
+// The device that a run computes on: run.device of the run file, made definite.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "comm/world.h"
+#include "runtime/library.h"
+#include "train/run_config.h"
+
+namespace tessera {
+
+struct RunDevice {
+  CpuFeatures cpu;
+  std::optional<CudaFeatures> cuda;  // without: the run computes on the CPU
+
+  // What the process may take for its arena and beside it.
+  int64_t memory_limit() const;
+  int64_t outside_bytes() const;  // beside the arena
+  std::unique_ptr<Library> library(int threads) const;
+};
+
+// Writes cpu or cuda into config.run.device, and a precision in place of auto. With CUDA every rank
+// of a host takes another of its devices. Throws Error where cuda was asked for and is not there.
+RunDevice resolve_device(RunConfig& config, const World& world);
+
+// The rate of products of this type, in operations a second: see kernels/matmul.h.
+double measure_matrix_rate(const Library& library, DType type,
+                           const std::function<double()>& now_s);
+
+}  // namespace tessera

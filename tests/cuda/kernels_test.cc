@@ -1,0 +1,162 @@
+// What a step does to state, on a CUDA device against the CPU: through the tables of kernels.
+#include <cmath>
+
+#include "ir/state.h"
+#include "tests/cuda/device.h"
+
+namespace tessera::testing {
+namespace {
+
+using kernels::UpdateRule;
+
+class CudaKernels : public OnCuda {
+ protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    if (IsSkipped()) return;
+    stream_ = std::make_unique<CudaStream>();
+  }
+  Stream stream() const { return stream_->get(); }
+  static const kernels::Kernels& cpu() { return kernels::cpu_kernels(); }
+  static const kernels::Kernels& cuda() { return kernels::cuda_kernels(); }
+
+  void fill(Both& x, double scale, double shift = 0) {
+    for (int64_t i = 0; i < x.host().elements(); ++i)
+      x.set(i, shift + scale * std::sin(0.7 * static_cast<double>(i) + shift));
+    x.send(stream());
+  }
+
+ private:
+  std::unique_ptr<CudaStream> stream_;
+};
+
+struct UpdateCase {
+  UpdateRule rule;
+  DType weights, moments;
+  bool low = false, stochastic = false, skip = false;
+};
+
+class CudaUpdates : public CudaKernels {
+ protected:
+  void expect_same(const UpdateCase& c) {
+    constexpr int64_t kN = 5000;
+    Both w(c.weights, {kN}), m(c.moments, {kN}), v(c.moments, {kN}), g(DType::kF32, {kN});
+    Both low(DType::kBF16, {kN}), numbers(DType::kF64, {4});
+    fill(w, 0.5), fill(m, 0.01), fill(v, 1e-4, 1e-3), fill(g, 3.0), fill(low, 0.0);
+    for (const auto& [i, x] : {std::pair{0, 1e-2}, std::pair{1, 7.0}, std::pair{2, 0.25},
+                               std::pair{3, c.skip ? 1.0 : 0.0}})
+      numbers.set(i, x);
+    numbers.send(stream());
+    // Starts that are not aligned, a gap, and more ranges than one launch takes.
+    std::vector<kernels::UpdateRange> ranges = {{0, 1003, true, 11, 5}, {1100, 2048, false, 12, 0}};
+    for (int64_t i = 0; i < 40; ++i)
+      ranges.push_back({2048 + 50 * i, 2048 + 50 * i + 47, i % 2 == 0, 13, 50 * i});
+    const auto update = [&](bool on_device) {
+      const auto side = [&](Both& x) { return on_device ? x.device() : x.host(); };
+      kernels::Update u;
+      u.weights = side(w);
+      u.m = side(m);
+      if (c.rule == UpdateRule::kAdamW) u.v = side(v);
+      u.gradient = side(g);
+      if (c.low) u.weights_low = side(low);
+      u.ranges = ranges;
+      u.stochastic = c.stochastic;
+      const kernels::UpdateStep constants = {
+          .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+      const auto* n = side(numbers).as<double>();
+      const auto& table = on_device ? cuda() : cpu();
+      table.update(on_device ? stream() : Stream(), c.rule, u, constants, {n, n + 1, n + 2, n + 3});
+    };
+    update(false);
+    update(true);
+    // Where rounding is random, a sum that differs in its last bit may go to the other neighbour.
+    const double bound = c.weights == DType::kF32 ? 1e-6 : 1e-4;
+    expect_close(w.fetch(stream()), w.here(), bound, "weights");
+    expect_close(m.fetch(stream()), m.here(), bound, "m");
+    expect_close(v.fetch(stream()), v.here(), bound, "v");
+    expect_close(low.fetch(stream()), low.here(), 1e-4, "weights_low");
+  }
+};
+
+TEST_F(CudaUpdates, InF32WithLowWeights) {
+  for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kLion, UpdateRule::kSgd})
+    expect_same({rule, DType::kF32, DType::kF32, true});
+}
+TEST_F(CudaUpdates, RoundedStochastically) {
+  for (const UpdateRule rule : {UpdateRule::kAdamW, UpdateRule::kLion, UpdateRule::kSgd})
+    expect_same({rule, DType::kBF16, DType::kBF16, false, true});
+}
+TEST_F(CudaUpdates, SkippedSteps) {
+  expect_same({UpdateRule::kAdamW, DType::kF32, DType::kF32, true, false, true});
+}
+
+TEST_F(CudaKernels, SquaresAndClip) {
+  constexpr int64_t kN = 40'003;
+  Both x(DType::kF32, {kN}), report(DType::kF64, {kReportSize}), step(DType::kF64, {kStepSize});
+  fill(x, 2.0), fill(report, 0.0), fill(step, 0.0);
+  report.set(kLossTokens, 123);
+  report.set(kLossSum, 400);
+  step.set(kLossScale, 8);
+  report.send(stream());
+  step.send(stream());
+  std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.squares(kN)));
+  const DeviceBuffer there("a workspace", cuda().workspace.squares(kN));
+  const auto run = [&](const kernels::Kernels& k, Stream s, const TensorView& v, double* r,
+                       const double* of_step, void* workspace) {
+    k.squares(s, v, workspace, r + kSquares);
+    k.squares(s, {v.as<float>() + 3, DType::kF32, {kN - 3}}, workspace, r + kSquares);
+    k.clip(s, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale, r + kGradNorm,
+               r + kScale, r + kSkip, 0.1});
+  };
+  run(cpu(), {}, x.host(), report.host().as<double>(), step.host().as<double>(), here.data());
+  run(cuda(), stream(), x.device(), report.device().as<double>(), step.device().as<double>(),
+      there.data());
+  const std::vector<double> got = report.fetch(stream()), want = report.here();
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
+}
+
+// Of any alignment: copies, casts and bytes.
+TEST_F(CudaKernels, CastsOfAnyLength) {
+  for (const int64_t n : {1, 7, 8, 1000, 100'001})
+    for (const auto& [from, to] :
+         {std::pair{DType::kF32, DType::kBF16}, std::pair{DType::kBF16, DType::kF32},
+          std::pair{DType::kF32, DType::kF16}, std::pair{DType::kF16, DType::kF32}}) {
+      Both x(from, {n}), y(to, {n});
+      fill(x, 3.0);
+      cpu().cast({}, x.host(), y.host());
+      cuda().cast(stream(), x.device(), y.device());
+      EXPECT_EQ(y.fetch(stream()), y.here()) << n;
+    }
+}
+
+// Decoding reads keys that earlier calls wrote.
+TEST_F(CudaKernels, CachedAttention) {
+  const int64_t tokens = 3, context = 40, groups = 2, d = 16;
+  Both qkv(DType::kF32, {1, tokens, groups, 4, d}), cache(DType::kF32, {1, context, 2, groups, d});
+  Both out(DType::kF32, {1, tokens, 2 * groups, d}), start(DType::kI32, {1});
+  fill(qkv, 1.0), fill(cache, 1.0, 0.3), fill(out, 0.0);
+  start.set(0, 33);
+  start.send(stream());
+  std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.cached_attention(context, d, 1)) +
+                              64);
+  const auto at = reinterpret_cast<uintptr_t>(here.data());
+  cpu().cached_attention({},
+                         {.qkv = qkv.host(),
+                          .cache = cache.host(),
+                          .start = start.host().as<int32_t>(),
+                          .out = out.host(),
+                          .scale = 0.25f},
+                         here.data() + (64 - at % 64) % 64);
+  cuda().cached_attention(stream(),
+                          {.qkv = qkv.device(),
+                           .cache = cache.device(),
+                           .start = start.device().as<int32_t>(),
+                           .out = out.device(),
+                           .scale = 0.25f},
+                          nullptr);
+  expect_close(out.fetch(stream()), out.here(), 1e-6, "out");
+  EXPECT_EQ(cache.fetch(stream()), cache.here());
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,111 @@
+// Every op with its gradient, as its binding calls it, on a CUDA device against the CPU.
+#include "ir/rule.h"
+#include "tests/compile/built_op.h"
+#include "tests/cuda/device.h"
+
+namespace tessera::testing {
+namespace {
+
+// A sum in another order may round to the other neighbour where it is stored in bf16.
+constexpr double kBound = 2e-6, kRoundedBound = 4e-3;
+
+class CudaOps : public OnCuda {
+ protected:
+  void expect_same(const Case& c) {
+    const Built built(c);
+    Library cpu(CpuFeatures(), 1);
+    const auto cuda = cuda_library();
+    Lockstep here(built.graph, cpu), there(built.graph, *cuda);
+    for (const ValueId v : built.given) {
+      const Array numbers = contents(built.graph[v], v);
+      here.write(v, 0, numbers);
+      there.write(v, 0, numbers);
+    }
+    for (const auto* ops : {&built.forward, &built.backward}) {
+      here.run_ops(*ops, 0);
+      there.run_ops(*ops, 0);
+      for (const Op& op : *ops)
+        for (const ValueId v : op.outputs)
+          expect_close(there.read(v, 0), here.read(v, 0),
+                       built.graph[v].dtype == DType::kBF16 ? kRoundedBound : kBound,
+                       fmt::format("{}: {} of {}", c.name, built.graph[v].name, op.origin));
+    }
+  }
+  // The CPU computes materialised attention and Adafactor alone.
+  static bool has(OpKind k) {
+    return k != OpKind::kAttentionScores && k != OpKind::kAttentionScoresGrad &&
+           k != OpKind::kSoftmax && k != OpKind::kSoftmaxGrad && k != OpKind::kAttentionMix &&
+           k != OpKind::kAttentionMixGrad;
+  }
+};
+
+TEST_F(CudaOps, ForwardsWithTheirGradients) {
+  for (const Case& c : forwards())
+    if (has(c.kind)) expect_same(c);
+}
+TEST_F(CudaOps, Backwards) {
+  for (const Case& c : backwards())
+    if (has(c.kind)) expect_same(c);
+}
+
+// Sizes that the small cases do not reach: several tiles, tails, heads that share keys.
+std::vector<Case> larger() {
+  const auto bf16 = [](Shape s) { return In{DType::kBF16, std::move(s)}; };
+  const auto bf16_weight = [](Shape s) { return In{DType::kBF16, std::move(s), Role::kWeight}; };
+  return {
+      {"attention of two tiles", OpKind::kAttention, {{"scale", 0.2}}, {x({2, 70, 2, 4, 24})}},
+      {"attention of wide heads", OpKind::kAttention, {{"scale", 0.1}}, {x({1, 35, 1, 3, 136})}},
+      {"attention in bf16", OpKind::kAttention, {{"scale", 0.2}}, {bf16({1, 40, 2, 3, 64})}},
+      {"attention with much dropout",
+       OpKind::kAttention,
+       {{"scale", 0.2}, {"dropout", 0.4}, {"key", one}},
+       {x({2, 50, 1, 4, 16}), samples(), step()}},
+      {"attention within long documents",
+       OpKind::kAttention,
+       {{"scale", 0.3}, {"seen", "documents"}},
+       {x({2, 45, 1, 3, 16}), ids({2, 45})}},
+      {"attention with many biases",
+       OpKind::kAttention,
+       {{"scale", 1.0}, {"whole", one}, {"bias_distance", int64_t{20}}},
+       {x({2, 40, 2, 3, 8}), weight({2, 16})}},
+      {"attention across long sequences",
+       OpKind::kAttention,
+       {{"scale", 0.5}, {"across", one}, {"whole", one}, {"seen", "padding"}},
+       {x({2, 37, 2, 2, 16}), x({2, 50, 2, 2, 16}), ids({2, 50})}},
+      {"wide norm",
+       OpKind::kNorm,
+       {{"epsilon", 1e-5}},
+       {x({3, 70, 1000}), weight({1000}), weight({1000})}},
+      {"norm of odd rows", OpKind::kRmsNorm, {{"epsilon", 1e-5}}, {x({2, 3, 37}), weight({37})}},
+      {"norm in bf16",
+       OpKind::kRmsNorm,
+       {{"epsilon", 1e-5}},
+       {bf16({2, 5, 264}), bf16_weight({264})}},
+      {"embedding of wide rows", OpKind::kEmbedding, {}, {ids({3, 100}), weight({kRows, 2056})}},
+      {"gate of odd rows", OpKind::kGatedActivation, {{"form", "erf"}}, {x({3, 7, 2})}},
+      {"gelu in bf16",
+       OpKind::kGelu,
+       {{"form", "tanh"}, {"bias", one}},
+       {bf16({5, 3, 72}), bf16_weight({72})}},
+      {"rotary of long heads",
+       OpKind::kRotary,
+       {{"dims", int64_t{32}}, {"base", 10000.0}},
+       {x({2, 9, 2, 4, 40}), ids({2, 9})}},
+      {"cross_entropy of long rows", OpKind::kCrossEntropy, {}, {x({2, 5, 2600}), ids({2, 5})}},
+      {"linear_cross_entropy of odd sizes",
+       OpKind::kLinearCrossEntropy,
+       {},
+       {x({2, 33, 12}), weight({75, 12}), ids({2, 33})}},
+      {"sum in bf16",
+       OpKind::kSum,
+       {{"terms", two}},
+       {bf16({4, 40}), bf16({4, 40}), bf16_weight({40})}},
+  };
+}
+
+TEST_F(CudaOps, LargerSizes) {
+  for (const Case& c : larger()) expect_same(c);
+}
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,70 @@
+// Whole steps of training on a CUDA device against the CPU: the same losses and norms.
+#include "tests/cuda/device.h"
+#include "tests/train/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+class CudaTraining : public testing::OnCuda {
+ protected:
+  Curve on_cuda(const RunConfig& c, int steps) {
+    const auto world = self_world();
+    Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+    trainer.initialise();
+    BatchSource source = batches(c);
+    Curve out;
+    for (int s = 1; s <= steps; ++s) {
+      const StepResult r = trainer.step(s, 1e-3, source);
+      EXPECT_TRUE(r.finite);
+      out.losses.push_back(r.loss);
+      out.norms.push_back(r.grad_norm);
+    }
+    return out;
+  }
+};
+
+// Of four steps the first is enqueued, the second becomes a graph, the others are its launches.
+TEST_F(CudaTraining, FamiliesInF32) {
+  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
+    const RunConfig c = tiny(family);
+    expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
+  }
+}
+
+TEST_F(CudaTraining, PoliciesOfPrecision) {
+  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr}) {
+    RunConfig c = tiny(Family::kLlama);
+    c.precision = p;
+    expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
+  }
+}
+
+TEST_F(CudaTraining, RecomputedLayers) {
+  RunConfig c = tiny(Family::kNeox);
+  c.layout.recompute = "full";
+  expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
+}
+
+// What is saved is what was trained.
+TEST_F(CudaTraining, StateComesBackToTheHost) {
+  const RunConfig c = tiny(Family::kGpt2);
+  const auto world = self_world();
+  Trainer here(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
+  Trainer there(c, cuda_library(), INT64_MAX, *world, {});
+  BatchSource source = batches(c);
+  for (Trainer* t : {&here, &there}) {
+    t->initialise();
+    t->step(1, 1e-3, source);
+  }
+  const std::vector<StateTensor> want = here.state(), got = there.state();
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(want[i].name, got[i].name);
+    if (want[i].dtype != DType::kF32) continue;
+    for (int64_t e = 0; e < want[i].data.elements(); ++e)
+      ASSERT_NEAR(want[i].data.f32()[e], got[i].data.f32()[e], 2e-3) << want[i].name << ' ' << e;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
