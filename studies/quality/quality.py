@@ -22,7 +22,7 @@ import chart  # noqa: E402
 import small_runs  # noqa: E402
 from small_runs import percent, smooth  # noqa: E402
 
-VOCABULARY, MEGABYTES, OVER, LAST, STEPS = 2048, 12, 20, 100, 500
+VOCABULARY, MEGABYTES, OVER, LAST, STEPS = 2048, 12, 20, 100, 400
 VALIDATED = 256  # sequences
 GIVEN = ("arc_easy", "piqa", "copa", "openbook_qa")  # of --tasks, the first LIMIT examples of each
 LIMIT, CHOICES, SEED = 200, 4, 7

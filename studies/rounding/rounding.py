@@ -109,8 +109,9 @@ def main():
     study = small_runs.Study(parser.parse_args())
     study.corpus(VOCABULARY, MEGABYTES)
     seeds = range(1, study.options.seeds + 1)
-    curves = {(p, h, s): study.train(name_of(p, h, s), keys(study, p, h, s))
-              for s in seeds for p in PHASES for h in FORMATS}
+    cases = [(p, h, s) for s in seeds for p in PHASES for h in FORMATS]
+    cases.sort(key=lambda c: (c[2], c[:2] != ("scratch", "fp32"), c[0]))  # where others start from
+    curves = {case: study.train(name_of(*case), keys(study, *case)) for case in cases}
     rows = []
     for (phase, how, seed), c in curves.items():
         base = curves[phase, "fp32", seed]

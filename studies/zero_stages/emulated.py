@@ -87,7 +87,7 @@ def measure(study, hosts, size, nodes, zero, rate):
         return statistics.median(r.get(key, 0) for r in steps)
 
     row = {"size": size, "nodes": nodes, "zero": zero, "rate_mbit": rate, "step_s": median("step_s"),
-           "exposed_s": median("communication_exposed_s"), "data_s": median("data_s"),
+           "exposed_s": median("communication_exposed_s"),
            "bytes_step": sum(steps[-1].get("bytes_sent", {}).values()) / nodes,
            "link_bytes_step": max(sent) / STEPS, "state_bytes": program["state_bytes"],
            "arena_bytes": program["arena_bytes"]}

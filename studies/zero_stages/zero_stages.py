@@ -20,7 +20,7 @@ SIZES = {"mt5-small": 0.3, "mt5-base": 0.58, "mt5-large": 1.2, "mt5-xl": 3.7, "m
 NODES, STAGES, DEVICES, SEQUENCES_A_DEVICE = (1, 2, 4, 8), (0, 1, 2, 3), 8, 16
 # How a row may be run: the largest micro-batch first; the fastest that fits stands in the table.
 WAYS = [(8, "none"), (4, "none"), (4, "full"), (1, "full")]
-NETWORKS = {"DGX, 8 x 200 Gbit/s": {}, "one adapter of 100 Gbit/s": {
+NETWORKS = {"8 x 200 Gbit/s": {}, "1 x 100 Gbit/s": {
     "network.bytes_per_s": 12.5e9, "network.adapters": 1, "network.efficiency": 0.8}}
 GIB = 2 ** 30
 
@@ -51,10 +51,10 @@ def simulated():
                     time, best, case = min(fit, key=lambda x: x[0]) if fit else (None, None, None)
                     out.append([size, network, zero, nodes, f"{time:.4f}" if fit else "",
                                 f"{(best['memory']['peak_bytes'] if fit else least) / GIB:.1f}",
-                                f"micro {case[2]}, recompute {case[3]}" if fit else "does not fit"])
+                                *(case[2:] if fit else ("", "does not fit"))])
         print(f"simulated {size}", flush=True)
     small_runs.write_csv(HERE / "simulated.csv", [
-        "model", "network", "zero", "nodes", "step_s", "peak_gib", "how"], out)
+        "model", "network", "zero", "nodes", "step_s", "peak_gib", "micro", "recompute"], out)
     return out
 
 
