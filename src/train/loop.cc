@@ -334,6 +334,7 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.learning_rate = learning_rate(schedule_, step);
   if (scales()) m.loss_scale = LossScaleMetrics{loss_scale_.scale(), !r.finite};
   m.step_s = seconds;
+  m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
   const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
   m.model_flops_share = sequence_flops_ * sequences / seconds / matrix_rate_;
