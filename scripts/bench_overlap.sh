@@ -9,7 +9,7 @@
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 tessera=$(realpath "$1")
-rate=${2:-300}
+rate=${2:-320}
 steps=${3:-8}
 . "$here/tests/cluster/hosts.sh"
 . "$here/tests/cluster/small_run.sh"

@@ -153,7 +153,16 @@ def draw(rng, precision=None, family=None):
             "compiler.attention": attention if model["texts"] == "one" else "fused",
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
-            **draw_layout(rng, mesh, schedule, interleave, model)}
+            **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng)}
+
+
+def draw_sums(rng):
+    """How gradients are summed and sent; with fp32 all of these are the same."""
+    return {"compiler.gradients": rng.choice(["f32", "half"]),
+            "compiler.communication": rng.choice(["sums", "half"]),
+            "compiler.accumulate": rng.choice(["fused", "apart"]),
+            "compiler.bucket_bytes": rng.choice([0, 0, 1000, 20000]),
+            "compiler.masks": rng.choice(["drawn", "kept"])}
 
 
 def optimizer_of(kind, precision):
@@ -259,6 +268,7 @@ def variants(case, key, values):
 def zero_cases(rng):
     """Stage 0 knows neither zero_group nor zero_reduce, with which the others sum otherwise."""
     hybrid = draw_where(rng, lambda c: c["layout.data"] > 1)
+    hybrid["compiler.communication"] = "sums"  # an all_reduce in 16 bits rounds once more
     case = {**hybrid, "layout.zero_group": 0, "layout.zero_reduce": "last"}
     single = {"batch.global": case["layout.data"] * case["batch.micro"]}
     return [variants(case, "layout.zero", [0, 1]), variants(hybrid, "layout.zero", [2, 3]),

@@ -23,7 +23,7 @@ size_of() { stat -c %s "$1"; }
 
 build() {
   say "building $tessera"
-  [ -f build/CMakeCache.txt ] || cmake --preset release -DTESSERA_TESTS=OFF >/dev/null
+  [ -f build/CMakeCache.txt ] || cmake --preset once >/dev/null
   scripts/build.sh tessera >build/quickstart.log 2>&1 || {
     tail -20 build/quickstart.log >&2
     stop "the build failed; all of its output is in build/quickstart.log"
@@ -88,8 +88,8 @@ run:        { name: quickstart, directory: $folder/$1, seed: 1234 }
 model:      { family: neox, layers: 4, hidden: 192, heads: 6, vocabulary: 8192, context: 256 }
 data:       { tokenizer: $folder/tokenizer.json, train: [$folder/train], validation: [$folder/valid],
               sequence_length: 256 }
-batch:      { global: 8, micro: 8 }
-optimizer:  { kind: adamw, learning_rate: 4.0e-3, beta1: 0.9, beta2: 0.95, weight_decay: 0.1, clip_norm: 1.0 }
+batch:      { global: 4, micro: 4 }
+optimizer:  { kind: adamw, learning_rate: 3.0e-3, beta1: 0.9, beta2: 0.95, weight_decay: 0.1, clip_norm: 1.0 }
 schedule:   { kind: cosine, steps: $2, warmup_steps: $(($2 / 20)), floor: 0.05 }
 precision:  auto
 checkpoint: { every_steps: 200, keep: 1, resume: auto }

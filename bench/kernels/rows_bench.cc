@@ -124,7 +124,7 @@ void embedding_grad(benchmark::State& state) {
   for (int64_t i = 0; i < kRows; ++i) {
     ids.view().as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % 1024);
   }
-  for (auto _ : state) kernels::embedding_grad(ids, dy, table);
+  for (auto _ : state) kernels::embedding_grad(ids, dy, table, {}, nullptr);
   report_bytes(state, bytes_of(1));
 }
 BENCHMARK(embedding_grad)->UseRealTime();

@@ -1,15 +1,20 @@
 // tessera bench: what this machine can do, measured, into hardware.yaml.
+#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "base/tree.h"
+#include "cli/bench_links.h"
 #include "cli/bench_rates.h"
+#include "cli/bench_steps.h"
+#include "cli/rank.h"
 #include "cli/verbs.h"
 #include "plan/hardware.h"
 #include "tensor/cpu_features.h"
@@ -19,6 +24,7 @@ namespace tessera {
 namespace {
 
 // The model whose products are measured beside 2048^3: Pythia-70M, 4 x 512 tokens.
+constexpr int kSteps = 5, kQuickSteps = 1;
 constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
@@ -27,7 +33,7 @@ struct Measured {
   double best = 0;  // operations a second
 };
 
-Measured measure_type(DType type, const CpuFeatures& cpu, double seconds, bool quick) {
+Measured measure_type(DType type, const CpuFeatures& cpu, int threads, double seconds, bool quick) {
   Measured m{type, {}, 0};
   const std::vector<ProductCase> cases = product_cases(kTokens, kHidden, kVocabulary);
   const bool shows = isatty(STDERR_FILENO) == 1;
@@ -35,16 +41,23 @@ Measured measure_type(DType type, const CpuFeatures& cpu, double seconds, bool q
     if (quick && c.name != "2048 cubed" && c.name != "up") continue;
     if (shows)
       fmt::print(stderr, "\r\x1b[Kmeasuring {} {} {}", name_of(type), c.name, name_of(c.kind));
-    m.products.emplace_back(c, measure_product(c, type, cpu, cpu.cores, seconds));
+    m.products.emplace_back(c, measure_product(c, type, cpu, threads, seconds));
     m.best = std::max(m.best, m.products.back().second.best());
   }
   if (shows) fmt::print(stderr, "\r\x1b[K");
   return m;
 }
 
-// What was measured needs no share of a specification. Ranks of one machine exchange messages by
-// copies through memory: into a buffer and out of it.
+// What was measured needs no share of a specification. Links that nobody measured, between ranks of
+// one machine, are copies through memory: into a buffer and out of it.
 constexpr double kMeasured = 1, kCopies = 4, kPollingS = 1e-4;
+
+struct MachineRates {
+  std::vector<Measured> types;
+  MemoryRate memory;
+  StepRates steps;
+  LinkRates links;
+};
 
 double best_of(const std::vector<Measured>& types, DType type) {
   for (const Measured& m : types)
@@ -52,8 +65,17 @@ double best_of(const std::vector<Measured>& types, DType type) {
   return 0;
 }
 
-Hardware as_hardware(const CpuFeatures& cpu, const std::vector<Measured>& types,
-                     const MemoryRate& memory) {
+// The means of all ranks, which measure at the same time.
+void average(World& world, MachineRates& r) {
+  std::vector<double> x = {r.memory.read, r.memory.copy, r.memory.triad};
+  for (const Measured& m : r.types) x.push_back(m.best);
+  world.all_reduce(x, Reduction::kSum);
+  for (double& rate : x) rate /= static_cast<double>(world.size());
+  r.memory = {x[0], x[1], x[2]};
+  for (size_t t = 0; t < r.types.size(); ++t) r.types[t].best = x[3 + t];
+}
+
+Hardware as_hardware(const CpuFeatures& cpu, const MachineRates& r) {
   Hardware h;
   h.name = "this machine";
   h.version = version();
@@ -61,19 +83,25 @@ Hardware as_hardware(const CpuFeatures& cpu, const std::vector<Measured>& types,
   d.name = cpu.model;
   d.kind = "cpu";
   d.memory_bytes = static_cast<double>(cpu.memory_bytes);
-  d.memory_bytes_per_s = memory.triad;
-  d.bf16_flops_per_s = best_of(types, DType::kBF16);
-  d.fp32_flops_per_s = best_of(types, DType::kF32);
+  d.memory_bytes_per_s = r.memory.triad;
+  d.bf16_flops_per_s = best_of(r.types, DType::kBF16);
+  d.fp32_flops_per_s = best_of(r.types, DType::kF32);
   d.memory_efficiency = d.matrix_efficiency = kMeasured;
   d.outside_bytes = static_cast<double>(kOutsideBytes);
-  for (const Measured& m : types)
-    for (const auto& [c, rate] : m.products)
-      d.products.push_back({std::string(name_of(m.type)), name_of(c.kind), c.m, c.n, c.k,
-                            std::max(rate.plain, rate.packed)});
-  h.node.devices = 1;
-  h.node.bytes_per_s = h.network.bytes_per_s = memory.copy / kCopies;
+  d.products = r.steps.products;
+  d.op_bytes_per_s = r.steps.op_bytes_per_s;
+  d.op_flops_per_s = r.steps.op_flops_per_s;
+  d.kernel_s = r.steps.kernel_s;
+  h.node.devices = r.links.ranks_per_host;
+  h.node.by_processor = true;
+  const LinkRate copies = {r.memory.copy / kCopies, kPollingS};
+  const LinkRate node = r.links.node.measured() ? r.links.node : copies;
+  const LinkRate network = r.links.network.measured() ? r.links.network : node;
+  h.node.bytes_per_s = node.bytes_per_s;
+  h.node.latency_s = node.latency_s;
+  h.network.bytes_per_s = network.bytes_per_s;
+  h.network.latency_s = network.latency_s;
   h.node.efficiency = h.network.efficiency = kMeasured;
-  h.node.latency_s = h.network.latency_s = kPollingS;
   return h;
 }
 
@@ -91,26 +119,56 @@ void print_type(const Measured& m) {
   }
 }
 
+void print_links(const LinkRates& links) {
+  const auto line = [](const char* where, const LinkRate& r) {
+    if (r.measured())
+      fmt::print("links {}: {:.2f} GB/s, {:.0f} us a hop\n", where, r.bytes_per_s / 1e9,
+                 1e6 * r.latency_s);
+  };
+  line("within a host", links.node);
+  line("of a host to others", links.network);
+}
+
+void print_ops(const StepRates& steps) {
+  fmt::print("\nops of a training step beside products (GB/s; GFLOP/s), each and {:.1f} us:\n ",
+             1e6 * steps.kernel_s);
+  for (const auto* rates : {&steps.op_bytes_per_s, &steps.op_flops_per_s})
+    for (const auto& [name, rate] : *rates) fmt::print(" {} {:.3g}", name, rate / 1e9);
+  fmt::print("\n");
+}
+
 }  // namespace
 
 int verb_bench(Args args) {
   std::string out;
   bool quick = false, json = false;
+  int64_t threads = 0;
   Arguments arguments("bench",
-                      "Measures the matrix rate by type and shape and the memory bandwidth.",
-                      "tessera bench --out hardware.yaml");
+                      "Measures products, ops, memory and (behind mpirun) the links between ranks.",
+                      "mpirun -n 2 tessera bench --out hardware.yaml");
   arguments.option(out, "--out", "FILE", "where to write what was measured, as YAML");
+  arguments.option(threads, "--threads", "N", "of a rank; 0: its share of this machine's cores");
   arguments.flag(quick, "--quick", "a few shapes only, in about three seconds");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const CpuFeatures cpu = read_cpu_features();
   const double seconds = quick ? 0.1 : 0.3;
-  std::vector<Measured> types;
+  const std::unique_ptr<World> world = read_rank_place().ranks > 1 ? mpi_world() : self_world();
+  MachineRates r;
+  r.links = measure_links(*world);
+  if (threads == 0) threads = std::max<int64_t>(cpu.cores / r.links.ranks_per_host, 1);
+  const auto team = static_cast<int>(threads);
+  omp_set_num_threads(team);
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    types.push_back(measure_type(type, cpu, seconds, quick));
+    world->barrier();
+    r.types.push_back(measure_type(type, cpu, team, seconds, quick));
   }
-  const MemoryRate memory = measure_memory(cpu, cpu.cores, seconds);
-  const Tree tree = to_tree(as_hardware(cpu, types, memory));
+  world->barrier();
+  r.memory = measure_memory(cpu, team, seconds);
+  r.steps = measure_steps(*world, cpu, team, quick ? kQuickSteps : kSteps);
+  average(*world, r);
+  if (world->rank() > 0) return 0;
+  const Tree tree = to_tree(as_hardware(cpu, r));
   if (!out.empty()) {
     write_file(out,
                "# What this machine can do, measured by tessera bench: for tessera plan RUN "
@@ -121,10 +179,13 @@ int verb_bench(Args args) {
     fmt::print("{}\n", to_json(tree));
     return 0;
   }
-  fmt::print("{}, {} cores\n", cpu.model, cpu.cores);
-  fmt::print("memory: read {:.1f} GB/s, copy {:.1f}, triad {:.1f}\n", memory.read / 1e9,
-             memory.copy / 1e9, memory.triad / 1e9);
-  for (const Measured& m : types) print_type(m);
+  fmt::print("{}, {} cores; {} rank{} of {} thread{} measured at once\n", cpu.model, cpu.cores,
+             world->size(), world->size() > 1 ? "s" : "", team, team > 1 ? "s" : "");
+  fmt::print("memory: read {:.1f} GB/s, copy {:.1f}, triad {:.1f}\n", r.memory.read / 1e9,
+             r.memory.copy / 1e9, r.memory.triad / 1e9);
+  print_links(r.links);
+  for (const Measured& m : r.types) print_type(m);
+  print_ops(r.steps);
   if (!cpu.bf16_products()) {
     fmt::print("\nThis CPU multiplies no bf16: such operands are widened and multiplied in f32.\n");
   }

@@ -30,23 +30,13 @@ double median(std::vector<double> x) {
   return *middle;
 }
 
-void wait(Communicator& c, Ticket t) {
-  Idle idle;
-  while (!c.done(t)) {
-    if (c.progress())
-      idle.moved();
-    else
-      idle.pause();
-  }
-}
-
 // There and back, the lower rank first; its time is what counts.
 double exchange(Communicator& all, int64_t own, int64_t peer, const TensorView& x) {
   double best = 0;
   for (int i = 0; i < kMessages; ++i) {
     const double began = steady_s();
-    wait(all, own < peer ? all.send(x, peer) : all.receive(x, peer));
-    wait(all, own < peer ? all.receive(x, peer) : all.send(x, peer));
+    wait_for(all, own < peer ? all.send(x, peer) : all.receive(x, peer));
+    wait_for(all, own < peer ? all.receive(x, peer) : all.send(x, peer));
     const double rate = 2 * static_cast<double>(kMessageBytes) / (steady_s() - began);
     if (i > 0) best = std::max(best, rate);
   }

@@ -31,12 +31,12 @@ struct Bound {
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk. The
 // factors are those of correct runs with room to spare; bf16 is summed in f32 and rounded seldom.
-Bound bound_of(Precision precision, int64_t layers) {
-  const double walk = std::sqrt(static_cast<double>(layers) + 1);
+Bound bound_of(const CompileRequest& r) {
+  const double walk = std::sqrt(static_cast<double>(r.model.all_layers()) + 1);
   double values = 0.2 * 0x1p-9 * walk;
-  if (precision == Precision::kFp32) values = 40 * 0x1p-24 * walk;
-  if (precision == Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
-  return {values, 10 * values};
+  if (r.precision == Precision::kFp32) values = 40 * 0x1p-24 * walk;
+  if (r.precision == Precision::kFp16) values = 0.2 * 0x1p-12 * walk;
+  return {values, 10 * values + gradient_rounding(r)};
 }
 
 std::vector<std::string> program() {
@@ -90,7 +90,7 @@ class Verification {
         steps_(steps),
         config_(resolved(open_run(run_, overrides_))),
         folder_(Path(config_.run.directory) / "verify"),
-        bound_(bound_of(config_.precision, config_.model.all_layers())) {}
+        bound_(bound_of(compile_request(config_, Purpose::kTrain))) {}
 
   // 0 where nothing differs beyond the bound, else 1.
   int go() {
@@ -178,7 +178,7 @@ class Verification {
     for (int64_t r = 0; r < mesh_of(config_.layout).ranks(); ++r)
       ranks.push_back(records("many", r));
     const ValueComparison c = tessera::compare_values(
-        records("one", 0), ranks, value_bounds(config_.precision, config_.model.layers));
+        records("one", 0), ranks, value_bounds(compile_request(config_, Purpose::kTrain)));
     if (!c.first) {
       fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",
                  format_count(c.compared), 100 * c.largest);

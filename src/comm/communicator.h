@@ -1,7 +1,8 @@
 // A group of ranks and the transfers between them.
 //
 // No call here waits: a transfer is started, moves on only inside progress(), and is over when
-// done() says so. Until then its memory belongs to it. Collectives of a communicator are first in,
+// done() says so. Until then its memory belongs to it: two that are under way at once share none
+// that either writes. Collectives of a communicator are first in,
 // first out, and every rank of the group starts the same ones in the same order; so are its sends,
 // and its receives. The three lines do not wait for each other.
 //

@@ -26,4 +26,14 @@ void Idle::pause() {
 
 int64_t Idle::sleeps() const { return std::max<int64_t>(0, rounds_ - kSpins - kYields); }
 
+void wait_for(Communicator& c, Ticket t) {
+  Idle idle;
+  while (!c.done(t)) {
+    if (c.progress())
+      idle.moved();
+    else
+      idle.pause();
+  }
+}
+
 }  // namespace tessera

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "comm/communicator.h"
+
 namespace tessera {
 
 class Idle {
@@ -16,5 +18,8 @@ class Idle {
  private:
   int64_t rounds_ = 0;
 };
+
+// Until that transfer is over.
+void wait_for(Communicator& c, Ticket t);
 
 }  // namespace tessera

@@ -10,7 +10,7 @@ namespace tessera {
 namespace {
 
 // Of messages that need no staging: long enough to cost nothing, short enough for MPI's int.
-constexpr int64_t kPieceBytes = 4 << 20;
+constexpr int64_t kPieceBytes = 1 << 20;
 // Below this an all_reduce is one step: the second would cost more than the bytes it saves.
 constexpr int64_t kSmallBytes = 8 << 10;
 constexpr int64_t kAlignment = 16;  // elements
@@ -52,10 +52,10 @@ void add(std::vector<Message>& to, std::byte* data, int64_t bytes, int64_t peer,
 }
 
 // Where the piece of a peer waits for its turn in the sum.
-std::byte* staged(const Member& m, int64_t step, int64_t peer) {
-  const int64_t slot = kStagingBytes / kStepsInFlight;
+std::byte* staged(const Member& m, const Step& step, int64_t peer) {
+  const int64_t bytes = kStagingBytes / kStepsInFlight;
   const int64_t place = peer < m.rank ? peer : peer - 1;
-  return m.staging + step % kStepsInFlight * slot + slot / (m.size - 1) / 64 * 64 * place;
+  return m.staging + step.slot * bytes + bytes / (m.size - 1) / 64 * 64 * place;
 }
 
 int64_t staged_bytes(const Member& m) {
@@ -65,7 +65,7 @@ int64_t staged_bytes(const Member& m) {
 }
 
 // All terms in rank order: the own one from `own`.
-void add_up(const Member& m, int64_t step, const std::byte* own, Reduce r) {
+void add_up(const Member& m, const Step& step, const std::byte* own, Reduce r) {
   std::vector<const std::byte*> terms;
   for (int64_t rank = 0; rank < m.size; ++rank)
     terms.push_back(rank == m.rank ? own : staged(m, step, rank));
@@ -83,11 +83,11 @@ Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorVie
                           Reduction r) {
   Transfer t;
   t.steps = 1;
-  t.messages = [=](int64_t step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<Message>& to) {
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), in.bytes(), d, true); });
     each_peer(m, [&](int64_t d) { add(to, at(in, 0), in.bytes(), d, false); });
   };
-  t.finish = [=](int64_t step) {
+  t.finish = [=](const Step& step) {
     add_up(m, step, at(in, 0),
            {.in = in.dtype,
             .n = in.elements(),
@@ -109,24 +109,24 @@ Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const
         part.elements());
   Transfer t;
   t.steps = parts.steps();
-  t.messages = [=](int64_t step, std::vector<Message>& to) {
-    const int64_t bytes = parts.cut(m.rank, step).size() * size_of(whole.dtype);
+  t.messages = [=](const Step& step, std::vector<Message>& to) {
+    const int64_t bytes = parts.cut(m.rank, step.index).size() * size_of(whole.dtype);
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), bytes, d, true); });
     each_peer(m, [&](int64_t d) {
-      const Range c = parts.cut(d, step);
+      const Range c = parts.cut(d, step.index);
       add(to, at(whole, c.begin), c.size() * size_of(whole.dtype), d, false);
     });
   };
-  t.finish = [=](int64_t step) {
-    const Range c = parts.cut(m.rank, step);
+  t.finish = [=](const Step& step) {
+    const Range c = parts.cut(m.rank, step.index);
     add_up(m, step, at(whole, c.begin),
            {.in = whole.dtype,
             .n = c.size(),
-            .out = at(part, step * parts.piece),
+            .out = at(part, step.index * parts.piece),
             .out_type = part.dtype,
             .reduction = how.reduction,
             .add = how.add});
-    if (step + 1 == parts.steps() && !how.add) clear_beyond(part, own);
+    if (step.index + 1 == parts.steps() && !how.add) clear_beyond(part, own);
   };
   return t;
 }
@@ -141,17 +141,17 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
         part.elements());
   Transfer t;
   t.steps = parts.steps();
-  t.messages = [=](int64_t step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<Message>& to) {
     each_peer(m, [&](int64_t d) {
-      const Range c = parts.cut(d, step);
+      const Range c = parts.cut(d, step.index);
       add(to, at(whole, c.begin), c.size() * size, d, true);
     });
-    const int64_t bytes = parts.cut(m.rank, step).size() * size;
-    each_peer(m, [&](int64_t d) { add(to, at(part, step * parts.piece), bytes, d, false); });
+    const int64_t bytes = parts.cut(m.rank, step.index).size() * size;
+    each_peer(m, [&](int64_t d) { add(to, at(part, step.index * parts.piece), bytes, d, false); });
   };
-  t.finish = [=](int64_t step) {
+  t.finish = [=](const Step& step) {
     std::byte* place = at(whole, parts.part(m.rank).begin);
-    if (step == 0 && place != part.data)
+    if (step.index == 0 && place != part.data)
       std::memcpy(place, part.data, static_cast<size_t>(own * size));
   };
   return t;
@@ -171,11 +171,13 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
   Transfer t;
   t.steps = reduce.steps + gather.steps;
   t.barrier = reduce.steps;  // parts come back to where the terms were sent from
-  t.messages = [=](int64_t step, std::vector<Message>& to) {
-    step < reduce.steps ? reduce.messages(step, to) : gather.messages(step - reduce.steps, to);
+  t.messages = [=](const Step& step, std::vector<Message>& to) {
+    if (step.index < reduce.steps) return reduce.messages(step, to);
+    gather.messages({step.index - reduce.steps, step.slot}, to);
   };
-  t.finish = [=](int64_t step) {
-    step < reduce.steps ? reduce.finish(step) : gather.finish(step - reduce.steps);
+  t.finish = [=](const Step& step) {
+    if (step.index < reduce.steps) return reduce.finish(step);
+    gather.finish({step.index - reduce.steps, step.slot});
   };
   return t;
 }
@@ -183,8 +185,8 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
 Transfer message_transfer(const TensorView& x, int64_t peer, bool receives) {
   Transfer t;
   t.steps = divide(x.bytes(), kPieceBytes);
-  t.messages = [=](int64_t step, std::vector<Message>& to) {
-    const int64_t begin = step * kPieceBytes;
+  t.messages = [=](const Step& step, std::vector<Message>& to) {
+    const int64_t begin = step.index * kPieceBytes;
     add(to, static_cast<std::byte*>(x.data) + begin, std::min(kPieceBytes, x.bytes() - begin), peer,
         receives);
   };

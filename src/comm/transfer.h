@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-constexpr int64_t kStepsInFlight = 2;
+// Enough that a link has the next piece at hand while the ends agree about the one after it.
+constexpr int64_t kStepsInFlight = 4;
 
 struct Message {
   std::byte* data = nullptr;
@@ -21,13 +22,20 @@ struct Message {
   bool receives = false;
 };
 
-// Step s + kStepsInFlight starts when step s is finished: all its messages have come and gone, and
-// finish(s) has run. Steps finish in order.
+// A step of a transfer and the slot of the staging memory that is its own while it is in flight.
+struct Step {
+  int64_t index = 0;
+  int64_t slot = 0;  // below kStepsInFlight
+};
+
+// The steps of the transfers of a line are one stream, of which kStepsInFlight are in flight: from
+// the start of their messages until all have come and gone and finish(step) has run. Steps finish
+// in order.
 struct Transfer {
   int64_t steps = 0;
-  int64_t barrier = 0;  // this step starts when all before it are finished
-  std::function<void(int64_t step, std::vector<Message>&)> messages;  // receives first
-  std::function<void(int64_t step)> finish = [](int64_t) {};
+  int64_t barrier = 0;  // this step starts when all before it are finished; 0: none
+  std::function<void(const Step&, std::vector<Message>&)> messages;  // receives first
+  std::function<void(const Step&)> finish = [](const Step&) {};
 };
 
 // A rank's view of its group.

@@ -47,6 +47,6 @@ std::unique_ptr<World> self_world();
 std::unique_ptr<World> mpi_world();
 
 // Memory that MPI's transfers take outside of the arena: this much for each group that reduces.
-constexpr int64_t kStagingBytes = 1 << 20;
+constexpr int64_t kStagingBytes = 4 << 20;
 
 }  // namespace tessera

@@ -30,6 +30,7 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.options.cross_entropy == CrossEntropyKind::kUnfused && !generates) unfuse_cross_entropy(g);
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
     materialise_attention(g, r.options.scores == ScoresType::kHalf);
+  if (r.options.masks == MaskKind::kKept && r.purpose == Purpose::kTrain) keep_masks(g);
   apply_precision(g, r.precision);
   shard(g, r.layout);
   if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
@@ -41,6 +42,10 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
       r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
     split_backward(g);
+  if (r.purpose == Purpose::kTrain) {
+    if (r.options.gradients == GradientType::kHalf) narrow_gradients(g, type_of(r.precision));
+    if (r.options.accumulate == AccumulateKind::kApart) accumulate_apart(g, type_of(r.precision));
+  }
   if (r.options.fuse_residual_norm) fuse_residual_norm(g);
   remove_dead_ops(g);
   return g;

@@ -8,6 +8,7 @@
 #include "compile/rewrite.h"
 #include "ir/builder.h"
 #include "ir/names.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
@@ -151,13 +152,16 @@ void Expander::gradient_frames() {
     g.gradients = frame(g.name + ".gradients", gradients, weights.per, false);
     FrameKind& kind = out_.program.kinds.back();
     const int64_t elements = weights.bytes / size_of(g_[weights.values[0]].dtype);
-    kind.bytes = elements * size_of(DType::kF32);
+    const DType type = g_[gradients[0]].dtype;
+    kind.bytes = elements * size_of(type);
     kind.like = g.weights;
-    for (size_t i = 0; i < gradients.size(); ++i)
-      g_[gradients[i]].offset = g_[weights.values[i]].offset /
-                                size_of(g_[weights.values[i]].dtype) * size_of(DType::kF32);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      CHECK(g_[gradients[i]].dtype == type, "{} is of another type", g_[gradients[i]].name);
+      g_[gradients[i]].offset =
+          g_[weights.values[i]].offset / size_of(g_[weights.values[i]].dtype) * size_of(type);
+    }
     if (reduces_each())
-      g.gradients_shard = flat_frame(g, "gradients.shard", Role::kGradient, DType::kF32, true);
+      g.gradients_shard = flat_frame(g, "gradients.shard", Role::kGradient, type, true);
   }
 }
 
@@ -169,7 +173,29 @@ SegmentId Expander::collective(const std::string& name, OpKind kind, const std::
   op.inputs = {in};
   op.outputs = {out};
   op.origin = name;
-  return segment(name, {op}, queue);
+  std::vector<Op> ops = {std::move(op)};
+  if (g_[in].role == Role::kGradient) ops = buckets(std::move(ops[0]));
+  if (is_staged(ops[0])) ask_target(name, ops);
+  return segment(name, std::move(ops), queue);
+}
+
+// A sum of gradients in the type of the wire, cut into ops that each send a bucket at most.
+std::vector<Op> Expander::buckets(Op op) {
+  const Value whole = local_values({g_[op.inputs[0]]})[0];
+  const DType low = type_of(request_.precision);
+  if (request_.options.communication == WireType::kHalf && size_of(low) < size_of(whole.dtype))
+    op.attributes.set("wire", std::string(name_of(low)));
+  const int64_t bytes = whole.shape.elements() * size_of(wire_type(op, whole));
+  const int64_t most = request_.options.bucket_bytes;
+  const int64_t pieces = most > 0 ? (bytes + most - 1) / most : 1;
+  if (pieces == 1) return {std::move(op)};
+  op.attributes.set("pieces", pieces);
+  std::vector<Op> ops;
+  for (int64_t k = 0; k < pieces; ++k) {
+    op.attributes.set("piece", k);
+    ops.push_back(op);
+  }
+  return ops;
 }
 
 // Groups of one rank have nothing to gather and nothing to reduce.

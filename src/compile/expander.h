@@ -56,6 +56,7 @@ class Expander {
   void reduce_segments(WeightGroup& group);
   SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
                        ValueId out, Queue queue);
+  std::vector<Op> buckets(Op reduction);
 
   // Blocks and what passes between them (expand.cc).
   void batch_frames();

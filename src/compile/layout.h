@@ -15,6 +15,10 @@ enum class ScoresType : uint8_t { kF32, kHalf };
 enum class SelectiveKind : uint8_t { kCheap, kAttention };
 enum class AgainKind : uint8_t { kNeeded, kWhole };
 enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
+enum class MaskKind : uint8_t { kDrawn, kKept };
+enum class AccumulateKind : uint8_t { kFused, kApart };
+enum class GradientType : uint8_t { kF32, kHalf };
+enum class WireType : uint8_t { kSums, kHalf };
 
 struct Layout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1;
@@ -60,6 +64,11 @@ struct CompilerOptions {
   CrossEntropyKind cross_entropy = CrossEntropyKind::kFused;
   SelectiveKind selective = SelectiveKind::kCheap;
   AgainKind again = AgainKind::kNeeded;
+  MaskKind masks = MaskKind::kDrawn;
+  GradientType gradients = GradientType::kF32;
+  WireType communication = WireType::kSums;
+  AccumulateKind accumulate = AccumulateKind::kFused;
+  int64_t bucket_bytes = 0;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
   bool poison = false;
 
@@ -74,6 +83,17 @@ struct CompilerOptions {
           "cheap | attention: what recompute: selective computes again");
     visit("again", self.again,
           "needed | whole: what recompute: full computes again; whole: what nobody reads, too");
+    visit(
+        "masks", self.masks,
+        "drawn | kept: whether a backward draws the masks of dropout again; fused attention does");
+    visit("gradients", self.gradients,
+          "f32 | half: the type of sums of weight gradients; half: that of weights");
+    visit("communication", self.communication,
+          "sums | half: the type in which gradients go to other ranks; sums: that of their sums");
+    visit("accumulate", self.accumulate,
+          "fused | apart: whether products add to sums of gradients, or a sweep of its own does");
+    visit("bucket_bytes", self.bucket_bytes,
+          "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole");
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");
@@ -90,5 +110,9 @@ constexpr const char* enum_names(ScoresType) { return "f32|half"; }
 constexpr const char* enum_names(SelectiveKind) { return "cheap|attention"; }
 constexpr const char* enum_names(AgainKind) { return "needed|whole"; }
 constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
+constexpr const char* enum_names(MaskKind) { return "drawn|kept"; }
+constexpr const char* enum_names(AccumulateKind) { return "fused|apart"; }
+constexpr const char* enum_names(GradientType) { return "f32|half"; }
+constexpr const char* enum_names(WireType) { return "sums|half"; }
 
 }  // namespace tessera

@@ -37,6 +37,20 @@ int64_t fullest_call(const Program& p, const std::vector<Span>& lives) {
   return std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
 }
 
+// Streams and saved values at the call where most of them are alive.
+int64_t most_saved(const Program& p, const std::vector<Span>& lives) {
+  std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
+  for (size_t f = 0; f < lives.size(); ++f) {
+    const FrameKind& kind = p.kind(p.frames[f].kind);
+    const Role role = p[kind.values.at(0)].role;
+    if (lives[f].last < 0 || (role != Role::kStream && role != Role::kActivation)) continue;
+    bytes[static_cast<size_t>(lives[f].first)] += kind.bytes;
+    bytes[static_cast<size_t>(lives[f].last) + 1] -= kind.bytes;
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  return *std::max_element(bytes.begin(), bytes.end());
+}
+
 int64_t& line_of(MemoryPlan& m, Role role) {
   switch (role) {
     case Role::kWeight:
@@ -73,6 +87,7 @@ MemoryPlan memory_plan(const Program& p) {
     m.activations += p.segment(p.call(static_cast<CallId>(fullest))).scratch_bytes;
   m.arena = p.bytes;
   m.live = p.live_bytes;
+  m.saved = most_saved(p, lives);
   m.other = p.bytes - m.weights - m.optimizer - m.gradients - m.activations;
   return m;
 }

@@ -47,6 +47,15 @@ void materialise_attention(Graph& graph, bool half) {
   });
 }
 
+void keep_masks(Graph& graph) {
+  replace_ops(graph, OpKind::kDropout, [&](Block& block, const Op& op) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    Attributes a = op.attributes;
+    a.set("mask", int64_t{1});
+    b.emit(OpKind::kDropout, op.origin, a, op.inputs, op.outputs);
+  });
+}
+
 void unfuse_cross_entropy(Graph& graph) {
   replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, index_of(graph, op), "");

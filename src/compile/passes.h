@@ -20,6 +20,8 @@ Recompute parse_recompute(const std::string& text, int64_t layers);
 // attention → attention_scores, softmax, (dropout,) attention_mix; with `half` all of them in the
 // type of activations. Before differentiate.
 void materialise_attention(Graph& graph, bool half = false);
+// Dropouts give their masks, which the backward then reads. Before shard.
+void keep_masks(Graph& graph);
 // linear_cross_entropy → matmul, cross_entropy on all logits at once. Before differentiate.
 void unfuse_cross_entropy(Graph& graph);
 // linear_cross_entropy → matmul into a value `logits` that the host reads.
@@ -37,6 +39,14 @@ void freeze(Graph& graph, const std::vector<std::string>& patterns);
 // Types by policy: f32 leaves all as it is; bf16 and fp16 make weights and activations bf16 or f16
 // (statistics, losses, weight gradients stay f32).
 void apply_precision(Graph& graph, Precision precision);
+// Of weights and activations.
+DType type_of(Precision precision);
+// Sums of weight gradients in that type: each op adds what it computed in f32 and rounds once.
+// Behind differentiate and split_backward.
+void narrow_gradients(Graph& graph, DType type);
+// Products for weight gradients and the embedding's write a value of their own in the type of
+// weights, `type`, which is then added to the sum. Behind narrow_gradients.
+void accumulate_apart(Graph& graph, DType type);
 // Gradients of the loss are multiplied by the step's loss scale, so that f16 holds them. Behind
 // differentiate.
 void scale_loss(Graph& graph);

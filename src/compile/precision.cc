@@ -14,10 +14,15 @@ void infer_again(Graph& g, const Op& op) {
 
 }  // namespace
 
+DType type_of(Precision precision) {
+  CHECK(precision != Precision::kAuto, "precision auto has no policy here");
+  if (precision == Precision::kFp32) return DType::kF32;
+  return precision == Precision::kFp16 ? DType::kF16 : DType::kBF16;
+}
+
 void apply_precision(Graph& graph, Precision precision) {
   if (precision == Precision::kFp32) return;
-  CHECK(precision != Precision::kAuto, "precision auto has no policy here");
-  const DType type = precision == Precision::kFp16 ? DType::kF16 : DType::kBF16;
+  const DType type = type_of(precision);
   for (Value& v : graph.values)
     if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = type;
   for (const Block& b : graph.blocks)

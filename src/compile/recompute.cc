@@ -11,8 +11,13 @@ namespace {
 
 bool of_attention(OpKind k) {
   return k == OpKind::kAttention || k == OpKind::kAttentionScores || k == OpKind::kSoftmax ||
-         k == OpKind::kDropout || k == OpKind::kAttentionMix || k == OpKind::kAllGather ||
-         k == OpKind::kSlice;
+         k == OpKind::kAttentionMix || k == OpKind::kAllGather || k == OpKind::kSlice;
+}
+// Of the attention weights; a mask that is kept of other dropouts is not drawn again.
+bool drops_weights(const Block& block, const Op& op) {
+  if (op.kind != OpKind::kDropout) return false;
+  const int from = writer(block.forward, op.inputs[0]);
+  return from >= 0 && block.forward[static_cast<size_t>(from)].kind == OpKind::kSoftmax;
 }
 bool cheap(OpKind k) {
   return of_attention(k) || k == OpKind::kNorm || k == OpKind::kRmsNorm ||
@@ -30,7 +35,8 @@ std::vector<Op> repeated(const Block& block, SelectiveKind what) {
     });
     const bool leaves =
         std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
-    const bool again = what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind);
+    const bool again = drops_weights(block, op) ||
+                       (what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind));
     if (again && needed && !leaves) ops.insert(ops.begin(), op);
   }
   return ops;

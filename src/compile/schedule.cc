@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "ir/rule.h"
@@ -36,6 +38,55 @@ struct Item {
   }
 };
 
+// What tells frames apart.
+struct FrameKey {
+  FrameKindId kind = kNone;
+  int64_t layer = kNone, microbatch = kNone, chunk = 0;
+  bool operator==(const FrameKey&) const = default;
+};
+struct FrameKeyHash {
+  size_t operator()(const FrameKey& k) const {
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 over the golden ratio
+    uint64_t h = static_cast<uint64_t>(k.kind);
+    for (const int64_t x : {k.layer, k.microbatch, k.chunk})
+      h = (h ^ (h >> 29)) * kOdd + static_cast<uint64_t>(x);
+    return h * kOdd >> 16;
+  }
+};
+
+// How the frames of a kind are told apart, looked up for every call.
+struct KindUse {
+  FrameKindId kind = kNone;  // of the frame: "hidden" for "hidden'", too
+  bool stream = false, output = false;
+  bool crosses = false;  // each chunk has its own
+  bool per_layer = false, per_microbatch = false;
+};
+
+// What a segment says of its message or collective: all of a wire but its label.
+Wire unlabelled_wire(const Program& p, const Segment& s) {
+  Wire w;
+  for (const Op& op : s.ops) {
+    const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
+    const bool collective = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
+                            op.kind == OpKind::kAllGather;
+    if (!message && !collective) continue;
+    if (collective) w.over = op.attributes.text("over");
+    w.operation = s.queue == Queue::kCompute ? "segment" : std::string(rule_of(op.kind).name);
+    const Value& v = p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
+    w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
+  }
+  return w;
+}
+
+std::string label_of(const Program& p, const Call& c) {
+  const Segment& s = p.segment(c);
+  const bool message = s.queue >= Queue::kSendForward;
+  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name;
+  if (c.layer != kNone) what += " layer=" + std::to_string(c.layer);
+  if (c.microbatch != kNone) what += " mb=" + std::to_string(c.microbatch);
+  return what;
+}
+
 class Scheduler {
  public:
   Scheduler(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
@@ -46,8 +97,13 @@ class Scheduler {
         recompute_(recompute),
         target_(target),
         share_(share),
-        ranges_(block_ranges(e_.blocks)) {
+        ranges_(block_ranges(e_.blocks)),
+        first_{0},
+        wires_(p_.segments.size()) {
     for (const Block& b : e_.blocks) streams_.insert({b.from, "d_" + b.from, b.to, "d_" + b.to});
+    for (const int64_t n : share_.layers) first_.push_back(first_.back() + n);
+    name_kinds();
+    mark_light();
   }
 
   Program run();
@@ -56,14 +112,15 @@ class Scheduler {
   int64_t stages() const { return share_.pipeline.stages; }
   bool trains() const { return request_.purpose == Purpose::kTrain; }
   bool last_chunk(int64_t c) const { return c + 1 == share_.pipeline.chunks(); }
-  int64_t end_layer(int64_t c) const {
-    return share_.first_layer(c) + share_.layers[static_cast<size_t>(c)];
-  }
+  int64_t first_layer(int64_t c) const { return first_[static_cast<size_t>(c)]; }
+  int64_t end_layer(int64_t c) const { return first_layer(c + 1); }
   bool holds(size_t block) const { return share_.holds(e_.blocks[block], ranges_[block]); }
   bool holds(const WeightGroup& group) const;
   std::vector<int64_t> own_layers() const;
   std::vector<int64_t> own_layers(size_t block) const;
-  bool is_light(int64_t layer) const;
+  bool is_light(int64_t layer) const { return light_[static_cast<size_t>(layer)]; }
+  void name_kinds();
+  void mark_light();
   bool crosses_chunks(const std::string& kind) const;
   void state();
   void state_of(FrameKindId kind, const std::vector<int64_t>& layers);
@@ -88,8 +145,12 @@ class Scheduler {
   const StageShare& share_;
   std::vector<BlockRange> ranges_;  // of each block
   std::set<std::string> streams_;   // kinds of frames
-  std::map<std::tuple<FrameKindId, int64_t, int64_t, int64_t>, FrameId> frames_;
+  std::vector<int64_t> first_;      // layer of each chunk, and where the last ends
+  std::vector<bool> light_;         // of each layer: saves nothing
+  std::vector<KindUse> uses_;       // of each kind
   std::map<std::string, FrameKindId> named_;
+  std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
+  std::vector<std::optional<Wire>> wires_;  // of each segment that was called
 };
 
 // What travels with the messages, so that each chunk has its own.
@@ -97,37 +158,55 @@ bool Scheduler::crosses_chunks(const std::string& kind) const {
   return streams_.contains(kind) || kind == "memory" || kind == "d_memory";
 }
 
-FrameId Scheduler::frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at,
+void Scheduler::name_kinds() {
+  for (size_t k = 0; k < p_.kinds.size(); ++k)
+    named_.emplace(p_.kinds[k].name, static_cast<FrameKindId>(k));
+  for (size_t k = 0; k < p_.kinds.size(); ++k) {
+    const FrameKind& kind = p_.kinds[k];
+    KindUse use;
+    use.output = is_output(kind.name);
+    const std::string base = use.output ? kind.name.substr(0, kind.name.size() - 1) : kind.name;
+    use.stream = streams_.contains(base);
+    const bool renamed = use.stream && named_.contains(base);
+    use.kind = renamed ? named_.at(base) : static_cast<FrameKindId>(k);
+    // On one stage it is handed over in place: there is no message between chunks.
+    use.crosses = stages() > 1 && crosses_chunks(base);
+    use.per_layer = (kind.per & kPerLayer) != 0;
+    use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
+    uses_.push_back(use);
+  }
+}
+
+FrameId Scheduler::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
                          int64_t chunk) {
-  const FrameKind& k = p_.kind(kind);
-  const std::string base = is_output(k.name) ? k.name.substr(0, k.name.size() - 1) : k.name;
-  if (streams_.contains(base)) {
-    layer = is_output(k.name) ? at.out : at.in;
-    if (named_.contains(base)) kind = named_.at(base);
-  } else if (!(k.per & kPerLayer)) {
+  const KindUse& use = uses_[static_cast<size_t>(asked)];
+  if (use.stream)
+    layer = use.output ? at.out : at.in;
+  else if (!use.per_layer)
     layer = kNone;
-  }
-  // On one stage it is handed over in place: there is no message between chunks.
-  if (stages() == 1 || !crosses_chunks(base)) chunk = 0;
-  if (!(k.per & kPerMicrobatch)) microbatch = kNone;
-  const auto key = std::tuple(kind, layer, microbatch, chunk);
-  if (!frames_.contains(key)) {
-    p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
-    frames_[key] = static_cast<FrameId>(p_.frames.size() - 1);
-  }
-  return frames_.at(key);
+  if (!use.crosses) chunk = 0;
+  if (!use.per_microbatch) microbatch = kNone;
+  const auto [known, made] = frames_.try_emplace({use.kind, layer, microbatch, chunk},
+                                                 static_cast<FrameId>(p_.frames.size()));
+  if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
+  return known->second;
 }
 
 void Scheduler::call(SegmentId segment, int64_t layer, int64_t microbatch, Positions at,
                      int64_t chunk) {
   if (segment == kNone) return;
+  const Segment& s = p_.segment(segment);
   Call c;
   c.segment = segment;
   c.layer = layer;
   c.microbatch = microbatch;
-  for (const Parameter& parameter : p_.segment(segment).frames)
+  c.frames.reserve(s.frames.size());
+  for (const Parameter& parameter : s.frames)
     c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
-  c.wire = wire_of(p_, c);
+  std::optional<Wire>& wire = wires_[static_cast<size_t>(segment)];
+  if (!wire) wire = unlabelled_wire(p_, s);
+  c.wire = *wire;
+  if (!wire->operation.empty()) c.wire.label = label_of(p_, c);
   p_.schedule.push_back(std::move(c));
 }
 
@@ -139,7 +218,7 @@ bool Scheduler::holds(const WeightGroup& group) const {
 std::vector<int64_t> Scheduler::own_layers() const {
   std::vector<int64_t> own;
   for (int64_t c = share_.stage; c < share_.pipeline.chunks(); c += stages())
-    for (int64_t l = share_.first_layer(c); l < end_layer(c); ++l) own.push_back(l);
+    for (int64_t l = first_layer(c); l < end_layer(c); ++l) own.push_back(l);
   return own;
 }
 
@@ -152,10 +231,13 @@ std::vector<int64_t> Scheduler::own_layers(size_t block) const {
   return own;
 }
 
-bool Scheduler::is_light(int64_t layer) const {
-  if (!trains() || recompute_.full_layers == 0) return false;
+void Scheduler::mark_light() {
+  light_.assign(static_cast<size_t>(first_.back()), false);
+  if (!trains()) return;
   const std::vector<int64_t> own = own_layers();
-  return std::find(own.begin(), own.end(), layer) - own.begin() < recompute_.full_layers;
+  const int64_t light = std::min(recompute_.full_layers, static_cast<int64_t>(own.size()));
+  for (int64_t i = 0; i < light; ++i)
+    light_[static_cast<size_t>(own[static_cast<size_t>(i)])] = true;
 }
 
 void Scheduler::add_state(FrameKindId kind, int64_t layer, int64_t microbatch) {
@@ -177,7 +259,6 @@ void Scheduler::state() {
     for (const FrameKindId k : g.state) owner[k] = &g;
   for (size_t k = 0; k < p_.kinds.size(); ++k) {
     const auto id = static_cast<FrameKindId>(k);
-    named_.emplace(p_.kinds[k].name, id);
     if (!p_.kinds[k].state || p_.kinds[k].name == "batch") continue;
     if (!owner.contains(id))
       state_of(id, own_layers());
@@ -213,7 +294,7 @@ void Scheduler::message(const Item& item) {
   const int64_t m = item.action.microbatch, from = item.action.chunk;
   // A forward message carries what comes after the producer's layers, a backward one what comes
   // before them.
-  const int64_t layer = item.backward ? share_.first_layer(from) : end_layer(from);
+  const int64_t layer = item.backward ? first_layer(from) : end_layer(from);
   const int64_t chunk = !item.receives ? from : (item.backward ? from - 1 : from + 1);
   const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
   Crossing crossing = Crossing::kHidden;
@@ -237,7 +318,7 @@ void Scheduler::each_block(const Action& a, bool backward,
     Positions at;
   };
   std::vector<Visit> visits;
-  const int64_t first = share_.first_layer(a.chunk), end = end_layer(a.chunk);
+  const int64_t first = first_layer(a.chunk), end = end_layer(a.chunk);
   const int64_t encoder = request_.model.encoder_layers;
   for (size_t b = 0; b < ranges_.size(); ++b) {
     const BlockRange r = ranges_[b];
@@ -358,23 +439,8 @@ std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks) {
 }
 
 Wire wire_of(const Program& p, const Call& c) {
-  Wire w;
-  const Segment& s = p.segment(c);
-  for (const Op& op : s.ops) {
-    const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-    const bool collective = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
-                            op.kind == OpKind::kAllGather;
-    if (!message && !collective) continue;
-    if (collective) w.over = op.attributes.text("over");
-    w.operation = s.queue == Queue::kCompute ? "segment" : std::string(rule_of(op.kind).name);
-    w.bytes += p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]].bytes();
-  }
-  if (w.operation.empty()) return w;
-  const bool message = s.queue >= Queue::kSendForward;
-  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name;
-  if (c.layer != kNone) what += fmt::format(" layer={}", c.layer);
-  if (c.microbatch != kNone) what += fmt::format(" mb={}", c.microbatch);
-  w.label = what;
+  Wire w = unlabelled_wire(p, p.segment(c));
+  if (!w.operation.empty()) w.label = label_of(p, c);
   return w;
 }
 

@@ -1,6 +1,7 @@
 #include "compile/zero.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -12,13 +13,20 @@ namespace tessera {
 namespace {
 
 using Key = std::tuple<size_t, int64_t, int64_t>;  // group, layer, micro-batch
+constexpr size_t kNoGroup = std::numeric_limits<size_t>::max();
 
 class Zero {
  public:
-  Zero(Program& p, const Expanded& e, bool each) : p_(p), e_(e), each_(each) {
+  Zero(Program& p, const Expanded& e, bool each)
+      : p_(p),
+        e_(e),
+        each_(each),
+        by_gradients_(p.kinds.size(), kNoGroup),
+        by_weights_(p.kinds.size(), kNoGroup) {
     for (size_t g = 0; g < e.groups.size(); ++g) {
-      if (e.groups[g].gradients != kNone) by_gradients_[e.groups[g].gradients] = g;
-      if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
+      const auto [gradients, weights] = std::pair(e.groups[g].gradients, e.groups[g].weights);
+      if (gradients != kNone) by_gradients_[static_cast<size_t>(gradients)] = g;
+      if (weights != kNone) by_weights_[static_cast<size_t>(weights)] = g;
     }
     for (size_t f = 0; f < p.frames.size(); ++f) note(static_cast<FrameId>(f));
   }
@@ -29,9 +37,11 @@ class Zero {
     calls.swap(p_.schedule);
     for (size_t c = 0; c < calls.size(); ++c) {
       before(calls[c]);
-      p_.schedule.push_back(calls[c]);
-      if (calls[c].segment == e_.clear) gather_all(calls);
+      const size_t place = p_.schedule.size();
+      p_.schedule.emplace_back();
+      if (calls[c].segment == e_.clear) gather_all(calls, c);
       after(c, calls[c]);
+      p_.schedule[place] = std::move(calls[c]);
     }
     if (e_.clip == kNone) call(e_.sum_report, {}, kNone, kNone);
     drop_untouched();
@@ -47,8 +57,11 @@ class Zero {
   Key sums_key(size_t g, const Frame& f, const Call& c) const {
     return {g, f.layer, each_ ? c.microbatch : kNone};
   }
+  size_t group_by(const std::vector<size_t>& by, FrameId f) const {
+    return by[static_cast<size_t>(frame(f).kind)];
+  }
   bool adds(const Call& c, size_t i) const {
-    return by_gradients_.contains(frame(c.frames[i]).kind) && c.microbatch != kNone;
+    return c.microbatch != kNone && group_by(by_gradients_, c.frames[i]) != kNoGroup;
   }
 
   void find_last() {
@@ -56,7 +69,7 @@ class Zero {
       const Call& c = p_.schedule[n];
       for (size_t i = 0; i < c.frames.size(); ++i) {
         if (!adds(c, i)) continue;
-        const size_t g = by_gradients_.at(frame(c.frames[i]).kind);
+        const size_t g = group_by(by_gradients_, c.frames[i]);
         last_add_[sums_key(g, frame(c.frames[i]), c)] = n;
         last_of_step_[{g, frame(c.frames[i]).layer, kNone}] = n;
       }
@@ -80,7 +93,9 @@ class Zero {
     return made_[key] = new_frame(kind, layer, microbatch);
   }
   // Kinds whose frames this pass makes anew.
-  bool made_frame(FrameKindId kind) const { return each_ && by_gradients_.contains(kind); }
+  bool made_frame(FrameKindId kind) const {
+    return each_ && by_gradients_[static_cast<size_t>(kind)] != kNoGroup;
+  }
 
   // A call of a group's segment: one frame for each parameter, by its kind.
   void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
@@ -98,13 +113,13 @@ class Zero {
   }
 
   // Stages 1 and 2: all weights of this program, in the order of their first use.
-  void gather_all(const std::vector<Call>& calls) {
+  void gather_all(const std::vector<Call>& calls, size_t from) {
     std::set<FrameId> seen;
-    for (const Call& c : calls)
-      for (const FrameId f : c.frames) {
-        const auto g = by_weights_.find(frame(f).kind);
-        if (g == by_weights_.end() || gathers_each(g->second) || !seen.insert(f).second) continue;
-        call(group(g->second).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
+    for (size_t c = from; c < calls.size(); ++c)
+      for (const FrameId f : calls[c].frames) {
+        const size_t g = group_by(by_weights_, f);
+        if (g == kNoGroup || gathers_each(g) || !seen.insert(f).second) continue;
+        call(group(g).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
       }
   }
 
@@ -114,16 +129,17 @@ class Zero {
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Frame f = frame(c.frames[i]);
       if (adds(c, i) && each_) c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
-      const auto g = by_weights_.find(f.kind);
-      if (g != by_weights_.end() && gathers_each(g->second)) c.frames[i] = gathered(g->second, f);
+      const size_t g = by_weights_[static_cast<size_t>(f.kind)];
+      if (g != kNoGroup && gathers_each(g)) c.frames[i] = gathered(g, f);
     }
-    if (p_.segment(c).queue == Queue::kCompute) latest_ = {c.frames.begin(), c.frames.end()};
+    if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
   }
 
   // Neighbouring calls share a gather; any other use has its own.
   FrameId gathered(size_t g, const Frame& f) {
     FrameId& latest = gathered_.try_emplace({g, f.layer, kNone}, kNone).first->second;
-    if (latest != kNone && latest_.contains(latest)) return latest;
+    if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
+      return latest;
     latest = new_frame(group(g).weights, f.layer, kNone);
     call(group(g).gather, {{group(g).weights, latest}}, f.layer, kNone);
     return latest;
@@ -133,7 +149,7 @@ class Zero {
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Frame f = frame(c.frames[i]);
       if (!adds(c, i)) continue;
-      const size_t g = by_gradients_.at(f.kind);
+      const size_t g = by_gradients_[static_cast<size_t>(f.kind)];
       if (last_add_.at(sums_key(g, f, c)) == n)
         call(group(g).reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : kNone);
       if (last_of_step_.at({g, f.layer, kNone}) == n) call(group(g).finish, {}, f.layer, kNone);
@@ -175,12 +191,12 @@ class Zero {
   const Expanded& e_;
   bool each_;
   bool joined_ = false;
-  std::map<FrameKindId, size_t> by_gradients_, by_weights_;  // kind → group
-  std::map<Key, size_t> last_add_, last_of_step_;            // position of the last addition
+  std::vector<size_t> by_gradients_, by_weights_;  // of each kind: its group
+  std::map<Key, size_t> last_add_, last_of_step_;  // position of the last addition
   std::map<Key, FrameId> gathered_;
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
   std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
-  std::set<FrameId> latest_;                                  // frames of the last compute call
+  std::vector<FrameId> latest_;                               // frames of the last compute call
 };
 
 }  // namespace

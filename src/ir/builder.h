@@ -68,7 +68,8 @@ class Gradients {
   ValueId take(ValueId v);
   // Whether anything needs the gradient of v (not for token ids and the like).
   bool wanted(ValueId v) const;
-  // The f32 gradient of a weight, which ops add to; of a frozen one, a value that nobody reads.
+  // The gradient of a weight, f32 here, which ops add to; of a frozen one, a value that nobody
+  // reads.
   ValueId weight(ValueId w);
   // The report, which a loss adds to.
   ValueId report() const;

@@ -9,6 +9,7 @@ InPlace in_place(const Op& op) {
     case OpKind::kScale:
     case OpKind::kRotary:
     case OpKind::kDropout:
+    case OpKind::kDropoutGrad:
     case OpKind::kSoftmax:
     case OpKind::kGelu:
       return {0, 0};

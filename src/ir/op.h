@@ -42,6 +42,7 @@ enum class OpKind : uint8_t {
   kAccumulate,
   kBiasGrad,
   kDropout,
+  kDropoutGrad,
   kCast,
   kCrossEntropy,
   kLinearCrossEntropy,

@@ -57,6 +57,18 @@ const OpRule* rule_named(std::string_view name);
 // Bytes: every input and output once. FLOPs by the op's own rule.
 Cost cost_of(const Op& op, std::span<const Value> values);
 
+// Of what an op communicates (ir/ops/communicate.cc): the type in which it goes to other ranks, the
+// stretch of n elements that is this op's piece, and the bytes that are copied on the way, on one
+// rank.
+DType wire_type(const Op& op, const Value& v);
+struct Piece {
+  int64_t first = 0, last = 0;
+  int64_t elements() const { return last - first; }
+};
+Piece piece_of(const Op& op, int64_t n);
+bool is_staged(const Op& op);
+int64_t staged_bytes(const Op& op, std::span<const Value> local_values);
+
 inline const Value& at(std::span<const Value> values, ValueId v) {
   return values[static_cast<size_t>(v)];
 }

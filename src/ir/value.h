@@ -41,7 +41,7 @@ struct Sharding {
 enum class Role : uint8_t {
   kWeight,    // what is trained, in the type that products read
   kMaster,    // the same in f32, where products read less and updates need more
-  kGradient,  // of a weight: sum over the loss tokens of the step, f32
+  kGradient,  // of a weight: sum over the loss tokens of the step
   kMoment1,   // running mean of gradients
   kMoment2,   // running mean of their squares
   kFactor,    // the same of rows and columns of a matrix: Adafactor's

@@ -61,7 +61,7 @@ struct AttentionGrad {
   int threads = 1;
   TensorView kv = {}, d_kv = {};  // d_kv written
   AttentionScope scope = {};
-  TensorView d_bias = {};   // [H, N] f32  added to
+  TensorView d_bias = {};   // [H, N] f32, bf16 or f16  added to
   bool fresh_bias = false;  // … or written
 };
 // bias_parts: B * H * N where there is a bias.

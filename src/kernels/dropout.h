@@ -38,6 +38,13 @@ void dropout(const TensorView& x,        // [B, T, F] f32, bf16 or f16
              const TensorView& samples,  // [B] i64, global sample numbers
              const Dropout& d,
              const TensorView& y,  // [B, T, F]  written
-             const DropoutWindow& window = {});
+             const DropoutWindow& window = {},
+             const TensorView& mask = {});  // [B, T, F] u8  written: 1 where kept; or none
+
+// dx = mask ? dy / (1 - p) : 0. dx may alias dy.
+void dropout_grad(const TensorView& dy,    // any shape, f32, bf16 or f16
+                  const TensorView& mask,  // the same, u8
+                  float probability,
+                  const TensorView& dx);  // the same  written
 
 }  // namespace tessera::kernels

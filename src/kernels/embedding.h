@@ -19,10 +19,12 @@ void embedding(const TensorView& ids,    // [N] i32
                const TensorView& y,      // [N, D] f32, bf16 or f16  written
                const TableRows& rows = {});
 
-// d_table[ids[n], :] += dy[n, :] for n in order, whatever the number of threads.
+// d_table[ids[n], :] += dy[n, :] for n in order, whatever the number of threads. Of 16 bits, a row
+// of the table takes the f32 sum of all its dy, rounded once; that needs a workspace.
+int64_t embedding_grad_workspace_bytes(int64_t n, DType table);
 void embedding_grad(const TensorView& ids,      // [N] i32
                     const TensorView& dy,       // [N, D] f32, bf16 or f16
-                    const TensorView& d_table,  // [V, D] f32  added to
-                    const TableRows& rows = {});
+                    const TensorView& d_table,  // [V, D] f32, bf16 or f16  added to
+                    const TableRows& rows, void* workspace);
 
 }  // namespace tessera::kernels

@@ -20,11 +20,12 @@ void gelu(GeluKind kind,
 
 struct GeluGrad {
   GeluKind kind = GeluKind::kErf;
-  TensorView x;      // [N, D], as given to the forward
-  TensorView bias;   // [D], or no data: none
-  TensorView dy;     // [N, D]
-  TensorView dx;     // [N, D]  written: dy * gelu'(x + bias); may alias dy or x
-  TensorView dbias;  // [D] f32  added to: sum_n dx, by fixed blocks of rows; no data: none
+  TensorView x;     // [N, D], as given to the forward
+  TensorView bias;  // [D], or no data: none
+  TensorView dy;    // [N, D]
+  TensorView dx;    // [N, D]  written: dy * gelu'(x + bias); may alias dy or x
+  TensorView
+      dbias;  // [D] f32, bf16 or f16  added to: sum_n dx in f32, by fixed blocks of rows; or none
 };
 int64_t gelu_grad_workspace_bytes(int64_t n, int64_t d);  // needed only with dbias
 void gelu_grad(const GeluGrad& a, void* workspace);

@@ -39,9 +39,12 @@ struct Kernels {
   void (*gelu_grad)(Stream, const GeluGrad&, void* workspace);
   void (*gated_activation)(Stream, GateKind, View x, View y);
   void (*gated_activation_grad)(Stream, const GatedActivationGrad&);
-  void (*dropout)(Stream, View x, View samples, const Dropout&, View y, const DropoutWindow&);
+  void (*dropout)(Stream, View x, View samples, const Dropout&, View y, const DropoutWindow&,
+                  View mask);
+  void (*dropout_grad)(Stream, View dy, View mask, float probability, View dx);
   void (*embedding)(Stream, View ids, View table, View y, const TableRows&);
-  void (*embedding_grad)(Stream, View ids, View dy, View d_table, const TableRows&);
+  void (*embedding_grad)(Stream, View ids, View dy, View d_table, const TableRows&,
+                         void* workspace);
   void (*rotary)(Stream, View qkv, View positions, const Rotary&, void* workspace);
   void (*attention)(Stream, const Attention&, void* workspace);
   void (*attention_grad)(Stream, const AttentionGrad&, void* workspace);
@@ -61,6 +64,7 @@ struct Kernels {
     int64_t (*norm_grad)(int64_t n, int64_t d);
     int64_t (*gelu_grad)(int64_t n, int64_t d);
     int64_t (*bias_grad)(int64_t n, int64_t d);
+    int64_t (*embedding_grad)(int64_t n, DType table);
     int64_t (*rotary)(int64_t positions, const Rotary&);
     int64_t (*squares)(int64_t n);
     int64_t (*cross_entropy)(int64_t rows);

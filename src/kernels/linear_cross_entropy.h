@@ -5,7 +5,7 @@
 //   z = x W^T          [chunk, V]  f32
 //   dz                 [chunk, V]  of x's type: in bf16 the gradient of the logits is rounded once
 //   dx = dz W          [N, D]      written, of x's type
-//   dW += dz^T x       [V, D]      f32
+//   dW += dz^T x       [V, D]      f32, or of 16 bits: then rounded once a chunk
 //
 // All of the sum of the losses, times gradient_scale.
 #pragma once
@@ -21,6 +21,7 @@ namespace tessera::kernels {
 struct LinearCrossEntropyShape {
   int64_t tokens = 0, hidden = 0, vocabulary = 0;  // N, D, V
   DType dtype = DType::kF32;                       // of x, W and dx: f32, bf16 or f16
+  DType sums = DType::kF32;                        // of dW
   bool gradient = true;                            // without: the loss only (validation)
   int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
 };
@@ -31,7 +32,7 @@ struct LinearCrossEntropyOperands {
   const int32_t* labels = nullptr;  // [N]: 0 … V-1, or kIgnoredLabel; CHECKed
   double* report = nullptr;         // [0] += loss, [1] += tokens that count; or none
   void* dx = nullptr;               // [N, D]  written
-  float* dweight = nullptr;         // [V, D]  added to, or written where `fresh`; or none
+  void* dweight = nullptr;          // [V, D]  added to, or written where `fresh`; or none
   bool fresh = false;               // dweight holds nothing yet
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none

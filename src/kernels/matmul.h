@@ -30,7 +30,7 @@ namespace tessera::kernels {
 struct MatmulShape {
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  bool accumulate = false;  // C += …; needs C in f32
+  bool accumulate = false;  // C += …; of 16 bits, C is widened, added to and rounded once
   DType a = DType::kF32, b = DType::kF32, c = DType::kF32;
   int64_t batch = 1;                  // that many products, `stride_…` elements apart
   int64_t lda = 0, ldb = 0, ldc = 0;  // elements between rows; 0: dense

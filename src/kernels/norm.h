@@ -42,8 +42,9 @@ void sum_norm(std::span<const TensorView> terms,   // 1 to 4 of [N, D]
 // The gradient of one NormOutput:
 //   xh = (x - mean) * rstd,   g = dy * gain
 //   dx = rstd * (g - mean_d(g) - xh * mean_d(g * xh))       (RMS norm: without mean_d(g))
-//   dgain += sum_n dy * xh,   dbias += sum_n dy             in f32, by fixed blocks of rows, so
-// the bits do not depend on the number of threads. Workspace: norm_grad_workspace_bytes(N, D).
+//   dgain += sum_n dy * xh,   dbias += sum_n dy             in f32, by fixed blocks of rows, and
+// rounded once where they are of 16 bits, so the bits do not depend on the number of threads.
+// Workspace: norm_grad_workspace_bytes(N, D).
 struct NormGrad {
   NormKind kind = NormKind::kLayer;
   TensorView x;      // [N, D]
@@ -52,8 +53,8 @@ struct NormGrad {
   TensorView dy;     // [N, D]
   TensorView dx;     // [N, D]  written, or added to; may alias dy when written
   bool accumulate_dx = false;
-  TensorView dgain;  // [D] f32  added to
-  TensorView dbias;  // [D] f32  added to; no data: none
+  TensorView dgain;  // [D] f32, bf16 or f16  added to
+  TensorView dbias;  // [D] likewise; no data: none
 };
 int64_t norm_grad_workspace_bytes(int64_t n, int64_t d);
 void norm_grad(const NormGrad& a, void* workspace);

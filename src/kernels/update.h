@@ -45,7 +45,7 @@ struct UpdateRange {
 struct Update {
   TensorView weights = {};      // [n] f32 or bf16  updated (the masters, where there are some)
   TensorView m = {}, v = {};    // [n] f32 or bf16  updated; none where the optimizer has none
-  TensorView gradient = {};     // [n] f32 or bf16
+  TensorView gradient = {};     // [n] f32, bf16 or f16
   TensorView weights_low = {};  // [n] bf16 or f16  written: the weights, to nearest; or none
   std::span<const UpdateRange> ranges = {};
   bool stochastic = false;

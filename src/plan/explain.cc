@@ -85,6 +85,7 @@ Tree memory_tree(const StagePrediction& s) {
   t.set("gradients_bytes", Tree(s.memory.gradients));
   t.set("optimizer_bytes", Tree(s.memory.optimizer));
   t.set("activations_bytes", Tree(s.memory.activations));
+  t.set("saved_bytes", Tree(s.memory.saved));
   t.set("arena_bytes", Tree(s.memory.arena));
   return t;
 }

@@ -26,7 +26,8 @@ struct MeasuredProduct {
   double flops_per_s = 0;
 };
 
-// Measured bytes a second of ops by name ("norm": 9e9), counted as cost_of does.
+// Measured rates of ops by name, or by name and type of what they read ("norm": 9e9, "norm.bf16"):
+// bytes a second, counted as moved_bytes does, or operations a second, counted as cost_of does.
 struct OpRates : std::map<std::string, double, std::less<>> {};
 
 struct DeviceFigures {
@@ -38,7 +39,7 @@ struct DeviceFigures {
   double kernel_s = 0;
   double outside_bytes = 0;
   std::vector<MeasuredProduct> products;
-  OpRates op_bytes_per_s;
+  OpRates op_bytes_per_s, op_flops_per_s;
 
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "what it is called");
@@ -58,7 +59,8 @@ struct DeviceFigures {
     visit("outside_bytes", self.outside_bytes,
           "memory that the driver and libraries take beside the arena");
     visit("products", self.products, "measured products; they replace the model of tiles");
-    visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of ops by name");
+    visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of ops that sweep, by name");
+    visit("op_flops_per_s", self.op_flops_per_s, "the same of attention and of the fused head");
   }
 };
 
@@ -67,6 +69,7 @@ struct NodeFigures {
   int64_t devices = 0, package_devices = 1;
   double bytes_per_s = kNotGiven, package_bytes_per_s = 0, efficiency = kNotGiven;
   double latency_s = kNotGiven;
+  bool by_processor = false;
 
   static void fields(auto& self, auto&& visit) {
     visit("devices", self.devices, "devices of a node");
@@ -75,6 +78,8 @@ struct NodeFigures {
     visit("package_bytes_per_s", self.package_bytes_per_s, "the same within a package");
     visit("efficiency", self.efficiency, "the share of these rates that collectives reach");
     visit("latency_s", self.latency_s, "of one hop");
+    visit("by_processor", self.by_processor,
+          "what computes moves messages too: neither runs beside the other");
   }
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/error.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -71,27 +72,6 @@ double measured_rate(const ProductShape& s, const DeviceFigures& d) {
   return weights > 0 ? std::exp(sum / weights) : 0;
 }
 
-ProductShape matmul_shape(const Op& op, std::span<const Value> values) {
-  const Shape &a = at(values, op.inputs[0]).shape, &b = at(values, op.inputs[1]).shape;
-  const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
-  ProductShape s;
-  s.type = at(values, op.inputs[0]).dtype;
-  if (op.kind == OpKind::kMatmulGradWeight) {
-    s.kind = "weight gradient";
-    s.k = b.product(0, b.rank() - contract);
-    s.m = a.elements() / s.k;
-    s.n = b.elements() / s.k;
-    return s;
-  }
-  const int64_t out = b.product(0, b.rank() - contract), in = b.elements() / out;
-  const bool forward = op.kind == OpKind::kMatmul;
-  s.kind = forward ? "forward" : "input gradient";
-  s.n = forward ? out : in;
-  s.k = forward ? in : out;
-  s.m = a.elements() / s.k;
-  return s;
-}
-
 // The two operands over all pairs of positions of the parts of attention: [T, T] and [T, D].
 std::vector<ProductShape> pair_products(const Op& op, std::span<const Value> values) {
   const bool scores =
@@ -127,8 +107,55 @@ double linear_cross_entropy_s(const Op& op, std::span<const Value> values, const
   return s * static_cast<double>(tokens) / static_cast<double>(chunk);
 }
 
+double kernels_of(std::string_view name, const Software& software) {
+  const auto found = software.kernels.find(name);
+  return found == software.kernels.end() ? 1.0 : static_cast<double>(found->second);
+}
+
+// Of its type, else of any; 0: not measured.
+double measured_rate(const Op& op, std::span<const Value> values, const OpRates& rates) {
+  if (rates.empty()) return 0;
+  auto found = rates.find(rate_key(op, values));
+  if (found == rates.end()) found = rates.find(rule_of(op.kind).name);
+  return found == rates.end() ? 0 : found->second;
+}
+
+double moved_s(const Op& op, std::span<const Value> values, const DeviceFigures& d) {
+  const double measured = measured_rate(op, values, d.op_bytes_per_s);
+  const double bytes = moved_bytes(op, values);
+  return measured > 0 ? bytes / measured : sweep_s(bytes, d);
+}
+
+}  // namespace
+
+bool communicates(OpKind kind) {
+  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter ||
+         kind == OpKind::kAllGather || kind == OpKind::kSend || kind == OpKind::kReceive;
+}
+
+ProductShape product_of(const Op& op, std::span<const Value> values) {
+  const Shape &a = at(values, op.inputs[0]).shape, &b = at(values, op.inputs[1]).shape;
+  const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
+  ProductShape s;
+  s.type = at(values, op.inputs[0]).dtype;
+  if (op.kind == OpKind::kMatmulGradWeight) {
+    s.kind = "weight gradient";
+    s.k = b.product(0, b.rank() - contract);
+    s.m = a.elements() / s.k;
+    s.n = b.elements() / s.k;
+    return s;
+  }
+  const int64_t out = b.product(0, b.rank() - contract), in = b.elements() / out;
+  const bool forward = op.kind == OpKind::kMatmul;
+  s.kind = forward ? "forward" : "input gradient";
+  s.n = forward ? out : in;
+  s.k = forward ? in : out;
+  s.m = a.elements() / s.k;
+  return s;
+}
+
 // What cost_of counts once may move twice, and of a table only the rows that are looked up move.
-double op_bytes(const Op& op, std::span<const Value> values) {
+double moved_bytes(const Op& op, std::span<const Value> values) {
   if (op.kind == OpKind::kEmbedding)
     return 2.0 * static_cast<double>(at(values, op.outputs[0]).bytes());
   if (op.kind == OpKind::kEmbeddingGrad) {
@@ -144,22 +171,14 @@ double op_bytes(const Op& op, std::span<const Value> values) {
   return bytes;
 }
 
-double kernels_of(std::string_view name, const Software& software) {
-  const auto found = software.kernels.find(name);
-  return found == software.kernels.end() ? 1.0 : static_cast<double>(found->second);
-}
-
-double moved_s(const Op& op, std::span<const Value> values, const DeviceFigures& d) {
-  const auto measured = d.op_bytes_per_s.find(rule_of(op.kind).name);
-  const double bytes = op_bytes(op, values);
-  return measured == d.op_bytes_per_s.end() ? sweep_s(bytes, d) : bytes / measured->second;
-}
-
-}  // namespace
-
-bool communicates(OpKind kind) {
-  return kind == OpKind::kAllReduce || kind == OpKind::kReduceScatter ||
-         kind == OpKind::kAllGather || kind == OpKind::kSend || kind == OpKind::kReceive;
+std::string rate_key(const Op& op, std::span<const Value> values) {
+  for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs})
+    for (const ValueId v : *operands) {
+      const DType t = at(values, v).dtype;
+      if (t == DType::kF32 || t == DType::kBF16 || t == DType::kF16)
+        return fmt::format("{}.{}", rule_of(op.kind).name, name_of(t));
+    }
+  return std::string(rule_of(op.kind).name);
 }
 
 double product_s(const ProductShape& s, const DeviceFigures& d) {
@@ -187,7 +206,7 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kMatmulGradWeight: {
       // Further kernels sweep the result: into a sum of another type, say.
       const double result = static_cast<double>(at(values, op.outputs[0]).bytes());
-      return product_s(matmul_shape(op, values), d) +
+      return product_s(product_of(op, values), d) +
              (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
     }
     case OpKind::kAttentionScores:
@@ -201,13 +220,16 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kAttention:
     case OpKind::kAttentionGrad:
     case OpKind::kCachedAttention: {
-      if (d.op_bytes_per_s.contains(rule_of(op.kind).name)) return moved_s(op, values, d);
+      if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
+        return cost_of(op, values).flops / r + d.kernel_s;
       const double rate = rate_of(at(values, op.inputs[0]).dtype, d) * d.matrix_efficiency;
       return std::max(cost_of(op, values).flops / (rate * d.attention_efficiency),
                       moved_s(op, values, d)) +
              d.kernel_s;
     }
     case OpKind::kLinearCrossEntropy:
+      if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
+        return cost_of(op, values).flops / r + d.kernel_s;
       return linear_cross_entropy_s(op, values, d);
     default:
       return kernels * (moved_s(op, values, d) + d.kernel_s);

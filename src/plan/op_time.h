@@ -4,7 +4,7 @@
 //               split of k is taken. A tile takes 2 rows columns (k + kTileOverhead) operations at
 //               the device's rate, matrix_efficiency and the tile's own share. Where products were
 //               measured, the rates of the nearest shapes instead.
-//   attention   its operations at attention_efficiency of the rate of full tiles
+//   attention   its operations at attention_efficiency of the rate of full tiles, or as measured
 //   others      their bytes (cost_of) at memory_bytes_per_s × memory_efficiency, or as measured
 //
 // None is faster than its bytes, and each kernel takes at least kernel_s. Of an op that the
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "ir/rule.h"
 #include "plan/hardware.h"
@@ -30,6 +31,14 @@ double product_s(const ProductShape& shape, const DeviceFigures& device);
 // `values` have the shapes of one rank (local_values).
 double op_s(const Op& op, std::span<const Value> values, const Hardware& hardware,
             const Software& software);
+
+// The product that an op is; of matmul, matmul_grad_input and matmul_grad_weight.
+ProductShape product_of(const Op& op, std::span<const Value> values);
+// Bytes that an op moves: cost_of's, but for tables, of which only rows that are looked up move,
+// and for what an update reads and writes.
+double moved_bytes(const Op& op, std::span<const Value> values);
+// The key of an op in a device's measured rates: "norm.bf16".
+std::string rate_key(const Op& op, std::span<const Value> values);
 
 // Operations of the op as they are counted for MFU, and what of them the device computes.
 struct OpFlops {

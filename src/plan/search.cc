@@ -159,7 +159,8 @@ SearchResult search(const SearchRequest& request, const Target& target, const Ha
     throw Error(
         "the search knows models of one stack of layers, and this one has an encoder. `tessera "
         "plan` predicts any layout of it that a run file names.");
-  SearchResult r = Search(request, target, hardware, software).run();
+  const Software here = on_machine(software, hardware);
+  SearchResult r = Search(request, target, hardware, here).run();
   if (r.candidates == 0)
     throw Error(
         "no layout of {} devices is possible: tensor must divide the heads ({}), and data × micro "

@@ -11,7 +11,11 @@ namespace {
 class Measure {
  public:
   Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
-      : e_(blocks.expanded), p_(e_.program), software_(software), times_(p_, hardware, software) {}
+      : request_(blocks.request),
+        e_(blocks.expanded),
+        p_(e_.program),
+        software_(software),
+        times_(p_, hardware, software) {}
 
   SegmentCost cost(SegmentId id) {
     SegmentCost c;
@@ -47,6 +51,9 @@ class Measure {
     }
     for (const FrameKindId k : g.state)
       if (k != g.weights) c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
+    c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);
+    const bool narrows = request_.options.communication == WireType::kHalf;
+    c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
     c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;
     return c;
@@ -86,6 +93,7 @@ class Measure {
     return times_.of(call);
   }
 
+  const CompileRequest& request_;
   const Expanded& e_;
   const Program& p_;
   const Software& software_;

@@ -91,10 +91,9 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
         zero == 0
             ? 0
             : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
-    const double wire = software_.reduce_half ? 0.5 : 1;
     const int64_t reduce =
         to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
-                           wire * bytes(size_of(DType::kF32)), shard, hardware_));
+                           bytes(g.wire_bytes), shard, hardware_));
     if (g.layer) n.gather_layer += gather, n.reduce_layer += reduce;
     if (g.embed) n.gather_embed += gather, n.reduce_embed += reduce;
   }

@@ -122,7 +122,7 @@ int64_t CandidateView::step_by_formula() const {
 
 int64_t CandidateView::gradient_bytes(const GroupCost& g) const {
   const int64_t part = reduces_each() ? shards : 1;
-  return g.elements * size_of(DType::kF32) / part;
+  return g.elements * g.sum_bytes / part;
 }
 
 int64_t CandidateView::state_bytes(int64_t stage) const {
@@ -152,7 +152,7 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   if (weights(chunk, false) > 0) return std::max(head, layer);
   int64_t gradients = 0;
   for (const GroupCost& g : blocks->groups)
-    if (g.only_layer()) gradients += g.elements * size_of(DType::kF32);
+    if (g.only_layer()) gradients += g.elements * g.sum_bytes;
   const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
   // What is done again stands between two layers.
   const bool both = reduces_each() && layers_of(chunk) > 1 && !blocks->light;

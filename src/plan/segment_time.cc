@@ -97,12 +97,9 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
   if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
   const std::string over = op.attributes.text("over");
   const Value& whole = at(local_, op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]);
-  // The report's sums keep their type: they are a few numbers.
-  const bool gradients = op.kind != OpKind::kAllGather && traffic_of(over) == Traffic::kData &&
-                         whole.dtype == DType::kF32;
-  const double wire = software_.reduce_half && gradients ? 0.5 : 1;
-  return collective_s(op.kind, wire * static_cast<double>(whole.bytes()), group(over, false),
-                      hardware_);
+  const int64_t elements = piece_of(op, whole.shape.elements()).elements();
+  const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
+  return collective_s(op.kind, sent, group(over, false), hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,

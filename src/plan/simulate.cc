@@ -337,14 +337,16 @@ Timeline Walk::timeline() && {
 
 Prediction simulate(const std::vector<Program>& stages, const Hardware& hardware,
                     const Software& software) {
-  Walk walk(stages, hardware, software);
+  const Software here = on_machine(software, hardware);
+  Walk walk(stages, hardware, here);
   walk.run();
   return walk.prediction(hardware);
 }
 
 Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardware,
                      const Software& software) {
-  Walk walk(stages, hardware, software);
+  const Software here = on_machine(software, hardware);
+  Walk walk(stages, hardware, here);
   walk.run();
   return std::move(walk).timeline();
 }

@@ -25,6 +25,11 @@ Software load_software(const Path& path, std::span<const std::string> overrides)
   return read_software(parse_yaml(read_file(path), path.string()), path.string(), overrides);
 }
 
+Software on_machine(Software software, const Hardware& hardware) {
+  if (hardware.node.by_processor) software.overlap_data = software.overlap_pipeline = false;
+  return software;
+}
+
 CompileRequest as_compiled_by(const Software& software, CompileRequest request) {
   Software copy = software;
   const std::vector<Field> from = fields_of(copy.compiler, "compiler.");

@@ -19,7 +19,7 @@ struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 struct Software {
   std::string name;
   double launch_s = 0, step_s = 0;
-  bool overlap_data = true, overlap_pipeline = true, reduce_half = false;
+  bool overlap_data = true, overlap_pipeline = true;
   bool split_messages = false, overlap_regather = false;
   KernelCounts kernels;
   CompilerOptions compiler;
@@ -33,7 +33,6 @@ struct Software {
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline,
           "so do messages between stages; else who sends waits for the transfer");
-    visit("reduce_half", self.reduce_half, "gradients cross the links in 16 bits");
     visit("split_messages", self.split_messages,
           "what all tensor ranks hold is sent in parts, one each, and gathered");
     visit("overlap_regather", self.overlap_regather,
@@ -47,6 +46,9 @@ struct Software {
 Software load_software(const Path& path, std::span<const std::string> overrides = {});
 Software read_software(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
+
+// What of it holds on that machine: where processors move messages nothing overlaps.
+Software on_machine(Software software, const Hardware& hardware);
 
 // The request with the software's options in place of the run's.
 CompileRequest as_compiled_by(const Software& software, CompileRequest request);

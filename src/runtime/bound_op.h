@@ -84,6 +84,7 @@ void run_scale(const BoundOp& b);
 void run_accumulate(const BoundOp& b);
 void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);
+void run_dropout_grad(const BoundOp& b);
 void run_cast(const BoundOp& b);
 void run_embedding(const BoundOp& b);
 void run_embedding_grad(const BoundOp& b);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "runtime/lead.h"
 
 namespace tessera {
 
@@ -21,6 +22,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
     updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
     }));
+  may_lead_ = calls_that_may_lead(program_);
   if (options_.poison) poison_.emplace(program_, arena_);
 }
 
@@ -67,8 +69,10 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand(segment, v));
-      const bool first = program_[v].role == Role::kGradient &&
-                         std::find(added.begin(), added.end(), v) == added.end();
+      // Each piece of a reduction is the first of its elements.
+      const bool first =
+          program_[v].role == Role::kGradient &&
+          (op.attributes.has("pieces") || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }

@@ -90,13 +90,16 @@ class Executor {
   struct Transfer {
     Ticket ticket = 0;
     double since_s = 0;
+    BoundOp bound;  // the prepared one may be bound anew before the transfer is over
   };
-  // The calls of a queue that are not over; the first is under way if `op` is not kNone.
-  struct Line {
-    std::deque<CallId> calls;
+  // A call of a queue that is not over; it is under way if `op` is not kNone.
+  struct Active {
+    CallId call = kNone;
     int64_t op = kNone;
-    std::optional<Transfer> transfer;  // of that op
+    std::optional<Transfer> transfer = {};  // of that op
   };
+  // The first is under way, and the second too where it may_lead.
+  using Line = std::deque<Active>;
 
   ValueId find(std::string_view name) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
@@ -124,13 +127,15 @@ class Executor {
   void begin(CallId c);
   void end(CallId c);
   void announce(CallId c, const PreparedOp& op, bool waits) const;
-  void observe(CallId c, const PreparedOp& op, double start_s) const;
+  void observe(CallId c, const BoundOp& op, double start_s) const;
   bool may_start(const Call& call) const;
   bool progress();
   bool move(Line& line);
-  bool move_op(CallId c, Line& line, PreparedOp& op);
+  bool move_first(Line& line);
+  bool move_op(Active& a, PreparedOp& op);
+  bool lead(Line& line);
   Transfer start(const PreparedOp& op) const;
-  bool finish(const PreparedOp& op, const Transfer& t);
+  bool finish(const Transfer& t);
   void exchange(CallId c, PreparedOp& op);
   void wait_for(CallId c);
   template <class Over, class Move>
@@ -159,7 +164,8 @@ class Executor {
   CudaGraph graph_;
   double graph_seed_ = 0;
   int64_t direct_runs_ = 0;
-  std::vector<bool> updates_;  // of each segment
+  std::vector<bool> updates_;   // of each segment
+  std::vector<bool> may_lead_;  // of each call (lead.h)
   std::function<void(const OpStart&)> started_;
   std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;

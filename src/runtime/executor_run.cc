@@ -42,7 +42,7 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
 
 void Executor::issue(CallId c) {
   const std::lock_guard lock(moving_);
-  line_of(c).calls.push_back(c);
+  line_of(c).push_back({c});
   ++queued_;
   progress();
   const bool apart = std::any_of(used_.begin(), used_.end(),
@@ -81,7 +81,7 @@ void Executor::compute(CallId c) {
       exchange(c, op);
     else if (op.run)
       op.run(op.bound);
-    observe(c, op, began);
+    observe(c, op.bound, began);
     const std::unique_lock lock(moving_, std::try_to_lock);
     if (lock && queued_ > 0) progress();
   }
@@ -105,9 +105,9 @@ void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
   if (started_) started_({call, program_.segment(call), *op.op, waits});
 }
 
-void Executor::observe(CallId c, const PreparedOp& op, double start_s) const {
+void Executor::observe(CallId c, const BoundOp& op, double start_s) const {
   const Call& call = program_.call(c);
-  if (*observe_) (*observe_)({call, program_.segment(call), op.bound, start_s, *this});
+  if (*observe_) (*observe_)({call, program_.segment(call), op, start_s, *this});
 }
 
 bool Executor::may_start(const Call& call) const {
@@ -119,57 +119,83 @@ bool Executor::may_start(const Call& call) const {
 bool Executor::progress() {
   bool moved = false;
   for (Line& line : lines_)
-    while (!line.calls.empty() && move(line)) moved = true;
+    while (move(line)) moved = true;
   return moved;
 }
 
-// The first call of a line, by one op. Whether it moved.
 bool Executor::move(Line& line) {
-  const CallId c = line.calls.front();
-  std::vector<PreparedOp>& ops = ops_of(c);
-  if (line.op == kNone) {
-    if (!may_start(program_.call(c))) return false;
-    begin(c);
-    line.op = 0;
+  if (line.empty()) return false;
+  const bool moved = move_first(line);
+  return lead(line) || moved;
+}
+
+// By one op. Whether it moved.
+bool Executor::move_first(Line& line) {
+  Active& a = line.front();
+  std::vector<PreparedOp>& ops = ops_of(a.call);
+  if (a.op == kNone) {
+    if (!may_start(program_.call(a.call))) return false;
+    begin(a.call);
+    a.op = 0;
   }
-  if (line.op < static_cast<int64_t>(ops.size())) {
-    PreparedOp& op = ops[static_cast<size_t>(line.op)];
-    if (!move_op(c, line, op)) return false;
-    ++line.op;
+  if (a.op < static_cast<int64_t>(ops.size())) {
+    if (!move_op(a, ops[static_cast<size_t>(a.op)])) return false;
+    ++a.op;
   }
-  if (line.op == static_cast<int64_t>(ops.size())) {
-    end(c);
-    line.calls.pop_front();
-    line.op = kNone;
+  if (a.op == static_cast<int64_t>(ops.size())) {
+    end(a.call);
+    line.pop_front();
     --queued_;
+    // The time of two at once counts once.
+    if (!line.empty() && line.front().transfer) line.front().transfer->since_s = now_s();
   }
   return true;
 }
 
 // Whether the op is over.
-bool Executor::move_op(CallId c, Line& line, PreparedOp& op) {
+bool Executor::move_op(Active& a, PreparedOp& op) {
   if (!op.bound.channel) {
     const double began = *observe_ ? now_s() : 0;
     if (op.run) op.run(op.bound);
-    observe(c, op, began);
+    observe(a.call, op.bound, began);
     return true;
   }
-  if (!line.transfer) line.transfer = start(op);
+  if (!a.transfer) a.transfer = start(op);
   op.bound.channel->progress();
-  if (!finish(op, *line.transfer)) return false;
-  observe(c, op, line.transfer->since_s);
-  line.transfer.reset();
+  if (!finish(*a.transfer)) return false;
+  observe(a.call, a.transfer->bound, a.transfer->since_s);
+  a.transfer.reset();
   return true;
+}
+
+// Starts the transfer of the second call of a line behind that of the first, so that the link has
+// no pause between them. Whether it did.
+bool Executor::lead(Line& line) {
+  if (line.size() < 2) return false;
+  const Active& a = line[0];
+  Active& b = line[1];
+  if (!a.transfer || a.op + 1 != static_cast<int64_t>(ops_of(a.call).size())) return false;
+  if (b.transfer || !may_lead_[static_cast<size_t>(b.call)] || !may_start(program_.call(b.call)))
+    return false;
+  begin(b.call);
+  for (b.op = 0;; ++b.op) {
+    PreparedOp& op = ops_of(b.call)[static_cast<size_t>(b.op)];
+    if (op.bound.channel) {
+      b.transfer = start(op);
+      return true;
+    }
+    move_op(b, op);
+  }
 }
 
 Executor::Transfer Executor::start(const PreparedOp& op) const {
   const double now = now_s();
-  return {start_communication(op.bound), now};
+  return {start_communication(op.bound), now, op.bound};
 }
 
-bool Executor::finish(const PreparedOp& op, const Transfer& t) {
-  if (!op.bound.channel->done(t.ticket)) return false;
-  finish_communication(op.bound);
+bool Executor::finish(const Transfer& t) {
+  if (!t.bound.channel->done(t.ticket)) return false;
+  finish_communication(t.bound);
   time_.total_s += now_s() - t.since_s;
   return true;
 }
@@ -181,7 +207,7 @@ void Executor::exchange(CallId c, PreparedOp& op) {
     const std::lock_guard lock(moving_);
     t = start(op);
   }
-  const auto over = [&] { return finish(op, t); };
+  const auto over = [&] { return finish(t); };
   const auto move = [&] {
     const bool moved = op.bound.channel->progress();
     return progress() || moved;
@@ -231,10 +257,10 @@ std::string Executor::group_of_call(CallId c, const PreparedOp* op) {
 void Executor::tell(CallId c, const PreparedOp* op, double since_s) {
   Waiting w;
   if (c != kNone) {
-    const Line& line = line_of(c);
-    w.call = op ? c : line.calls.front();
+    const Active& first = op ? Active{c} : line_of(c).front();
+    w.call = first.call;
     w.since_s = since_s;
-    if (!op && line.op != kNone) op = &ops_of(w.call)[static_cast<size_t>(line.op)];
+    if (!op && first.op != kNone) op = &ops_of(w.call)[static_cast<size_t>(first.op)];
     if (op || !ops_of(w.call).empty()) announce(w.call, op ? *op : ops_of(w.call).front(), true);
     if (op && op->bound.channel) {
       w.op = op->op->origin;

@@ -19,7 +19,7 @@ auto key(const MatmulShape& s) {
                     s.packed_b, s.alpha);
 }
 auto key(const LinearCrossEntropyShape& s) {
-  return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.gradient);
+  return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.sums, s.gradient);
 }
 
 template <class Shape, class Kernel>
@@ -75,6 +75,8 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
       const int64_t d = at(values, op.outputs[0]).shape.elements();
       return of.bias_grad(s.elements() / d, d);
     }
+    case OpKind::kEmbeddingGrad:
+      return of.embedding_grad(s.elements(), at(values, op.outputs[0]).dtype);
     case OpKind::kRotary:
       return of.rotary(at(values, op.inputs[1]).shape.elements(),
                        {op.attributes.integer("dims"), op.attributes.number("base")});
@@ -101,6 +103,7 @@ bool is_missing_on_cuda(OpKind k) {
     case OpKind::kSoftmaxGrad:
     case OpKind::kAttentionMix:
     case OpKind::kAttentionMixGrad:
+    case OpKind::kDropoutGrad:  // with a mask that was kept
     case OpKind::kAdafactorSums:
     case OpKind::kAdafactorSquares:
     case OpKind::kAdafactor:
@@ -151,6 +154,7 @@ LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) 
   s.tokens = x.shape.elements() / s.hidden;
   s.dtype = x.dtype;
   s.gradient = op.attributes.integer("gradient") != 0;
+  if (op.outputs.size() > 2) s.sums = at(values, op.outputs[2]).dtype;
   return s;
 }
 
@@ -162,6 +166,12 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
       kernels_(&kernels::cuda_kernels()) {}
 
 void require_cuda_kernels(const Program& program) {
+  for (const Value& v : program.values)
+    if (v.role == Role::kGradient && v.frame != kNone && size_of(v.dtype) < 4)
+      throw Error(
+          "{}: gradients are summed in {}, which no CUDA kernel does yet. Sum them in fp32, or train "
+          "with run.device=cpu.",
+          v.name, name_of(v.dtype));
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
       if (is_missing_on_cuda(op.kind))
@@ -202,6 +212,7 @@ Target Library::target() {
       case OpKind::kAttentionMix:
       case OpKind::kAttentionMixGrad:
         return attention_bytes(op, values, threads_, kernels_->workspace);
+      case OpKind::kAllReduce:
       case OpKind::kAllGather:
       case OpKind::kReduceScatter:
         return communication_workspace_bytes(op, values);

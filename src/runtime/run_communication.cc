@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ir/rule.h"
+#include "kernels/cast.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -95,6 +97,11 @@ Reduction reduction_of(const Op& op) {
   return op.attributes.integer("max") != 0 ? Reduction::kMax : Reduction::kSum;
 }
 
+// What goes through the workspace: n elements in the type of the wire.
+TensorView staged(const BoundOp& b, int64_t n) {
+  return {b.workspace, wire_type(*b.op, at(b.values, b.op->inputs[0])), Shape{n}};
+}
+
 // A gradient that another call wrote to is added to.
 bool adds(const BoundOp& b) {
   const Value& out = b.values[static_cast<size_t>(b.op->outputs[0])];
@@ -110,9 +117,35 @@ Ticket start_gather(const BoundOp& b) {
 Ticket start_scatter(const BoundOp& b) {
   const Sides s = sides_of(b);
   const ReduceScatter how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  if (is_staged(*b.op)) {
+    const int64_t share = s.cut.part_elements();
+    const Piece piece = piece_of(*b.op, share);
+    const int64_t n = piece.elements();
+    const TensorView terms = staged(b, n * b.channel->size());
+    for (int64_t r = 0; r < b.channel->size(); ++r)
+      kernels::cast(part(flat(s.whole), r * share + piece.first, r * share + piece.last),
+                    part(terms, r * n, (r + 1) * n));
+    return b.channel->reduce_scatter(terms, part(flat(s.part), piece.first, piece.last),
+                                     {n, how.reduction, how.add});
+  }
   if (s.cut.outer == 1) return b.channel->reduce_scatter(s.whole, s.part, how);
   pack_parts(b, s);
   return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
+}
+
+// This op's stretch of a flat operand, or all of any.
+TensorView own_piece(const BoundOp& b, const TensorView& x) {
+  const Piece piece = piece_of(*b.op, x.elements());
+  return part(flat(x), piece.first, piece.last);
+}
+
+Ticket start_sum(const BoundOp& b) {
+  const TensorView in = own_piece(b, b.in[0]);
+  if (!is_staged(*b.op))
+    return b.channel->all_reduce(in, own_piece(b, b.out[0]), reduction_of(*b.op));
+  const TensorView terms = staged(b, in.elements());
+  kernels::cast(in, terms);
+  return b.channel->all_reduce(terms, terms, reduction_of(*b.op));
 }
 
 }  // namespace
@@ -120,7 +153,7 @@ Ticket start_scatter(const BoundOp& b) {
 Ticket start_communication(const BoundOp& b) {
   switch (b.op->kind) {
     case OpKind::kAllReduce:
-      return b.channel->all_reduce(b.in[0], b.out[0], reduction_of(*b.op));
+      return start_sum(b);
     case OpKind::kAllGather:
       return start_gather(b);
     case OpKind::kReduceScatter:
@@ -135,13 +168,18 @@ Ticket start_communication(const BoundOp& b) {
 }
 
 void finish_communication(const BoundOp& b) {
+  if (b.op->kind == OpKind::kAllReduce && is_staged(*b.op)) {
+    const TensorView out = own_piece(b, b.out[0]);
+    return kernels::cast(staged(b, out.elements()), out);
+  }
   if (!gathers(*b.op)) return;
   const Sides s = sides_of(b);
   if (s.cut.outer > 1) unpack_parts(b, s);
 }
 
 int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values) {
-  if (in_place(op)) return 0;
+  if (is_staged(op)) return staged_bytes(op, local_values);
+  if (in_place(op) || op.kind == OpKind::kAllReduce) return 0;
   const auto shape = [&](ValueId v) { return local_values[static_cast<size_t>(v)].shape; };
   const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
   const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);

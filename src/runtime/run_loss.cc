@@ -56,7 +56,7 @@ void run_linear_cross_entropy(const BoundOp& b) {
   if (b.op->attributes.integer("gradient")) {
     a.dx = b.out[1].data;
     if (b.op->outputs.size() > 2) {
-      a.dweight = b.out[2].f32();
+      a.dweight = b.out[2].data;
       a.fresh = b.fresh[2];
     }
     a.loss_scale = loss_scale(b);

@@ -160,7 +160,13 @@ void run_dropout(const BoundOp& b) {
   window.first_column = e.begin.back();
   window.width = whole[-1];
   b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                     {b.out[0].data, b.out[0].dtype, rows}, window);
+                     {b.out[0].data, b.out[0].dtype, rows}, window,
+                     b.op->outputs.size() > 1 ? b.out[1] : TensorView());
+}
+
+void run_dropout_grad(const BoundOp& b) {
+  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1],
+                          static_cast<float>(b.op->attributes.number("p")), b.out[0]);
 }
 
 void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }
@@ -177,7 +183,7 @@ void run_embedding(const BoundOp& b) {
 
 void run_embedding_grad(const BoundOp& b) {
   b.kernels->embedding_grad(b.stream, flat(b.in[0]), as_rows(b.in[1], b.out[0].shape[1]),
-                            zeroed(b, 0), table_rows(b, b.op->outputs[0]));
+                            zeroed(b, 0), table_rows(b, b.op->outputs[0]), b.workspace);
 }
 
 }  // namespace tessera

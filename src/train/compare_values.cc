@@ -181,10 +181,19 @@ class Comparison {
 
 }  // namespace
 
-ValueBounds value_bounds(Precision precision, int64_t layers) {
-  const double walk = std::sqrt(static_cast<double>(layers) + 1);
-  if (precision == Precision::kFp32) return {3e-5 * walk, 3e-4 * walk};
-  return {4e-2 * walk, 1e-1 * walk};
+double gradient_rounding(const CompileRequest& r) {
+  const bool sums = r.options.gradients == GradientType::kHalf;
+  if (r.precision == Precision::kFp32 || (!sums && r.options.communication == WireType::kSums))
+    return 0;
+  // Each addition to a sum, and each way to other ranks and back, rounds by half a unit at most.
+  const double times = 2 + (sums ? static_cast<double>(r.microbatches) : 0);
+  return (r.precision == Precision::kFp16 ? 0x1p-12 : 0x1p-9) * std::sqrt(times);
+}
+
+ValueBounds value_bounds(const CompileRequest& r) {
+  const double walk = std::sqrt(static_cast<double>(r.model.layers) + 1);
+  if (r.precision == Precision::kFp32) return {3e-5 * walk, 3e-4 * walk};
+  return {4e-2 * walk, 1e-1 * walk + gradient_rounding(r)};
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,

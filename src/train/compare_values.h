@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/layout.h"
+#include "compile/compile.h"
 #include "train/value_record.h"
 
 namespace tessera {
@@ -18,7 +18,10 @@ struct ValueBounds {
 };
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk.
-ValueBounds value_bounds(Precision precision, int64_t layers);
+ValueBounds value_bounds(const CompileRequest& request);
+// Of that, what rounding sums of gradients (or what ranks send of them) to 16 bits adds, relative
+// to their norm: 0 where all are f32.
+double gradient_rounding(const CompileRequest& request);
 
 struct ValueDifference {
   std::string key, told;

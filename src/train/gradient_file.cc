@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
+#include "kernels/cast.h"
 #include "model/hf_names.h"
 
 namespace tessera {
@@ -31,8 +32,10 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
     const Shape part = tensors[i].part();
     auto mean = std::make_shared<std::vector<float>>(static_cast<size_t>(part.elements()));
     const Box box{tensors[i].begin, tensors[i].end()};
+    std::vector<std::byte> sums(static_cast<size_t>(part.elements() * size_of(g->data.dtype)));
     copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
-             reinterpret_cast<std::byte*>(mean->data()), sizeof(float));
+             sums.data(), size_of(g->data.dtype));
+    kernels::cast({sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
     const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
                                       inverse(tensors[i].axes), DType::kF32);

@@ -187,11 +187,13 @@ void Run::prepare() {
         device.cuda->model));
   say(layout_line(config_));
   say(fmt::format(
-      "memory    peak {:.2f} GiB (arena) + {:.2f} outside at most, of {:.1f} this process may use: "
+      "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
+      "process may use: "
       "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
       "set {:.2f}",
-      gib(m.arena), gib(device.outside_bytes()), gib(device.memory_limit()), gib(m.weights),
-      gib(m.optimizer), gib(m.gradients), gib(m.activations), gib(m.other), gib(m.live)));
+      gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(device.outside_bytes()),
+      gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
+      gib(m.activations), gib(m.other), gib(m.live)));
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
@@ -332,6 +334,7 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.learning_rate = learning_rate(schedule_, step);
   if (scales()) m.loss_scale = LossScaleMetrics{loss_scale_.scale(), !r.finite};
   m.step_s = seconds;
+  m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
   const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
   m.model_flops_share = sequence_flops_ * sequences / seconds / matrix_rate_;

@@ -50,6 +50,7 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("grad_norm", Tree(m.grad_norm));
   t.set("learning_rate", Tree(m.learning_rate));
   t.set("step_s", Tree(m.step_s));
+  t.set("data_s", Tree(m.data_s));
   t.set("tokens_per_s", Tree(m.tokens_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));
   if (m.communication) set(t, *m.communication);

@@ -333,6 +333,7 @@ class Validation {
       fail(said.substr(0, key), "{}", said.substr(key + 1));
     }
     recompute(l.recompute);
+    at_least("compiler.bucket_bytes", c_.compiler.bucket_bytes, 0);
   }
 
   void recompute(const std::string& text) const {

@@ -24,7 +24,7 @@ std::span<T> whole(const TensorView& view) {
 
 Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit,
                  World& world, std::function<double()> now_s)
-    : config_(config) {
+    : config_(config), now_s_(now_s) {
   const Target target = library->target();
   CompileRequest request = compile_request(config, Purpose::kTrain);
   if (world.rank() == 0) {
@@ -102,8 +102,10 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
   const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
   last_ = stage < static_cast<int64_t>(b.ramp.size()) ? kRamp + static_cast<size_t>(stage) : kTrain;
   Executor& e = machine_->executor(last_);
+  const double began = now_s_ ? now_s_() : 0;
   for (int64_t m = 0; m < batches.shape().microbatches(step - 1); ++m)
     batches.fill(step - 1, m, batch_view(e, m));
+  const double data_s = now_s_ ? now_s_() - began : 0;
   auto* state = e.view(e.named("step")).as<double>();
   state[kStepNumber] = static_cast<double>(step);
   state[kLearningRate] = learning_rate;
@@ -112,7 +114,7 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
   e.run(observe);
   const auto* report = e.view(e.named("report")).as<double>();
   return {report[kLossSum] / std::max(report[kLossTokens], 1.0), report[kGradNorm],
-          report[kLossTokens], report[kSkip] == 0};
+          report[kLossTokens], report[kSkip] == 0, data_s};
 }
 
 const CommunicationTime& Trainer::communication() const {

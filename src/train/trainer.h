@@ -20,6 +20,7 @@ struct StepResult {
   double grad_norm = 0;  // of the mean gradient, before clipping
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
+  double data_s = 0;     // until the batch was there
 };
 
 struct ValidationResult {
@@ -74,7 +75,8 @@ class Trainer {
   std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces) const;
 
   const RunConfig& config_;
-  size_t last_ = 0;  // the program of the last step
+  std::function<double()> now_s_;  // none: times stay 0
+  size_t last_ = 0;                // the program of the last step
   std::unique_ptr<Machine> machine_;
 };
 

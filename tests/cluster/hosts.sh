@@ -36,7 +36,7 @@ hosts_up() {
   trap 'exit 1' INT TERM
   ip link add "tb$hosts_id" type bridge
   ip addr add "$hosts_net.1/24" dev "tb$hosts_id"
-  ip link set "tb$hosts_id" up
+  ip link set "tb$hosts_id" mtu 9000 up
   hosts_count=$1
   local i name space link
   for ((i = 1; i <= $1; i++)); do
@@ -45,7 +45,10 @@ hosts_up() {
     ip link add "$link" type veth peer name eth0 netns "$space"
     ip link set "$link" master "tb$hosts_id" up
     ip -n "$space" addr add "$hosts_net.$((10 + i))/24" dev eth0
-    ip -n "$space" link set eth0 up
+    # Frames of 9,000 bytes, as clusters have: with 1,500 the kernel's work for each packet takes a
+    # third of these cores.
+    ip link set "$link" mtu 9000
+    ip -n "$space" link set eth0 mtu 9000 up
     ip -n "$space" link set lo up
   done
   # What mpirun calls in place of ssh: HOST COMMAND…

@@ -71,6 +71,7 @@ inline Array contents(const Value& value, ValueId v) {
     // Sums of exponentials are positive.
     if (value.role == Role::kBatch) a[i] = 2 + a[i];
     if (value.dtype == DType::kI32) a[i] = static_cast<double>((e * 5 + 1) % kRows);
+    if (value.dtype == DType::kU8) a[i] = static_cast<double>(e % 3 != 0);
     if (value.dtype == DType::kI64) a[i] = static_cast<double>(e + 40);
     if (value.role == Role::kStep) a[i] = static_cast<double>(e + 1);
   }

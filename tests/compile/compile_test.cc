@@ -91,6 +91,32 @@ const Option kOptions[] = {
        r.options.selective = SelectiveKind::kAttention;
        r.layout.recompute = "selective";
      }},
+    {"masks kept",
+     [](CompileRequest& r) {
+       r.model.dropout = r.model.attention_dropout = 0.1;
+       r.options.attention = AttentionKind::kMaterialised;
+       r.options.masks = MaskKind::kKept;
+     }},
+    {"masks kept, attention again",
+     [](CompileRequest& r) {
+       r.model.dropout = r.model.attention_dropout = 0.1;
+       r.options.attention = AttentionKind::kMaterialised;
+       r.options.masks = MaskKind::kKept;
+       r.options.selective = SelectiveKind::kAttention;
+       r.layout.recompute = "selective";
+     }},
+    {"half gradients",
+     [](CompileRequest& r) {
+       r.precision = Precision::kFp16;
+       r.options.gradients = GradientType::kHalf;
+     }},
+    {"half gradients, accumulated apart, unfused",
+     [](CompileRequest& r) {
+       r.precision = Precision::kBf16;
+       r.options.gradients = GradientType::kHalf;
+       r.options.accumulate = AccumulateKind::kApart;
+       r.options.cross_entropy = CrossEntropyKind::kUnfused;
+     }},
     {"layers again to their end",
      [](CompileRequest& r) {
        r.options.again = AgainKind::kWhole;

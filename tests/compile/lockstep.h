@@ -124,6 +124,8 @@ class Lockstep {
         return t.as<int32_t>()[i];
       case DType::kI64:
         return static_cast<double>(t.as<int64_t>()[i]);
+      case DType::kU8:
+        return t.as<uint8_t>()[i];
       case DType::kBF16:
         return static_cast<double>(static_cast<float>(t.as<BF16>()[i]));
       default:
@@ -140,6 +142,9 @@ class Lockstep {
         return;
       case DType::kI64:
         t.as<int64_t>()[i] = static_cast<int64_t>(x);
+        return;
+      case DType::kU8:
+        t.as<uint8_t>()[i] = static_cast<uint8_t>(x);
         return;
       case DType::kBF16:
         t.as<BF16>()[i] = BF16(static_cast<float>(x));

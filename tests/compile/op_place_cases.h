@@ -17,6 +17,7 @@ struct In {
 inline In x(Shape s) { return {DType::kF32, std::move(s)}; }
 inline In weight(Shape s) { return {DType::kF32, std::move(s), Role::kWeight}; }
 inline In known(Shape s) { return {DType::kF32, std::move(s), Role::kBatch}; }
+inline In mask(Shape s) { return {DType::kU8, std::move(s), Role::kBatch}; }
 inline In ids(Shape s) { return {DType::kI32, std::move(s), Role::kBatch}; }
 inline In samples() { return {DType::kI64, {2}, Role::kBatch}; }
 inline In step() { return {DType::kF64, {kStepSize}, Role::kStep}; }
@@ -37,7 +38,8 @@ struct Case {
 inline constexpr auto one = int64_t{1}, two = int64_t{2};
 inline constexpr int64_t kRows = 6;  // of tables; ids are below
 inline const Shape kHidden = {2, 4, 6}, kRowsOf = {2, 4}, kVector = {6};
-inline const Shape kQkv = {2, 4, 2, 4, 8}, kOut = {2, 4, 4, 8}, kLse = {2, 4, 4}, kPairs = {2, 4, 4, 4};
+inline const Shape kQkv = {2, 4, 2, 4, 8}, kOut = {2, 4, 4, 8}, kLse = {2, 4, 4},
+                   kPairs = {2, 4, 4, 4};
 
 inline std::vector<Case> forwards() {
   return {
@@ -185,6 +187,7 @@ inline std::vector<Case> backwards() {
        OpKind::kGeluGrad,
        {{"form", "erf"}, {"bias", one}},
        {x(kHidden), x(kVector), x(kHidden)}},
+      {"dropout_grad", OpKind::kDropoutGrad, {{"p", 0.3}}, {x(kHidden), mask(kHidden)}},
       {"bias_grad", OpKind::kBiasGrad, {{"dims", one}, {"count", two}}, {x(kHidden)}},
       {"cast", OpKind::kCast, {{"to", "bf16"}}, {x(kHidden)}},
   };

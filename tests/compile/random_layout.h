@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/layout_check.h"
@@ -74,6 +75,11 @@ class LayoutDraw {
     if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
+    r.options.gradients = one_of<GradientType>({GradientType::kF32, GradientType::kHalf});
+    r.options.communication = one_of<WireType>({WireType::kSums, WireType::kHalf});
+    r.options.accumulate = one_of<AccumulateKind>({AccumulateKind::kFused, AccumulateKind::kApart});
+    r.options.masks = one_of<MaskKind>({MaskKind::kDrawn, MaskKind::kKept});
+    r.options.bucket_bytes = one_of<int64_t>({0, 0, 1 << 10, 1 << 14});
     return r;
   }
 
@@ -99,12 +105,16 @@ inline std::string text_of(const CompileRequest& r) {
   return fmt::format(
       "family {} layers {}+{} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
-      "{} recompute {} optimizer {} adapters {} frozen {}",
+      "{} recompute {} optimizer {} adapters {} frozen {} gradients {} wire {} accumulate {} masks "
+      "{} "
+      "buckets {}",
       static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
-      l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "));
+      l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
+      name_of_entry(r.options.gradients), enum_text(r.options.communication),
+      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks), r.options.bucket_bytes);
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

@@ -45,6 +45,30 @@ TEST(Dropout, APartOfASampleDrawsItsPartOfTheMask) {
   }
 }
 
+// The mask that is kept says what was drawn, and the gradient by it is that of the drawn one.
+TEST(Dropout, AMaskThatIsKeptGivesTheSameGradient) {
+  for_every_target([] {
+    const Dropout d{.probability = 0.3f, .key = 17};
+    for (const DType t : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const Shape s{2, 5, 67};
+      const Array x = Array::random(s, 1, t), dy = Array::random(s, 2, t);
+      Array y(s, t), again(s, t), mask(s, DType::kU8), drawn(s, t), by_mask(s, t);
+      Array samples({2}, DType::kI64);
+      samples.set(1, 9);
+      dropout(x, samples, d, y, {}, mask);
+      dropout(x, samples, d, again);
+      EXPECT_TRUE(y.same_bits(again));
+      dropout(dy, samples, d, drawn);
+      dropout_grad(dy, mask, d.probability, by_mask);
+      EXPECT_TRUE(by_mask.same_bits(drawn));
+      for (int64_t i = 0; i < x.size(); ++i) {
+        const int kept_here = mask.as<uint8_t>()[i];
+        EXPECT_EQ(kept_here, kept(d, i < 5 * 67 ? 0 : 9, i % (5 * 67)) ? 1 : 0) << i;
+      }
+    }
+  });
+}
+
 TEST(Dropout, DropsTheShareItSays) {
   const Array x = Array::full({4, 100, 256}, 1);
   Array y({4, 100, 256}), samples({4}, DType::kI64);

@@ -113,6 +113,7 @@ struct Options {
   int64_t chunk = 0;
   float scale = 1.0f;
   int threads = 1;
+  DType sums = DType::kF32;
 };
 
 Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
@@ -120,19 +121,19 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
                                .hidden = p.hidden,
                                .vocabulary = p.vocabulary,
                                .dtype = p.type,
+                               .sums = options.sums,
                                .chunk = options.chunk},
                               cpu, options.threads);
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
   const Buffer dx("dx", x.bytes());
-  const Buffer dw("dw", static_cast<int64_t>(p.w.size()) * 4);
-  std::fill_n(reinterpret_cast<float*>(dw.data()), p.w.size(), 1e9f);  // must not be read
+  // What is there must not be read.
+  const Buffer dw = memory_of(std::vector<double>(p.w.size(), 6e4), options.sums);
   const Buffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};
-  LinearCrossEntropyOperands o{x.data(), w.data(),     p.labels.data(),
-                               report,   dx.data(),    reinterpret_cast<float*>(dw.data()),
-                               true,     options.scale};
+  LinearCrossEntropyOperands o{x.data(),  w.data(), p.labels.data(), report, dx.data(),
+                               dw.data(), true,     options.scale};
   op.run(o, workspace.data());
-  return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, DType::kF32)};
+  return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, options.sums)};
 }
 
 std::vector<CpuFeatures> machines() {
@@ -192,6 +193,18 @@ TEST(LinearCrossEntropy, RoundsOnlyTheGradientsInF16) {
     EXPECT_LT(distance(got.dx, want.dx), 5e-4);
     EXPECT_LT(distance(got.dw, want.dw), 5e-4);
   }
+}
+
+// Each chunk rounds its addition: 3 chunks, a unit each at most.
+TEST(LinearCrossEntropy, AddsToSumsOfSixteenBits) {
+  for (const CpuFeatures& cpu : machines())
+    for (const DType type : {DType::kBF16, DType::kF16}) {
+      const Problem p(37, 24, 131, type);
+      const Answer want = reference(p, 1.0), got = run(p, cpu, {.chunk = 16, .sums = type});
+      const double unit = type == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+      EXPECT_LT(distance(got.dw, want.dw), 2 * unit);
+      EXPECT_GT(distance(got.dw, want.dw), 0.1 * unit);
+    }
 }
 
 // A frozen weight has no gradient; the others are the same bits.

@@ -49,6 +49,16 @@ TEST(BiasGrad, AddsRowsToWhatIsThere) {
   });
 }
 
+TEST(BiasGrad, RoundsASumOfSixteenBitsOnce) {
+  for (const DType t : {DType::kBF16, DType::kF16}) {
+    const Array dy = Array::full({1000, 33}, 0x1p-9, t);
+    Array db = Array::full({33}, 1, t);
+    Workspace workspace(bias_grad_workspace_bytes(1000, 33));
+    bias_grad(dy, db, workspace);
+    EXPECT_LT(distance(db, std::vector<double>(33, 1 + 1000 * 0x1p-9)), tolerance(t));
+  }
+}
+
 TEST(BiasGrad, ThreadsDoNotChangeTheBits) {
   const Array dy = Array::random({1000, 300}, 8);
   expect_same_for_any_threads([&] {

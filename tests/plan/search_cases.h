@@ -73,7 +73,13 @@ class SearchDraw {
     s.step_s = pick({0, 1}) == 0 ? 0 : 1e-5;
     s.overlap_data = pick({0, 1}) == 0;
     s.overlap_pipeline = pick({0, 1}) == 0;
-    s.reduce_half = pick({0, 1}) == 0;
+    // Of each, so that gradients are summed, or sent, in 16 bits.
+    if (pick({0, 1}) == 0) {
+      const bool sums = pick({0, 1}) == 0;
+      s.compiler.gradients = sums ? GradientType::kHalf : GradientType::kF32;
+      s.compiler.communication = sums ? WireType::kSums : WireType::kHalf;
+      s.places["compiler.gradients"] = s.places["compiler.communication"] = "here";
+    }
     s.split_messages = pick({0, 1}) == 0;
     s.overlap_regather = pick({0, 1}) == 0;
     return s;

@@ -1,7 +1,7 @@
 // Memory over ranks, for each ZeRO stage and recomputation: the plan against what every rank takes,
 // and its lines against the published formulas (Rajbhandari et al. 2020: 2 bytes a parameter for
-// weights, 2 for gradients, 12 for the optimizer, divided as each stage says). Gradients are summed
-// in f32 here: 4 bytes.
+// weights, 2 for gradients, 12 for the optimizer, divided as each stage says), with gradients in 16
+// bits as there and in f32: 4 bytes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kTokens = 128;
 
-RunConfig config_of(int64_t zero, const std::string& recompute) {
+RunConfig config_of(int64_t zero, const std::string& recompute, GradientType gradients) {
   RunConfig c;
   apply_family(Family::kNeox, c.model);
   c.model.layers = 6;
@@ -36,6 +36,7 @@ RunConfig config_of(int64_t zero, const std::string& recompute) {
   c.batch.micro = 2;
   c.batch.global = 2 * c.batch.micro * c.layout.data;
   c.precision = Precision::kBf16;
+  c.compiler.gradients = gradients;
   return c;
 }
 
@@ -94,7 +95,8 @@ int64_t state_bytes(const Program& p, const std::set<Role>& roles) {
   return bytes;
 }
 
-void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double shards) {
+void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double sum_bytes) {
+  const auto shards = static_cast<double>(ranks().size());
   constexpr double kPadding = 0.002;  // frames are multiples of shards x 64 elements
   const auto divided = [&](int64_t from, double bytes) {
     return kParameters * bytes / (zero >= from ? shards : 1);
@@ -112,12 +114,13 @@ void expect_formulas(const Program& p, const MemoryPlan& m, int64_t zero, double
     EXPECT_LE(static_cast<double>(found), (1 + kPadding) * (kept + 3 * in_use * kLayer)) << what;
   };
   within(m.weights, divided(3, 2), zero == 3 ? 2 : 0, "weights' line");
-  within(m.gradients, divided(2, 4), zero >= 2 ? 4 : 0, "gradients' line");
+  within(m.gradients, divided(2, sum_bytes), zero >= 2 ? sum_bytes : 0, "gradients' line");
 }
 
 // Returns the activations' line.
-int64_t expect_promises(int64_t zero, const std::string& recompute) {
-  const RunConfig c = config_of(zero, recompute);
+int64_t expect_promises(int64_t zero, const std::string& recompute,
+                        GradientType gradients = GradientType::kF32) {
+  const RunConfig c = config_of(zero, recompute, gradients);
   const int64_t before = anonymous_bytes();
   Peak peak;
   Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, ranks(), {});
@@ -134,7 +137,7 @@ int64_t expect_promises(int64_t zero, const std::string& recompute) {
   EXPECT_LE(m.live, m.arena);
   EXPECT_LE(taken, m.arena + kOutsideBytes);
   EXPECT_GE(static_cast<double>(taken), 0.95 * static_cast<double>(m.arena));
-  expect_formulas(p, m, zero, static_cast<double>(ranks().size()));
+  expect_formulas(p, m, zero, gradients == GradientType::kF32 ? 4 : 2);
   if (ranks().rank() == 0)
     fmt::print(
         "ZeRO {} recompute {:9}: arena {:6.1f} MB = weights {:.1f} + optimizer {:.1f} + "
@@ -155,6 +158,7 @@ TEST_P(EveryStage, TakesWhatThePlanSays) {
   const int64_t full = expect_promises(GetParam(), "full");
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective);
+  expect_promises(GetParam(), "none", GradientType::kHalf);
 }
 
 }  // namespace

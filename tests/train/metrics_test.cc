@@ -48,6 +48,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
                       .grad_norm = 0.1 + 0.2,
                       .learning_rate = 9.7e-5,
                       .step_s = 1.0 / 3,
+                      .data_s = 1e-5 / 7,
                       .tokens_per_s = 1e22,
                       .model_flops_share = std::numeric_limits<double>::denorm_min()};
   const Tree t = parse_json(to_json_line(m), "line");
@@ -57,6 +58,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
   EXPECT_EQ(number(t, "grad_norm"), m.grad_norm);
   EXPECT_EQ(number(t, "learning_rate"), m.learning_rate);
   EXPECT_EQ(number(t, "step_s"), m.step_s);
+  EXPECT_EQ(number(t, "data_s"), m.data_s);
   EXPECT_EQ(number(t, "tokens_per_s"), m.tokens_per_s);
   EXPECT_EQ(number(t, "model_flops_share"), m.model_flops_share);
 }

@@ -90,6 +90,48 @@ TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
   expect(14, Precision::kFp16);
 }
 
+// With sums of gradients in 16 bits a step adds 2 bytes: 16 of fp16 in all, 8 of bf16_sr.
+TEST(Precisions, HalfGradientsTakeTwoBytes) {
+  for (const auto& [p, bytes] :
+       {std::pair{Precision::kFp16, 16.0}, {Precision::kBf16, 16.0}, {Precision::kBf16Sr, 8.0}}) {
+    RunConfig c = tiny(Family::kLlama);
+    c.precision = p;
+    c.compiler.gradients = GradientType::kHalf;
+    const auto world = self_world();
+    const auto trainer = trainer_of(c, *world);
+    double parameters = 0;
+    for (const StateTensor& t : trainer->state())
+      if (t.name.find('|') == std::string::npos)
+        parameters += static_cast<double>(t.data.elements());
+    const MemoryPlan m = memory_plan(trainer->program());
+    const double found = static_cast<double>(m.weights + m.optimizer + m.gradients) / parameters;
+    EXPECT_GE(found, bytes) << name_of_entry(p);
+    EXPECT_LT(found, bytes * 1.02) << name_of_entry(p);
+  }
+}
+
+// Beside sums in f32: the same run but for their rounding, in every optimizer.
+TEST_P(EveryOptimizer, TrainsWithHalfGradients) {
+  for (const Precision p : {Precision::kBf16, Precision::kBf16Sr, Precision::kFp16}) {
+    RunConfig c = tiny_with(GetParam());
+    c.precision = p;
+    c.batch.micro = 1;
+    const Curve exact = run(c, 6);
+    c.compiler.gradients = GradientType::kHalf;
+    const Curve rounded = run(c, 6);
+    c.compiler.accumulate = AccumulateKind::kApart;
+    const Curve apart = run(c, 6);
+    EXPECT_NE(exact.norms, rounded.norms) << name_of_entry(p);
+    for (size_t i = 0; i < exact.losses.size(); ++i)
+      for (const Curve* curve : {&rounded, &apart}) {
+        EXPECT_NEAR(curve->losses[i], exact.losses[i], 3e-3 * exact.losses[i])
+            << name_of_entry(p) << " step " << i + 1;
+        EXPECT_NEAR(curve->norms[i], exact.norms[i], 2e-2 * exact.norms[i])
+            << name_of_entry(p) << " step " << i + 1;
+      }
+  }
+}
+
 // The same seed rounds alike, another otherwise.
 TEST(Bf16Sr, DrawsByTheSeed) {
   RunConfig c = tiny(Family::kLlama);

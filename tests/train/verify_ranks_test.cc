@@ -13,6 +13,7 @@ RunConfig config_of(const CompileRequest& r) {
   RunConfig c;
   c.model = r.model;
   c.layout = r.layout;
+  c.compiler = r.options;
   c.precision = r.precision;
   c.data.sequence_length = r.tokens;
   c.batch.micro = r.sequences;
@@ -24,7 +25,7 @@ RunConfig config_of(const CompileRequest& r) {
 
 ValueComparison compared(const RunConfig& c, const RankRecords& one,
                          const std::vector<RankRecords>& all) {
-  return compare_values(one, all, value_bounds(c.precision, c.model.layers));
+  return compare_values(one, all, value_bounds(compile_request(c, Purpose::kTrain)));
 }
 
 constexpr int kLayouts = 100, kFaults = 100;

@@ -38,7 +38,7 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
     if (operand != kNone) out.push_back({name, type, in[static_cast<size_t>(operand)]->shape});
   };
   add(at.across, ".kv.gradient", in[0]->dtype);
-  add(at.bias, ".bias.gradient", DType::kF32);
+  add(at.bias, ".bias.gradient", sum_type(a));
   return out;
 }
 

@@ -8,6 +8,10 @@
 //                    until differentiate has run
 //   send, receive    a stream's frame to and from another stage: `to`/`from` next | previous;
 //                    receive has `type` and `shape` (1x128x64), since it has no input
+// Of sums of flat frames: attribute `wire`: f32 goes to other ranks in that type (a rank's own
+// terms are rounded once, in the workspace); an all_reduce gives its sum rounded once more, a
+// reduce_scatter the f32 sum. `piece` of `pieces`: only that of every rank's part (of the whole,
+// where all get all).
 // The gradient of a conversion is the conversion between the duals of its places.
 // Over a flat frame (one dimension): in place where input and output are one value, whose own part
 // (the rank's share of the elements) is what is read or left; reduce_scatter into another value
@@ -64,6 +68,27 @@ ShardingRule any(const Op& op, std::span<const Value> values) {
 }
 
 }  // namespace
+
+DType wire_type(const Op& op, const Value& v) {
+  return op.attributes.has("wire") ? *dtype_from_name(op.attributes.text("wire")) : v.dtype;
+}
+
+Piece piece_of(const Op& op, int64_t n) {
+  const int64_t pieces = op.attributes.integer("pieces", 1), k = op.attributes.integer("piece");
+  return {n * k / pieces, n * (k + 1) / pieces};
+}
+
+bool is_staged(const Op& op) {
+  const bool apart = op.kind == OpKind::kReduceScatter && op.attributes.has("pieces");
+  return op.attributes.has("wire") || apart;
+}
+
+int64_t staged_bytes(const Op& op, std::span<const Value> local_values) {
+  if (!is_staged(op)) return 0;
+  const Value &whole = at(local_values, op.inputs[0]), &part = at(local_values, op.outputs[0]);
+  const int64_t ranks = whole.shape.elements() / part.shape.elements();
+  return ranks * piece_of(op, part.shape.elements()).elements() * size_of(wire_type(op, whole));
+}
 
 const OpRule kAllReduceRule = {OpKind::kAllReduce, "all_reduce", infer, any, gradient, nullptr};
 const OpRule kReduceScatterRule = {

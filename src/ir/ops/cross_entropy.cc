@@ -32,7 +32,7 @@ std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
   std::vector<OutputSpec> out = {kReport};
   if (a.integer("gradient")) {
     out.push_back({".gradient", in[0]->dtype, in[0]->shape});
-    if (!a.integer("frozen")) out.push_back({".weight.gradient", DType::kF32, in[1]->shape});
+    if (!a.integer("frozen")) out.push_back({".weight.gradient", sum_type(a), in[1]->shape});
   }
   return out;
 }

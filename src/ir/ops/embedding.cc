@@ -17,7 +17,7 @@ std::vector<OutputSpec> infer(const Attributes&, const Inputs& in) {
 
 std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad takes ids and dy");
-  return {{".gradient", DType::kF32, {a.integer("rows"), in[1]->shape[-1]}}};
+  return {{".gradient", sum_type(a), {a.integer("rows"), in[1]->shape[-1]}}};
 }
 
 ShardingRule sharding(const Op&, std::span<const Value>) {

@@ -16,7 +16,7 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
 std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == (a.integer("bias") ? 3u : 2u), "gelu_grad of {} inputs", in.size());
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape}};
-  if (a.integer("bias")) out.push_back({".bias.gradient", DType::kF32, in[1]->shape});
+  if (a.integer("bias")) out.push_back({".bias.gradient", sum_type(a), in[1]->shape});
   return out;
 }
 

@@ -41,7 +41,7 @@ std::vector<OutputSpec> infer_grad_weight(const Attributes& a, const Inputs& in)
   const int lead = x.rank() - contracted(a);
   CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}", to_string(dy),
         to_string(x));
-  return {{".gradient", DType::kF32, join(dy, lead, dy.rank(), x, lead, x.rank())}};
+  return {{".gradient", sum_type(a), join(dy, lead, dy.rank(), x, lead, x.rank())}};
 }
 
 // Labels: a… for rows, m… for outputs, x… for what is contracted.

@@ -34,8 +34,8 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   CHECK(in[0]->shape == in[3]->shape, "norm_grad: x and dy differ");
   const Shape vector{in[0]->shape[-1]};
   return {{".gradient", in[0]->dtype, in[0]->shape},
-          {".gain.gradient", DType::kF32, vector},
-          {".bias.gradient", DType::kF32, vector}};
+          {".gain.gradient", sum_type(a), vector},
+          {".bias.gradient", sum_type(a), vector}};
 }
 
 ShardingRule sharding(const Op& op, std::span<const Value>) {

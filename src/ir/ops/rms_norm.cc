@@ -31,7 +31,7 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == (a.integer("add") ? 5u : 4u), "rms_norm_grad of {} inputs", in.size());
   CHECK(in[0]->shape == in[3]->shape, "rms_norm_grad: x and dy differ");
   return {{".gradient", in[0]->dtype, in[0]->shape},
-          {".gain.gradient", DType::kF32, Shape{in[0]->shape[-1]}}};
+          {".gain.gradient", sum_type(a), Shape{in[0]->shape[-1]}}};
 }
 
 ShardingRule sharding(const Op& op, std::span<const Value>) {

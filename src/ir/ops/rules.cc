@@ -36,6 +36,7 @@ constexpr std::array kRules = {&kEmbeddingRule,
                                &kAccumulateRule,
                                &kBiasGradRule,
                                &kDropoutRule,
+                               &kDropoutGradRule,
                                &kCastRule,
                                &kCrossEntropyRule,
                                &kLinearCrossEntropyRule,
@@ -63,6 +64,13 @@ constexpr std::array kRules = {&kEmbeddingRule,
 static_assert(kRules.size() == static_cast<size_t>(OpKind::kCount));
 
 }  // namespace
+
+DType sum_type(const Attributes& a) {
+  if (!a.has("into")) return DType::kF32;
+  const auto type = dtype_from_name(a.text("into"));
+  CHECK(type.has_value(), "a sum in '{}'", a.text("into"));
+  return *type;
+}
 
 const OpRule& rule_of(OpKind kind) {
   const OpRule& r = *kRules.at(static_cast<size_t>(kind));

@@ -1,5 +1,6 @@
 // scale: y = factor · x. Its gradient is itself.
-// accumulate: sum += x, over the calls of a step: what layers give for a value that they all read.
+// accumulate: sum += x, over the calls of a step: what layers give for a value that they all read,
+// or a product for the gradient of its weight.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -12,9 +13,9 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
   return {{".scaled", in[0]->dtype, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_accumulate(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_accumulate(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == 1, "accumulate takes x");
-  return {{".sum", DType::kF32, in[0]->shape}};
+  return {{".sum", sum_type(a), in[0]->shape}};
 }
 
 ShardingRule sharding(const Op& op, std::span<const Value> values) {

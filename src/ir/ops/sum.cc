@@ -27,7 +27,7 @@ Shape trailing(const Shape& s, int64_t dims) {
 
 std::vector<OutputSpec> infer_bias(const Attributes& a, const Inputs& in) {
   CHECK(in.size() == 1 && a.integer("dims") <= in[0]->shape.rank(), "bias_grad takes dy");
-  const OutputSpec one = {".gradient", DType::kF32, trailing(in[0]->shape, a.integer("dims"))};
+  const OutputSpec one = {".gradient", sum_type(a), trailing(in[0]->shape, a.integer("dims"))};
   return std::vector<OutputSpec>(static_cast<size_t>(a.integer("count")), one);
 }
 

@@ -69,14 +69,14 @@ void ScopeOfHeads::keep(int64_t sample, int64_t head, const QueryHead& h) const 
 
 void ScopeOfHeads::add(const TensorView& d_bias, bool fresh) const {
   if (!scope_.bias) return;
-  CHECK(d_bias.dtype == DType::kF32 && d_bias.elements() == scope_.bias.elements(),
-        "the gradient of a bias of {} in {}", to_string(scope_.bias.shape),
-        to_string(d_bias.shape));
+  CHECK(d_bias.elements() == scope_.bias.elements(), "the gradient of a bias of {} in {}",
+        to_string(scope_.bias.shape), to_string(d_bias.shape));
   const int64_t all = d_bias.elements();
+  const Sink to(d_bias);
   for (int64_t e = 0; e < all; ++e) {
     float sum = 0;
     for (int64_t sample = 0; sample < p_.b; ++sample) sum += parts_[sample * all + e];
-    d_bias.f32()[e] = fresh ? sum : d_bias.f32()[e] + sum;
+    to.set(e, fresh ? sum : Source(to)[e] + sum);
   }
 }
 

@@ -8,9 +8,10 @@
 namespace tessera::kernels {
 
 HWY_EXPORT(DropRows);
+HWY_EXPORT(DropBack);
 
 void dropout(const TensorView& x, const TensorView& samples, const Dropout& d, const TensorView& y,
-             const DropoutWindow& window) {
+             const DropoutWindow& window, const TensorView& mask) {
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.dtype == DType::kI64 &&
             samples.elements() == x.shape[0],
         "dropout of {} to {} for {} samples", to_string(x.shape), to_string(y.shape),
@@ -25,9 +26,28 @@ void dropout(const TensorView& x, const TensorView& samples, const Dropout& d, c
                 .key = mask_key(d),
                 .threshold = dropout_threshold(d.probability),
                 .scale = 1.0f / (1.0f - d.probability)};
+  if (mask) {
+    CHECK(mask.dtype == DType::kU8 && mask.elements() == x.elements(), "a mask of {} {}",
+          name_of(mask.dtype), to_string(mask.shape));
+    a.mask_out = mask.as<uint8_t>();
+  }
   if (a.window.width == 0) a.window.width = a.d;
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropRows);
   parallel_rows(x.shape[0] * a.rows, a.d, [&](int64_t begin, int64_t end) { drop(a, begin, end); });
+}
+
+void dropout_grad(const TensorView& dy, const TensorView& mask, float probability,
+                  const TensorView& dx) {
+  CHECK(mask.dtype == DType::kU8 && mask.elements() == dy.elements() &&
+            dx.elements() == dy.elements(),
+        "dropout_grad of {} by a mask {} to {}", to_string(dy.shape), to_string(mask.shape),
+        to_string(dx.shape));
+  const Source from(dy);
+  const Sink to(dx);
+  const auto drop = &HWY_DYNAMIC_DISPATCH(DropBack);
+  parallel_ranges(dy.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
+    drop(from, mask.as<uint8_t>(), 1.0f / (1.0f - probability), to, begin, end);
+  });
 }
 
 }  // namespace tessera::kernels

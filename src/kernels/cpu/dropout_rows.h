@@ -14,7 +14,8 @@ struct DropoutRows {
   DropoutWindow window;
   uint64_t key;
   uint32_t threshold;
-  float scale;  // 1 / (1 - p)
+  float scale;                  // 1 / (1 - p)
+  uint8_t* mask_out = nullptr;  // of all rows, or none
 };
 
 }  // namespace tessera::kernels

@@ -30,9 +30,28 @@ HWY_NOINLINE inline void DropRows(const DropoutRows& a, int64_t begin, int64_t e
         const int64_t at = row * a.d + c + i, live = HWY_MIN(n - i, kLanes);
         const V x = hn::Mul(LoadSome(a.x, at, live), scale);
         StoreSome(hn::IfThenZeroElse(dropped, x), a.y, at, live);
+        if (a.mask_out == nullptr) continue;
+        uint8_t bits_of[8] = {};
+        hn::StoreMaskBits(f, dropped, bits_of);
+        for (int64_t k = 0; k < live; ++k)
+          a.mask_out[at + k] = static_cast<uint8_t>(~(bits_of[k / 8] >> (k % 8)) & 1u);
       }
       c += n;
     }
+  }
+}
+
+HWY_NOINLINE inline void DropBack(Source dy, const uint8_t* mask, float scale, Sink dx,
+                                  int64_t begin, int64_t end) {
+  const F f;
+  alignas(64) float factors[kLanes];
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const int64_t live = HWY_MIN(end - i, kLanes);
+    for (int64_t k = 0; k < live; ++k) factors[k] = mask[i + k] != 0 ? scale : 0.0f;
+    // What is dropped is zero, whatever it was.
+    const V factor = LoadSome({factors, DType::kF32}, 0, live);
+    const V product = hn::Mul(LoadSome(dy, i, live), factor);
+    StoreSome(hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(f)), product), dx, i, live);
   }
 }
 

@@ -1,6 +1,9 @@
 #include "kernels/embedding.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <span>
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/embedding_simd.h"
 #include "hwy/foreach_target.h"
@@ -33,6 +36,33 @@ struct RowOf {
   }
 };
 
+// Each thread owns a stripe of columns and adds every row's part of it in order.
+constexpr int64_t kStripe = 16;  // one cache line of f32, so that threads share none
+
+// Places of ids in the order of their rows; those of other parts come first.
+std::span<int32_t> places_by_row(const RowOf& row_of, int64_t count, void* workspace) {
+  const std::span places(static_cast<int32_t*>(workspace), static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0);
+  std::sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
+    const int64_t x = row_of(a), y = row_of(b);
+    return x != y ? x < y : a < b;
+  });
+  return places;
+}
+
+// One stripe of a table of 16 bits: the sums of a row stand in f32 until the last of its ids.
+void add_rounded_stripe(const RowOf& row_of, std::span<const int32_t> places, Source from, Sink to,
+                        int64_t c, int64_t width, int64_t d, void (*add)(Source, Sink, int64_t)) {
+  for (size_t i = 0; i < places.size();) {
+    const int64_t row = row_of(places[i]);
+    float sums[kStripe] = {};
+    const Sink sum(sums, DType::kF32);
+    for (; i < places.size() && row_of(places[i]) == row; ++i)
+      if (row >= 0) add(from + (places[i] * d + c), sum, width);
+    if (row >= 0) add(sum, to + (row * d + c), width);
+  }
+}
+
 }  // namespace
 
 void embedding(const TensorView& ids, const TensorView& table, const TensorView& y,
@@ -56,23 +86,33 @@ void embedding(const TensorView& ids, const TensorView& table, const TensorView&
   });
 }
 
-// Each thread owns a stripe of columns and adds every row's part of it in order.
+int64_t embedding_grad_workspace_bytes(int64_t n, DType table) {
+  return table == DType::kF32 ? 0 : n * static_cast<int64_t>(sizeof(int32_t));
+}
+
 void embedding_grad(const TensorView& ids, const TensorView& dy, const TensorView& d_table,
-                    const TableRows& rows) {
-  constexpr int64_t kStripe = 16;  // one cache line of f32, so that threads share none
+                    const TableRows& rows, void* workspace) {
   const int64_t d = columns_of(d_table), count = ids.elements();
   const RowOf row_of(ids, d_table, rows);
   CHECK(dy.elements() == count * d, "embedding_grad: {} ids of {} columns from {}", count, d,
         to_string(dy.shape));
   const Source from(dy);
-  float* const to = d_table.f32();
+  const Sink to(d_table);
   const auto add = &HWY_DYNAMIC_DISPATCH(AddRowTo);
+  const bool rounds = to.type != DType::kF32;
+  std::span<const int32_t> places;
+  if (rounds) places = places_by_row(row_of, count, workspace);
   const int64_t stripes = (d + kStripe - 1) / kStripe;
   parallel_rows(stripes, count * kStripe, [&](int64_t begin, int64_t end) {
+    if (rounds) {
+      for (int64_t c = begin * kStripe; c < std::min(d, end * kStripe); c += kStripe)
+        add_rounded_stripe(row_of, places, from, to, c, std::min(kStripe, d - c), d, add);
+      return;
+    }
     const int64_t c = begin * kStripe, width = std::min(d, end * kStripe) - c;
     for (int64_t n = 0; n < count; ++n) {
       const int64_t row = row_of(n);
-      if (row >= 0) add(from + (n * d + c), to + row * d + c, width);
+      if (row >= 0) add(from + (n * d + c), to + (row * d + c), width);
     }
   });
 }

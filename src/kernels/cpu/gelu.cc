@@ -42,7 +42,7 @@ void gelu_grad(const GeluGrad& a, void* workspace) {
   parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) run_block(g, b);
   });
-  if (a.dbias) add_block_sums({partials, blocks, d, d, a.dbias.f32()});
+  if (a.dbias) add_block_sums({partials, blocks, d, d, a.dbias});
 }
 
 }  // namespace tessera::kernels

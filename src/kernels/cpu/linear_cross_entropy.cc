@@ -54,7 +54,8 @@ struct Products {
                                 .transpose_a = true,
                                 .accumulate = true,
                                 .a = s.dtype,
-                                .b = s.dtype},
+                                .b = s.dtype,
+                                .c = s.sums},
                     cpu, threads);
   }
 

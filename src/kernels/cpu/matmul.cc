@@ -30,7 +30,6 @@ Memory::data_type library_type(DType t) {
 MatmulShape resolve(MatmulShape s) {
   CHECK(s.m > 0 && s.n > 0 && s.k > 0 && s.batch > 0, "a product of m={} n={} k={}, {} times", s.m,
         s.n, s.k, s.batch);
-  CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}", name_of(s.c));
   CHECK(!s.packed_b || s.batch == 1, "a packed operand in a batch of {}", s.batch);
   const int64_t rows_a = s.transpose_a ? s.k : s.m, row_a = s.transpose_a ? s.m : s.k;
   const int64_t rows_b = s.transpose_b ? s.n : s.k, row_b = s.transpose_b ? s.k : s.n;

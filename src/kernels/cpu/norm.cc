@@ -73,8 +73,8 @@ void norm_grad(const NormGrad& a, void* workspace) {
   parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) run_block(g, b);
   });
-  add_block_sums({partials, blocks, 2 * d, d, a.dgain.f32()});
-  if (a.dbias) add_block_sums({partials + d, blocks, 2 * d, d, a.dbias.f32()});
+  add_block_sums({partials, blocks, 2 * d, d, a.dgain});
+  if (a.dbias) add_block_sums({partials + d, blocks, 2 * d, d, a.dbias});
 }
 
 }  // namespace tessera::kernels

@@ -60,7 +60,7 @@ void bias_grad(const TensorView& dy, const TensorView& dbias, void* workspace) {
       sum_columns(from, d, b * kBlockRows, std::min(rows, (b + 1) * kBlockRows), partials + b * d);
     }
   });
-  add_block_sums({partials, blocks, d, d, dbias.f32()});
+  add_block_sums({partials, blocks, d, d, dbias});
 }
 
 }  // namespace tessera::kernels

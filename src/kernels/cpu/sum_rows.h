@@ -28,7 +28,7 @@ constexpr int64_t row_blocks(int64_t rows) { return (rows + kBlockRows - 1) / kB
 struct BlockSums {
   const float* partials;  // [blocks, stride], of which the first d columns count
   int64_t blocks, stride, d;
-  float* to;  // [d]  added to
+  Sink to;  // [d]  added to, rounded once
 };
 void add_block_sums(const BlockSums& a);
 

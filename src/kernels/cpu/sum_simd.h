@@ -32,7 +32,7 @@ HWY_NOINLINE inline void AddPartials(const BlockSums& a, int64_t begin, int64_t 
     for (int64_t block = 0; block < a.blocks; ++block) {
       acc = hn::Add(acc, LoadSome({a.partials, DType::kF32}, block * a.stride + c, n));
     }
-    StoreSome(hn::Add(LoadSome({a.to, DType::kF32}, c, n), acc), {a.to, DType::kF32}, c, n);
+    StoreSome(hn::Add(LoadSome(a.to, c, n), acc), a.to, c, n);
   }
 }
 

@@ -99,7 +99,7 @@ inline void run_part(const PartOfProduct& part) {
       const int64_t depth = std::min(part.block_k, s.k - p);
       int64_t panel_stride = 0;
       const float* const b = panels_of_b(part, n, columns, p, depth, room_b, &panel_stride);
-      const bool add = p > 0 || part.add;
+      const bool add = p > 0 || (part.add && !round_c);
       for (int64_t m = part.m_begin; m < part.m_end; m += part.block_m) {
         const int64_t rows = std::min(part.block_m, part.m_end - m);
         widen_panels<kRows>(source_a, m, rows, p, depth, room_a);
@@ -117,8 +117,10 @@ inline void run_part(const PartOfProduct& part) {
     for (int64_t m = part.m_begin; m < part.m_end; ++m) {
       const Sink to = Sink(part.c, s.c) + (m * s.ldc + n);
       const Source from(room_c + (m - part.m_begin) * part.block_n, DType::kF32);
-      for (int64_t j = 0; j < columns; j += kLanes)
-        StoreSome(LoadSome(from, j, columns - j), to, j, columns - j);
+      for (int64_t j = 0; j < columns; j += kLanes) {
+        const V sum = LoadSome(from, j, columns - j);
+        StoreSome(part.add ? hn::Add(sum, LoadSome(to, j, columns - j)) : sum, to, j, columns - j);
+      }
     }
   }
 }
@@ -147,12 +149,7 @@ inline void multiply_few_rows(const PartOfProduct& part) {
     for (int64_t m = part.m_begin; m < part.m_end; ++m) {
       const float product = s.alpha * dot(a + m * s.lda, b + n * s.ldb, s.k);
       const int64_t at = m * s.ldc + n;
-      if (s.c != DType::kF32) {
-        write_number(part.c, s.c, at, product);
-      } else {
-        float& c = static_cast<float*>(part.c)[at];
-        c = product + (part.add ? c : 0.0f);
-      }
+      write_number(part.c, s.c, at, product + (part.add ? read_number(part.c, s.c, at) : 0.0f));
     }
   }
 }

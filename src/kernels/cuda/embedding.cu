@@ -53,8 +53,7 @@ __global__ void embedding_grad_kernel(const TableWork a) {
   const int64_t left = a.columns - c;
   const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
   float sum[kGroup] = {}, dy[kGroup];
-  const Numbers table = {a.d_table, DType::kF32};
-  if (n > 0) read_group(table, row * a.columns + c, n, a.vector, sum);
+  if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
   for (int64_t first = own; first < a.tokens; first += kThreads) {
     const int64_t j = first + threadIdx.x;
     const uint32_t ballot = __ballot_sync(kAllLanes, j < a.tokens && a.ids[j] == id);
@@ -69,7 +68,7 @@ __global__ void embedding_grad_kernel(const TableWork a) {
       }
     __syncthreads();
   }
-  if (n > 0) write_group(table, row * a.columns + c, n, a.vector, sum);
+  if (n > 0) write_group(a.d_table, row * a.columns + c, n, a.vector, sum);
 }
 
 }  // namespace

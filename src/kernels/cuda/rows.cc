@@ -151,7 +151,9 @@ void gated_activation_grad(Stream s, const GatedActivationGrad& a) {
                     s);
 }
 
-void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w) {
+void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
+             View mask) {
+  CHECK(!mask, "a mask of dropout on a device");
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.elements() == x.shape[0],
         "dropout of {} to {} for {} samples", to_string(x.shape), to_string(y.shape),
         samples.elements());

@@ -38,11 +38,11 @@ void embedding(Stream s, View ids, View table, View y, const TableRows& rows) {
   launch_embedding(a, s);
 }
 
-void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows) {
+void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows, void*) {
   TableWork a = table_work(ids, columns_of(dy), d_table, rows);
   a.vector = a.columns % kGroup == 0 && aligned(dy.data) && aligned(d_table.data);
   a.dy = numbers(dy);
-  a.d_table = d_table.f32();
+  a.d_table = numbers(d_table);
   launch_embedding_grad(a, s);
 }
 

@@ -13,9 +13,8 @@ struct TableWork {
   int64_t tokens = 0, columns = 0, rows = 0;  // of the table
   int64_t first = 0, total = 0;
   bool vector = false;
-  Numbers table, y;  // of the forward
-  Numbers dy;        // of the gradient
-  float* d_table = nullptr;
+  Numbers table, y;     // of the forward
+  Numbers dy, d_table;  // of the gradient
 };
 void launch_embedding(const TableWork& a, Stream s);
 void launch_embedding_grad(const TableWork& a, Stream s);

@@ -40,9 +40,11 @@ void gelu(Stream s, GeluKind kind, View x, View bias, View y);
 void gelu_grad(Stream s, const GeluGrad& a, void* workspace);
 void gated_activation(Stream s, GateKind kind, View x, View y);
 void gated_activation_grad(Stream s, const GatedActivationGrad& a);
-void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w);
+void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
+             View mask);
 void embedding(Stream s, View ids, View table, View y, const TableRows& rows);
-void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows);
+void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows,
+                    void* workspace);
 void rotary(Stream s, View qkv, View positions, const Rotary& r, void* workspace);
 void attention(Stream s, const Attention& a, void* workspace);
 void attention_grad(Stream s, const AttentionGrad& a, void* workspace);

@@ -1,0 +1,87 @@
+#include "cli/bench_links.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/idle.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSizes[] = {1 << 12, 1 << 16, 1 << 19, 1 << 22, 1 << 25};  // bytes
+constexpr int kTimes = 9;  // of each size; the median counts
+
+double clock_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<LinkSample> measure(World& world, Communicator& group) {
+  std::vector<LinkSample> samples;
+  std::vector<float> data(static_cast<size_t>(kSizes[std::size(kSizes) - 1]) / sizeof(float), 1.0f);
+  for (const int64_t bytes : kSizes) {
+    const TensorView x{data.data(), DType::kF32, {bytes / static_cast<int64_t>(sizeof(float))}};
+    std::vector<double> seconds;
+    for (int i = 0; i <= kTimes; ++i) {
+      world.barrier();
+      const double began = clock_s();
+      wait_for(group, group.all_reduce(x, x, Reduction::kMax));
+      if (i > 0) seconds.push_back(clock_s() - began);
+    }
+    std::nth_element(seconds.begin(), seconds.begin() + kTimes / 2, seconds.end());
+    std::vector<double> all = {seconds[kTimes / 2]};
+    world.all_reduce(all, Reduction::kSum);
+    samples.push_back({static_cast<double>(bytes), all[0] / static_cast<double>(world.size())});
+  }
+  return samples;
+}
+
+LinkRate measured(World& world, const std::vector<int64_t>& members) {
+  if (members.size() < 2) return {};
+  const std::unique_ptr<Communicator> group = world.group(members);
+  return fit_link(measure(world, *group), static_cast<int64_t>(members.size()));
+}
+
+}  // namespace
+
+// seconds / measured = a · bytes / measured + b / measured, with both of a and b above zero.
+LinkRate fit_link(const std::vector<LinkSample>& samples, int64_t members) {
+  double xx = 0, xy = 0, yy = 0, x1 = 0, y1 = 0;
+  for (const LinkSample& s : samples) {
+    const double x = s.bytes / s.seconds, y = 1 / s.seconds;
+    xx += x * x, xy += x * y, yy += y * y, x1 += x, y1 += y;
+  }
+  const double determinant = xx * yy - xy * xy;
+  double a = (x1 * yy - y1 * xy) / determinant, b = (y1 * xx - x1 * xy) / determinant;
+  if (b < 0) b = 0, a = x1 / xx;
+  if (a <= 0) a = samples.back().seconds / samples.back().bytes, b = 0;
+  const auto n = static_cast<double>(members);
+  return {2 * (n - 1) / n / a, b / (2 * (n - 1))};
+}
+
+LinkRates measure_links(World& world) {
+  LinkRates rates;
+  std::vector<int64_t> here;
+  const std::string& host = world.host(world.rank());
+  for (int64_t r = 0; r < world.size(); ++r)
+    if (world.host(r) == host) here.push_back(r);
+  const auto k = static_cast<int64_t>(here.size());
+  std::vector<double> most = {static_cast<double>(k), static_cast<double>(-k)};
+  world.all_reduce(most, Reduction::kMax);
+  if (most[0] != -most[1] || here.back() - here.front() + 1 != k || here.front() % k != 0)
+    throw Error(
+        "the links are measured with neighbouring ranks on a host and as many on each; host {} "
+        "has {}, another {:.0f}. Start mpirun with --map-by ppr:N:node.",
+        host, k, k == static_cast<int64_t>(most[0]) ? -most[1] : most[0]);
+  rates.ranks_per_host = k;
+  rates.node = measured(world, here);
+  std::vector<int64_t> across;
+  for (int64_t r = world.rank() % k; r < world.size(); r += k) across.push_back(r);
+  rates.network = measured(world, across);
+  rates.network.bytes_per_s *= static_cast<double>(k);
+  return rates;
+}
+
+}  // namespace tessera

@@ -1,0 +1,203 @@
+#include "cli/bench_steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "ir/mesh.h"
+#include "ir/rule.h"
+#include "model/presets.h"
+#include "plan/op_time.h"
+#include "train/run_programs.h"
+#include "train/trainer.h"
+
+namespace tessera {
+namespace {
+
+double clock_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> x) {
+  const auto middle = x.begin() + static_cast<ptrdiff_t>(x.size() / 2);
+  std::nth_element(x.begin(), middle, x.end());
+  return *middle;
+}
+
+bool is_product(OpKind k) {
+  return k == OpKind::kMatmul || k == OpKind::kMatmulGradInput || k == OpKind::kMatmulGradWeight;
+}
+bool computes(OpKind k) {
+  return k == OpKind::kAttention || k == OpKind::kAttentionGrad || k == OpKind::kLinearCrossEntropy;
+}
+
+// One op of a step, in its place in the schedule.
+struct Sample {
+  OpKind kind = OpKind::kSum;
+  std::string key;
+  ProductShape product;
+  double bytes = 0, flops = 0;
+  std::vector<double> seconds;
+};
+
+RunConfig probe(Family family, DType type, int64_t hidden, int64_t tokens, int64_t micro) {
+  RunConfig c;
+  apply_family(family, c.model);
+  c.model.layers = 2;
+  c.model.hidden = hidden;
+  c.model.heads = std::max<int64_t>(hidden / 64, 1);
+  c.model.vocabulary = 16 * hidden;
+  c.model.context = c.data.sequence_length = tokens;
+  if (family == Family::kGpt2) c.model.dropout = 0.1;
+  derive_sizes(c.model);
+  c.batch.micro = micro;
+  c.batch.global = 2 * micro;  // the second adds to gradients
+  c.precision = type == DType::kF32 ? Precision::kFp32 : Precision::kBf16;
+  c.optimizer.learning_rate = 0;
+  return c;
+}
+
+BatchSource batches(const RunConfig& c) {
+  return {batch_shape(c, 0), [v = c.model.vocabulary](int64_t sample, std::span<int32_t> out) {
+            for (size_t t = 0; t < out.size(); ++t) {
+              const uint64_t mixed =
+                  (static_cast<uint64_t>(sample) << 20 | t) * 0x9e3779b97f4a7c15u;
+              out[t] = static_cast<int32_t>((mixed >> 33) % static_cast<uint64_t>(v));
+            }
+            return static_cast<int64_t>(out.size());
+          }};
+}
+
+// Trains `steps` steps behind one that warms up; what each op of a step took.
+class Probe {
+ public:
+  Probe(const RunConfig& config, const CpuFeatures& cpu, int threads)
+      : world_(self_world()),
+        trainer_(config, std::make_unique<Library>(cpu, threads), INT64_MAX, *world_, clock_s),
+        values_(local_values(trainer_.program().values)),
+        source_(batches(config)) {
+    trainer_.initialise();
+  }
+
+  std::vector<Sample> run(int steps) {
+    trainer_.step(1, 0, source_);
+    for (int s = 0; s < steps; ++s) {
+      next_ = 0;
+      trainer_.step(2 + s, 0, source_, [this](const OpEvent& e) { note(e); });
+    }
+    return std::move(samples_);
+  }
+
+  // Of a step that nobody observes, for each of its ops.
+  double seconds_an_op(int steps) {
+    run(1);
+    std::vector<double> seconds;
+    for (int s = 0; s < steps; ++s) {
+      const double began = clock_s();
+      trainer_.step(3 + s, 0, source_);
+      seconds.push_back((clock_s() - began) / static_cast<double>(next_));
+    }
+    return median(seconds);
+  }
+
+ private:
+  void note(const OpEvent& e) {
+    const double seconds = clock_s() - e.start_s;
+    if (next_ == samples_.size()) {
+      const Op& op = *e.op.op;
+      Sample s;
+      s.kind = op.kind;
+      s.key = rate_key(op, values_);
+      s.bytes = moved_bytes(op, values_);
+      s.flops = cost_of(op, values_).flops;
+      if (is_product(op.kind)) s.product = product_of(op, values_);
+      samples_.push_back(std::move(s));
+    }
+    samples_[next_++].seconds.push_back(seconds);
+  }
+
+  std::unique_ptr<World> world_;
+  Trainer trainer_;
+  std::vector<Value> values_;
+  BatchSource source_;
+  std::vector<Sample> samples_;
+  size_t next_ = 0;
+};
+
+// Work and time by what they are for, in one order on all ranks.
+class Rates {
+ public:
+  explicit Rates(double kernel_s) : kernel_s_(kernel_s) {}
+
+  void add(const Sample& s) {
+    const double seconds = std::max(median(s.seconds) - kernel_s_, 0.1 * median(s.seconds));
+    if (is_product(s.kind)) {
+      const ProductShape& p = s.product;
+      Sum& sum = products_[{std::string(name_of(p.type)), p.kind, p.m, p.n, p.k}];
+      sum.work +=
+          2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+      sum.seconds += seconds;
+      return;
+    }
+    Sum& sum = (computes(s.kind) ? flops_ : bytes_)[s.key];
+    sum.work += computes(s.kind) ? s.flops : s.bytes;
+    sum.seconds += seconds;
+  }
+
+  StepRates mean(World& world) const {
+    StepRates r;
+    std::vector<double> rates;
+    const auto each = [&](const auto& all) {
+      for (const auto& [key, sum] : all) rates.push_back(sum.work / sum.seconds);
+    };
+    each(products_), each(bytes_), each(flops_);
+    rates.push_back(kernel_s_);
+    world.all_reduce(rates, Reduction::kSum);
+    auto next = rates.begin();
+    const auto ranks = static_cast<double>(world.size());
+    for (const auto& [key, sum] : products_) {
+      const auto& [type, kind, m, n, k] = key;
+      r.products.push_back({type, kind, m, n, k, *next++ / ranks});
+    }
+    for (const auto& [key, sum] : bytes_) r.op_bytes_per_s[key] = *next++ / ranks;
+    for (const auto& [key, sum] : flops_) r.op_flops_per_s[key] = *next++ / ranks;
+    r.kernel_s = *next / ranks;
+    return r;
+  }
+
+ private:
+  struct Sum {
+    double work = 0, seconds = 0;
+  };
+  double kernel_s_;
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>, Sum> products_;
+  std::map<std::string, Sum> bytes_, flops_;
+};
+
+}  // namespace
+
+std::vector<RunConfig> probe_models(DType type) {
+  if (type != DType::kF32)
+    return {probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
+  return {probe(Family::kGpt2, type, 320, 208, 3), probe(Family::kGpt2, type, 640, 352, 1),
+          probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
+}
+
+StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, int steps) {
+  constexpr int kTinySteps = 50;
+  world.barrier();
+  const double tiny =
+      Probe(probe(Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads).seconds_an_op(kTinySteps);
+  Rates rates(tiny);
+  for (const DType type : {DType::kF32, DType::kBF16})
+    for (const RunConfig& c : probe_models(type)) {
+      Probe p(c, cpu, threads);
+      world.barrier();
+      for (const Sample& s : p.run(steps)) rates.add(s);
+    }
+  return rates.mean(world);
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+#include "runtime/lead.h"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/channels.h"
+
+namespace tessera {
+namespace {
+
+bool ends_with_its_only_transfer(const Segment& s) {
+  return !s.ops.empty() && communicates(s.ops.back()) &&
+         std::count_if(s.ops.begin(), s.ops.end(), communicates) == 1;
+}
+
+struct Stretch {
+  int64_t begin = 0, end = 0;
+  bool written = true;
+};
+
+// What a call touches of the arena: its frames, and its part of the queue's scratch.
+std::vector<Stretch> touched(const Program& p, const Call& c) {
+  const Segment& s = p.segment(c);
+  const int64_t scratch = scratch_offset(p, s.queue);
+  std::vector<Stretch> all = {{scratch, scratch + s.scratch_bytes}};
+  for (size_t i = 0; i < c.frames.size(); ++i) {
+    const int64_t begin = p.frame(c.frames[i]).offset;
+    all.push_back(
+        {begin, begin + p.bytes_of(c.frames[i]), s.frames[i].access != Access::kRead});
+  }
+  return all;
+}
+
+bool conflict(const Program& p, const Call& a, const Call& b) {
+  const std::vector<Stretch> of_b = touched(p, b);
+  for (const Stretch& x : touched(p, a))
+    for (const Stretch& y : of_b)
+      if ((x.written || y.written) && std::max(x.begin, y.begin) < std::min(x.end, y.end))
+        return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<bool> calls_that_may_lead(const Program& program) {
+  std::vector<bool> leads;
+  std::array<const Call*, kQueues> before{};
+  for (const Call& c : program.schedule) {
+    const Segment& s = program.segment(c);
+    const Call*& last = before[static_cast<size_t>(s.queue)];
+    leads.push_back(s.queue != Queue::kCompute && last != nullptr &&
+                    ends_with_its_only_transfer(s) && !conflict(program, *last, c));
+    last = &c;
+  }
+  return leads;
+}
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""The same small runs in fp32, bf16 with fp32 masters, bf16_sr, and bf16 rounded to nearest.
+
+usage: studies/rounding/rounding.py [--work FOLDER] [--text FILE] [--seeds 1]
+Writes losses.csv, curves.csv, moved.csv and rounding.svg beside this file. Needs build/tessera.
+
+scratch   from random weights at a small model's rate
+going-on  from the fp32 run's weights on other text, at steps as small beside the weights as those
+          of large models late in their runs
+"""
+import array
+import json
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+import chart  # noqa: E402
+import small_runs  # noqa: E402
+
+FORMATS = {  # precision and, of weights and moments that are kept in bf16 alone, their rounding
+    "fp32": ("fp32", None),
+    "bf16": ("bf16", None),
+    "bf16_sr": ("bf16_sr", "stochastic"),
+    "bf16 nearest": ("bf16_sr", "nearest"),
+}
+VOCABULARY, MEGABYTES, LAST = 2048, 12, 100  # the final loss is the mean of the last LAST steps
+PHASES = {"scratch": dict(steps=800, rate=1e-3, text="train", valid="valid"),
+          "going-on": dict(steps=400, rate=1e-4, text="tune", valid="tune-valid")}
+
+
+def keys(study, phase, how, seed):
+    p = PHASES[phase]
+    out = {
+        "run": {"seed": seed},
+        "model": {"family": "neox", "layers": 3, "hidden": 96, "heads": 3, "context": 128,
+                  "init": "normal", "output_init": "scaled_normal"},
+        "data": {"tokenizer": str(study.work / "tokenizer.json"),
+                 "train": [str(study.work / p["text"])],
+                 "validation": [str(study.work / p["valid"])], "sequence_length": 128},
+        "batch": {"global": 8, "micro": 8},
+        "optimizer": {"kind": "adamw", "learning_rate": p["rate"], "beta2": 0.95,
+                      "weight_decay": 0.1, "clip_norm": 1.0},
+        "schedule": {"kind": "cosine", "steps": p["steps"], "warmup_steps": p["steps"] // 20,
+                     "floor": 0.1},
+        "checkpoint": {"every_steps": 200, "keep": 1},
+        "metrics": {"validate_every_steps": 100, "validate_sequences": 256, "tensorboard": False},
+    }
+    out["precision"], rounding = FORMATS[how]
+    if rounding:
+        out["optimizer"]["rounding"] = rounding
+    if phase == "going-on":
+        out["checkpoint"] |= {"from": str(study.work / f"scratch-fp32-{seed}"), "load": "weights"}
+    return out
+
+
+def name_of(phase, how, seed):
+    return f"{phase}-{how.replace(' ', '-')}-{seed}"
+
+
+def tensors(study, run):
+    """The weights of a run by name, as f32, of the exported model."""
+    data = (study.export(run) / "model.safetensors").read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    out = {}
+    for name, about in json.loads(data[8:8 + size]).items():
+        if name != "__metadata__":
+            begin, end = about["data_offsets"]
+            out[name] = array.array("f", data[8 + size + begin:8 + size + end])
+    return out
+
+
+def bf16(x):
+    """x rounded to the nearest bf16, ties to even, as its bits."""
+    bits = struct.unpack("<I", struct.pack("<f", x))[0]
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+
+
+def moved(study, how, seed):
+    """Shares of weights whose bf16 differs between the start and the end of going on, and how far
+    they are from the start: |end − start| / |start|; of matrices and of norms' gains."""
+    before = tensors(study, name_of("scratch", "fp32", seed))
+    after = tensors(study, name_of("going-on", how, seed))
+    out = {}
+    for kind, member in (("matrices", lambda n: n.endswith("weight") and "norm" not in n),
+                         ("gains", lambda n: n.endswith("norm.weight"))):
+        pairs = [(a, b) for n in before if member(n) for a, b in zip(before[n], after[n])]
+        changed = sum(bf16(a) != bf16(b) for a, b in pairs) / len(pairs)
+        far = (sum((b - a) ** 2 for a, b in pairs) / sum(a * a for a, _ in pairs)) ** 0.5
+        out[kind] = (changed, far)
+    return out
+
+
+def picture(curves, seed):
+    panels = []
+    for phase in PHASES:
+        runs = {how: curves[phase, how, seed] for how in FORMATS}
+        panels.append(chart.Panel(phase, "step", "training loss, means of 50 steps", {
+            how: small_runs.smooth(c.of("loss"), 50) for how, c in runs.items()}))
+        panels.append(chart.Panel(phase, "step", "validation loss", {
+            how: c.validations for how, c in runs.items()}))
+    chart.draw(HERE / "rounding.svg", panels)
+
+
+def main():
+    parser = small_runs.parser(__doc__, "rounding")
+    parser.add_argument("--seeds", type=int, default=2)
+    study = small_runs.Study(parser.parse_args())
+    study.corpus(VOCABULARY, MEGABYTES)
+    seeds = range(1, study.options.seeds + 1)
+    cases = [(p, h, s) for s in seeds for p in PHASES for h in FORMATS]
+    cases.sort(key=lambda c: (c[2], c[:2] != ("scratch", "fp32"), c[0]))  # where others start from
+    curves = {case: study.train(name_of(*case), keys(study, *case)) for case in cases}
+    rows = []
+    for (phase, how, seed), c in curves.items():
+        base = curves[phase, "fp32", seed]
+        rows.append([phase, how, seed, f"{c.last(LAST):.4f}",
+                     f"{small_runs.percent(c.last(LAST), base.last(LAST)):+.3f}",
+                     f"{c.validation:.4f}",
+                     f"{small_runs.percent(c.validation, base.validation):+.3f}"])
+        print(*rows[-1], sep="\t")
+    small_runs.write_csv(HERE / "losses.csv", [
+        "phase", "format", "seed", f"loss_last_{LAST}_steps", "to_fp32_percent", "validation_loss",
+        "validation_to_fp32_percent"], rows)
+    small_runs.write_csv(HERE / "curves.csv", ["phase", "format", "seed", "step", "validation_loss"], [
+        [p, h, s, step, f"{v:.5f}"] for (p, h, s), c in curves.items() for step, v in c.validations])
+    shares = [[how, s, kind, f"{changed:.4f}", f"{far:.6f}"] for s in seeds for how in FORMATS
+              for kind, (changed, far) in moved(study, how, s).items()]
+    small_runs.write_csv(HERE / "moved.csv", ["format", "seed", "weights", "share_changed",
+                                              "relative_distance"], shares)
+    for row in shares:
+        print(*row, sep="\t")
+    picture(curves, 1)
+
+
+if __name__ == "__main__":
+    main()
