@@ -164,7 +164,15 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
       blas_(std::make_unique<kernels::CudaBlas>()),
       kernels_(&kernels::cuda_kernels()) {}
 
-void require_cuda_kernels(const Program& program) {}
+void require_cuda_kernels(const Program& program) {
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      if (is_missing_on_cuda(op.kind))
+        throw Error(
+            "{}: {} has no CUDA kernel yet. Train with run.device=cpu, or without what needs it "
+            "(attention: materialised, optimizer.kind: adafactor).",
+            s.name, rule_of(op.kind).name);
+}
 
 const Product& Library::product(const MatmulShape& shape) {
   return find_or_make(products_, shape, cpu_, threads_, blas_.get());
