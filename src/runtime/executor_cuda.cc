@@ -114,7 +114,7 @@ void Executor::enqueue() {
       else if (op.run)
         op.run(op.bound);
       if (*observe_) synchronise(op.bound.stream);
-      observe(c, op, began);
+      observe(c, op.bound, began);
     }
     queues_->after(c);
   }
