@@ -114,7 +114,7 @@ void Executor::enqueue() {
       else if (op.run)
         op.run(op.bound);
       if (*observe_) synchronise(op.bound.stream);
-      observe(c, op, began);
+      observe(c, op.bound, began);
     }
     queues_->after(c);
   }
@@ -133,9 +133,9 @@ void Executor::exchange_through_host(PreparedOp& op) {
   BoundOp host = op.bound;
   const double began = now_s();
   for (size_t i = 0; i < op.op->inputs.size(); ++i) host.in[i] = fetch_in(op.bound, op.bound.in[i]);
+  // A transfer may write a piece of its output.
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
-    host.out[i] =
-        op.bound.fresh[i] ? mirrored(op.bound.out[i]) : fetch_in(op.bound, op.bound.out[i]);
+    host.out[i] = fetch_in(op.bound, op.bound.out[i]);
   if (host.workspace)
     host.workspace = options_.mirror + (static_cast<std::byte*>(host.workspace) - arena_);
   host.kernels = &kernels::cpu_kernels();

@@ -103,7 +103,6 @@ bool is_missing_on_cuda(OpKind k) {
     case OpKind::kSoftmaxGrad:
     case OpKind::kAttentionMix:
     case OpKind::kAttentionMixGrad:
-    case OpKind::kDropoutGrad:  // with a mask that was kept
     case OpKind::kAdafactorSums:
     case OpKind::kAdafactorSquares:
     case OpKind::kAdafactor:
@@ -166,12 +165,6 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
       kernels_(&kernels::cuda_kernels()) {}
 
 void require_cuda_kernels(const Program& program) {
-  for (const Value& v : program.values)
-    if (v.role == Role::kGradient && v.frame != kNone && size_of(v.dtype) < 4)
-      throw Error(
-          "{}: gradients are summed in {}, which no CUDA kernel does yet. Sum them in fp32, or train "
-          "with run.device=cpu.",
-          v.name, name_of(v.dtype));
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
       if (is_missing_on_cuda(op.kind))

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "ir/rule.h"
-#include "kernels/cast.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -123,8 +122,9 @@ Ticket start_scatter(const BoundOp& b) {
     const int64_t n = piece.elements();
     const TensorView terms = staged(b, n * b.channel->size());
     for (int64_t r = 0; r < b.channel->size(); ++r)
-      kernels::cast(part(flat(s.whole), r * share + piece.first, r * share + piece.last),
-                    part(terms, r * n, (r + 1) * n));
+      b.kernels->cast(b.stream,
+                      part(flat(s.whole), r * share + piece.first, r * share + piece.last),
+                      part(terms, r * n, (r + 1) * n));
     return b.channel->reduce_scatter(terms, part(flat(s.part), piece.first, piece.last),
                                      {n, how.reduction, how.add});
   }
@@ -144,7 +144,7 @@ Ticket start_sum(const BoundOp& b) {
   if (!is_staged(*b.op))
     return b.channel->all_reduce(in, own_piece(b, b.out[0]), reduction_of(*b.op));
   const TensorView terms = staged(b, in.elements());
-  kernels::cast(in, terms);
+  b.kernels->cast(b.stream, in, terms);
   return b.channel->all_reduce(terms, terms, reduction_of(*b.op));
 }
 
@@ -170,7 +170,7 @@ Ticket start_communication(const BoundOp& b) {
 void finish_communication(const BoundOp& b) {
   if (b.op->kind == OpKind::kAllReduce && is_staged(*b.op)) {
     const TensorView out = own_piece(b, b.out[0]);
-    return kernels::cast(staged(b, out.elements()), out);
+    return b.kernels->cast(b.stream, staged(b, out.elements()), out);
   }
   if (!gathers(*b.op)) return;
   const Sides s = sides_of(b);

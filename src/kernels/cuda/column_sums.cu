@@ -22,7 +22,7 @@ __device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, i
     float dy[kGroup], x[kGroup];
     read_group(a.dy, row * a.groups.columns + c, n, a.groups.vector, dy);
     for (int k = 0; k < kGroup; ++k) s.plain[k] += dy[k];
-    if (a.gain == nullptr) continue;
+    if (a.gain.data == nullptr) continue;
     const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
     read_group(a.x, row * a.groups.columns + c, n, a.groups.vector, x);
     for (int k = 0; k < kGroup; ++k) s.scaled[k] += dy[k] * ((x[k] - mean) * rstd);
@@ -61,8 +61,8 @@ struct JoinWork {
   int64_t stripes;
   __host__ __device__ int64_t count() const { return a.groups.columns; }
   __device__ void operator()(int64_t c) const {
-    if (a.to != nullptr) a.to[c] += joined(0, c);
-    if (a.gain != nullptr) a.gain[c] += joined(1, c);
+    if (a.to.data != nullptr) write(a.to, c, read(a.to, c) + joined(0, c));
+    if (a.gain.data != nullptr) write(a.gain, c, read(a.gain, c) + joined(1, c));
   }
   __device__ float joined(int64_t which, int64_t c) const {
     float sum = 0;

@@ -109,8 +109,23 @@ struct DropWork {
     PhiloxWords words(value_of(a.key), static_cast<uint64_t>(sample));
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
-    for (int k = 0; k < p.n; ++k)
-      x[k] = is_dropped(words.of(element + k), a.probability) ? 0.0f : x[k] * a.scale;
+    for (int k = 0; k < p.n; ++k) {
+      const bool dropped = is_dropped(words.of(element + k), a.probability);
+      x[k] = dropped ? 0.0f : x[k] * a.scale;
+      if (a.kept != nullptr) a.kept[p.at + k] = dropped ? 0 : 1;
+    }
+    write_group(a.y, p.at, p.n, a.groups.vector, x);
+  }
+};
+
+struct DropGradWork {
+  DropRows a;
+  __host__ __device__ int64_t count() const { return a.groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = a.groups.place(i);
+    float x[kGroup];
+    read_group(a.x, p.at, p.n, a.groups.vector, x);
+    for (int k = 0; k < p.n; ++k) x[k] = a.kept[p.at + k] != 0 ? x[k] * a.scale : 0.0f;
     write_group(a.y, p.at, p.n, a.groups.vector, x);
   }
 };
@@ -141,6 +156,9 @@ void launch_gated_grad(const GatedPairs& a, Stream s) {
   launch_map("gated_activation_grad", s, GatedGradWork{a});
 }
 void launch_dropout(const DropRows& a, Stream s) { launch_map("dropout", s, DropWork{a}); }
+void launch_dropout_grad(const DropRows& a, Stream s) {
+  launch_map("dropout_grad", s, DropGradWork{a});
+}
 void launch_scale(const ScaleFlat& a, Stream s) { launch_map("scale", s, ScaleWork{a}); }
 
 }  // namespace tessera::kernels::cuda

@@ -47,7 +47,8 @@ struct Products {
                                 .transpose_a = true,
                                 .accumulate = true,
                                 .a = s.dtype,
-                                .b = s.dtype},
+                                .b = s.dtype,
+                                .c = s.sums},
                     blas);
   }
   int64_t workspace_bytes() const {

@@ -131,7 +131,6 @@ struct CudaMatmul::Plan {
                  s.stride_b)),
         c(matrix(lt, s.c, s.m, s.n, s.ldc, s.batch, s.stride_c)) {
     CHECK(s.a == s.b, "a product of {} and {} on CUDA", name_of(s.a), name_of(s.b));
-    CHECK(!s.accumulate || s.c == DType::kF32, "sums are accumulated in f32, not {}", name_of(s.c));
     CHECK(!s.packed_b, "nothing is packed on CUDA");
     lt.check(lt.make_product(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);

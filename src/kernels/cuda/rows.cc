@@ -70,7 +70,7 @@ void bias_grad(Stream s, View dy, View dbias, void* workspace) {
   ColumnSums a;
   a.groups = groups_of(rows_of(dy), columns_of(dy), dy);
   a.dy = numbers(dy);
-  a.to = dbias.f32();
+  a.to = numbers(dbias);
   a.partials = static_cast<float*>(workspace);
   launch_column_sums(a, s);
 }
@@ -95,8 +95,8 @@ void norm_grad(Stream s, const NormGrad& a, void* workspace) {
   sums.dy = numbers(a.dy);
   sums.x = numbers(a.x);
   sums.stats = a.stats.f32();
-  sums.gain = a.dgain.f32();
-  sums.to = a.dbias ? a.dbias.f32() : nullptr;
+  sums.gain = numbers(a.dgain);
+  sums.to = numbers(a.dbias);
   sums.partials = static_cast<float*>(workspace);
   launch_column_sums(sums, s);  // first: dx may take the place of dy
   launch_norm_grad({.groups = groups,
@@ -153,7 +153,6 @@ void gated_activation_grad(Stream s, const GatedActivationGrad& a) {
 
 void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
              View mask) {
-  CHECK(!mask, "a mask of dropout on a device");
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.elements() == x.shape[0],
         "dropout of {} to {} for {} samples", to_string(x.shape), to_string(y.shape),
         samples.elements());
@@ -163,12 +162,23 @@ void dropout(Stream s, View x, View samples, const Dropout& d, View y, const Dro
                   .samples = samples.as<int64_t>(),
                   .rows_of_sample = x.shape[1],
                   .key = {d.key, d.seed, d.step, d.layer},
+                  .kept = mask.as<uint8_t>(),
                   .probability = d.probability,
                   .scale = 1.0f / (1.0f - d.probability),
                   .first_row = w.first_row,
                   .first_column = w.first_column,
                   .width = w.width == 0 ? columns_of(x) : w.width},
                  s);
+}
+
+void dropout_grad(Stream s, View dy, View mask, float probability, View dx) {
+  DropRows a;
+  a.groups = groups_of(1, dx.elements(), dy, dx);
+  a.x = numbers(dy);
+  a.y = numbers(dx);
+  a.kept = mask.as<uint8_t>();
+  a.scale = 1.0f / (1.0f - probability);
+  launch_dropout_grad(a, s);
 }
 
 }  // namespace tessera::kernels::cuda

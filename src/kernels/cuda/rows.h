@@ -42,10 +42,10 @@ void launch_norm_grad(const NormGradRows& a, Stream s);  // dx alone
 struct ColumnSums {
   Groups groups;
   Numbers dy;
-  float* to = nullptr;  // or none
-  Numbers x;            // of xh = (x - mean) * rstd
+  Numbers to;  // or none
+  Numbers x;   // of xh = (x - mean) * rstd
   const float* stats = nullptr;
-  float* gain = nullptr;
+  Numbers gain;
   float* partials = nullptr;  // column_partials() floats
 };
 int64_t column_stripes(int64_t rows);
@@ -78,10 +78,12 @@ struct DropRows {
   const int64_t* samples = nullptr;
   int64_t rows_of_sample = 1;
   MaskKey key;
+  uint8_t* kept = nullptr;  // [rows, columns]  written: 1 where kept; or none
   float probability = 0, scale = 1;
   int64_t first_row = 0, first_column = 0, width = 0;
 };
 void launch_dropout(const DropRows& a, Stream s);
+void launch_dropout_grad(const DropRows& a, Stream s);  // of x, y, kept and scale alone
 
 // y = factor * x.
 struct ScaleFlat {

@@ -42,6 +42,7 @@ void gated_activation(Stream s, GateKind kind, View x, View y);
 void gated_activation_grad(Stream s, const GatedActivationGrad& a);
 void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
              View mask);
+void dropout_grad(Stream s, View dy, View mask, float probability, View dx);
 void embedding(Stream s, View ids, View table, View y, const TableRows& rows);
 void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows,
                     void* workspace);
