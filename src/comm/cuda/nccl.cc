@@ -1,7 +1,7 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <exception>
 
 #include "comm/cuda/reduce.h"
@@ -237,7 +237,10 @@ class NcclWorld : public World {
   }
   void broadcast(std::string& bytes, int64_t root) override { host_.broadcast(bytes, root); }
   void all_reduce(std::span<double> x, Reduction r) override { host_.all_reduce(x, r); }
-  [[noreturn]] void abort(int exit_code) override { host_.abort(exit_code); }
+  [[noreturn]] void abort(int exit_code) override {
+    host_.abort(exit_code);
+    std::abort();
+  }
 
   std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
     const std::vector<int64_t> members(ranks.begin(), ranks.end());
