@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // Prints only whole characters: a token may end in the middle of one.
-class Stream {
+class TokenStream {
  public:
   void add(std::string_view bytes) {
     pending_ += bytes;
@@ -73,7 +73,7 @@ int verb_generate(Args args) {
     source = std::exchange(ids, {0});
   }
   Decoder decoder(reader, {.threads = threads_or_all(threads)}, source);
-  Stream stream;
+  TokenStream stream;
   if (!json && !encodes) stream.add(prompt);
   const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
     if (!json) stream.add(tokenizer->token_bytes(id));

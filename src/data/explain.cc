@@ -22,7 +22,7 @@ int64_t document_of(const IndexedDataset& data, int64_t sequence) {
 }
 
 void find_text(const IndexedDataset& data, const Tokenizer& tokenizer, PieceOrigin& origin) {
-  const Piece& p = origin.piece;
+  const SamplePiece& p = origin.piece;
   std::vector<int32_t> ids(static_cast<size_t>(p.from + p.count));
   data.read(data.first_token(p.sequence), ids);
   const auto all = std::span<const int32_t>(ids);
@@ -65,11 +65,11 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
 
 }  // namespace
 
-std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<Piece>& pieces,
+std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<SamplePiece>& pieces,
                                  const std::optional<DatasetAbout>& about,
                                  const Tokenizer* tokenizer, bool locate) {
   std::vector<PieceOrigin> origins;
-  for (const Piece& p : pieces) {
+  for (const SamplePiece& p : pieces) {
     PieceOrigin o;
     o.piece = p;
     o.document = document_of(data, p.sequence);

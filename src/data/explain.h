@@ -14,7 +14,7 @@
 namespace tessera {
 
 struct PieceOrigin {
-  Piece piece;
+  SamplePiece piece;
   int64_t document = 0;         // in the dataset, from 0
   int64_t document_tokens = 0;  // of its sequence
   // The bytes [text_from, text_to) of the document that the tokens stand for, and these bytes. As
@@ -30,7 +30,7 @@ struct PieceOrigin {
 
 // What the pieces of a sample are. Without a tokenizer the texts stay empty. With `locate`, source
 // files are read up to the last document in question; a file that has gone is passed over.
-std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<Piece>& pieces,
+std::vector<PieceOrigin> explain(const IndexedDataset& data, const std::vector<SamplePiece>& pieces,
                                  const std::optional<DatasetAbout>& about,
                                  const Tokenizer* tokenizer, bool locate);
 

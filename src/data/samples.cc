@@ -69,7 +69,7 @@ PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint
 }
 
 void PackedStream::visit(int64_t from, int64_t count,
-                         const std::function<void(const Piece&)>& piece) const {
+                         const std::function<void(const SamplePiece&)>& piece) const {
   CHECK(from >= 0 && from + count <= tokens_, "tokens {} to {} of {}", from, from + count, tokens_);
   const auto known = std::upper_bound(before_.begin(), before_.end(), from) - 1;
   int64_t place = (known - before_.begin()) * kStride, start = *known;
@@ -109,7 +109,7 @@ SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
   return *current_;
 }
 
-void SampleOrder::visit(int64_t sample, const std::function<void(const Piece&)>& piece) {
+void SampleOrder::visit(int64_t sample, const std::function<void(const SamplePiece&)>& piece) {
   CHECK(sample >= 0, "sample {}", sample);
   const Epoch& e = epoch(sample / per_epoch_);
   e.stream.visit(e.samples(sample % per_epoch_) * sequence_length_, sequence_length_ + 1, piece);
@@ -118,16 +118,16 @@ void SampleOrder::visit(int64_t sample, const std::function<void(const Piece&)>&
 void SampleOrder::read(int64_t sample, std::span<int32_t> out) {
   CHECK(static_cast<int64_t>(out.size()) == sequence_length_ + 1, "a sample in {} tokens",
         out.size());
-  visit(sample, [&](const Piece& p) {
+  visit(sample, [&](const SamplePiece& p) {
     const auto n = static_cast<size_t>(p.count);
     data_.read(data_.first_token(p.sequence) + p.from, out.first(n));
     out = out.subspan(n);
   });
 }
 
-std::vector<Piece> SampleOrder::pieces(int64_t sample) {
-  std::vector<Piece> pieces;
-  visit(sample, [&](const Piece& p) { pieces.push_back(p); });
+std::vector<SamplePiece> SampleOrder::pieces(int64_t sample) {
+  std::vector<SamplePiece> pieces;
+  visit(sample, [&](const SamplePiece& p) { pieces.push_back(p); });
   return pieces;
 }
 

@@ -31,7 +31,7 @@ struct SequenceRange {
 SequenceRange split_range(std::string_view split, int part, int64_t sequences);
 
 // Tokens [from, from + count) of one sequence: part of a sample.
-struct Piece {
+struct SamplePiece {
   int64_t sequence = 0, from = 0, count = 0;
 };
 
@@ -42,7 +42,8 @@ class PackedStream {
 
   int64_t tokens() const { return tokens_; }
   // The pieces that tokens [from, from + count) of the stream are made of, in order.
-  void visit(int64_t from, int64_t count, const std::function<void(const Piece&)>& piece) const;
+  void visit(int64_t from, int64_t count,
+             const std::function<void(const SamplePiece&)>& piece) const;
 
  private:
   const IndexedDataset& data_;
@@ -63,7 +64,7 @@ class SampleOrder {
   int64_t tokens() const { return tokens_; }  // of the range
 
   void read(int64_t sample, std::span<int32_t> out);  // [T + 1]
-  std::vector<Piece> pieces(int64_t sample);
+  std::vector<SamplePiece> pieces(int64_t sample);
 
  private:
   struct Epoch {
@@ -72,7 +73,7 @@ class SampleOrder {
     Permutation samples;
   };
   Epoch& epoch(int64_t number);  // this one and the one before it are kept
-  void visit(int64_t sample, const std::function<void(const Piece&)>& piece);
+  void visit(int64_t sample, const std::function<void(const SamplePiece&)>& piece);
 
   const IndexedDataset& data_;
   SequenceRange range_;

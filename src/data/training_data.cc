@@ -166,7 +166,7 @@ void TrainingData::read(int64_t sample, std::span<int32_t> out) {
     return id >= 0 && (spec_.vocabulary <= 0 || id < spec_.vocabulary);
   });
   if (fits) return;
-  for (const Piece& p : from.order->pieces(pick.index)) {
+  for (const SamplePiece& p : from.order->pieces(pick.index)) {
     const auto ids = out.first(static_cast<size_t>(p.count));
     check_vocabulary(ids, spec_.vocabulary, *from.data,
                      from.data->first_token(p.sequence) + p.from);
@@ -186,7 +186,7 @@ void TrainingData::read_row(int64_t sample, const SampleRow& row) {
 void TrainingData::mark_documents(int64_t sample, const SampleRow& row) {
   const Blend::Pick pick = mixture_->at(sample);
   DocumentMarks marks(row, spec_.documents_apart);
-  for (const Piece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index))
+  for (const SamplePiece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index))
     marks.next(p.count);
 }
 

@@ -63,7 +63,7 @@ struct SampleOrigin {
   int dataset = 0;    // as TrainingData numbers them
   int64_t index = 0;  // the how many-th sample of that dataset
   int64_t epoch = 0;  // of that dataset
-  std::vector<Piece> pieces;
+  std::vector<SamplePiece> pieces;
 };
 
 // Any sample of the run by its global number, which is all that a restart needs to go on. Reads the

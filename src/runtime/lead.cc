@@ -25,8 +25,7 @@ std::vector<Stretch> touched(const Program& p, const Call& c) {
   std::vector<Stretch> all = {{scratch, scratch + s.scratch_bytes}};
   for (size_t i = 0; i < c.frames.size(); ++i) {
     const int64_t begin = p.frame(c.frames[i]).offset;
-    all.push_back(
-        {begin, begin + p.bytes_of(c.frames[i]), s.frames[i].access != Access::kRead});
+    all.push_back({begin, begin + p.bytes_of(c.frames[i]), s.frames[i].access != Access::kRead});
   }
   return all;
 }

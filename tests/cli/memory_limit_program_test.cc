@@ -11,11 +11,9 @@ namespace {
 class LimitedGroup {
  public:
   explicit LimitedGroup(int64_t bytes) {
-    for (const auto& [root, limit] :
-         {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
-          std::pair{"/sys/fs/cgroup", "memory.max"}}) {
-      const auto folder =
-          std::filesystem::path(root) / fmt::format("tessera_test_{}", ::getpid());
+    for (const auto& [root, limit] : {std::pair{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+                                      std::pair{"/sys/fs/cgroup", "memory.max"}}) {
+      const auto folder = std::filesystem::path(root) / fmt::format("tessera_test_{}", ::getpid());
       std::error_code failed;
       if (!std::filesystem::create_directory(folder, failed)) continue;
       folder_ = folder;

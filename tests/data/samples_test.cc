@@ -60,7 +60,7 @@ TEST_F(SamplesTest, AnEpochReadsEachTokenOnce) {
       order.read(sample, ids);
       predicted.insert(ids.begin() + 1, ids.end());
       std::vector<int32_t> from_pieces;
-      for (const Piece& p : order.pieces(sample)) {
+      for (const SamplePiece& p : order.pieces(sample)) {
         const auto& d = documents[static_cast<size_t>(p.sequence)];
         from_pieces.insert(from_pieces.end(), d.begin() + p.from, d.begin() + p.from + p.count);
         const bool inner = from_pieces.size() < ids.size();

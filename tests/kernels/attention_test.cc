@@ -103,7 +103,8 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
           piece.set(i, qkv.at(s * z.t * row + start * row + i % (n * row)));
         }
         const Array out({z.b, n, z.heads(), z.d}, t);
-        cached_attention({piece, cache, static_cast<int32_t>(start), out, 0.25f, 2}, workspace);
+        const auto first = static_cast<int32_t>(start);
+        cached_attention({piece, cache, &first, out, 0.25f, 2}, workspace);
         std::vector<double> expected;
         const int64_t width = z.heads() * z.d;
         for (int64_t i = 0; i < out.size(); ++i) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 
 #include "comm/cuda/reduce.h"
@@ -240,7 +239,7 @@ class NcclWorld : public World {
   void all_reduce(std::span<double> x, Reduction r) override { host_.all_reduce(x, r); }
   [[noreturn]] void abort(int exit_code) override {
     host_.abort(exit_code);
-    std::abort();  // GCC does not see that a virtual function never returns
+    std::abort();
   }
 
   std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
