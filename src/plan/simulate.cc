@@ -100,7 +100,8 @@ size_t Walk::queue_of(size_t s, const Call& c) {
 }
 
 // The calls of each queue. Software that does not overlap the sums over gradients makes them after
-// the last backward of its stage, not between those that other stages wait for.
+// the last backward of its stage, not between those that other stages wait for; unless one of these
+// takes the bytes of a sum that is due.
 void Walk::line_up(size_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
@@ -114,7 +115,10 @@ void Walk::line_up(size_t s) {
       continue;
     }
     std::vector<CallId>& compute = lane.lines[0].calls;
-    if (q == Queue::kCompute && call.microbatch == kNone) {
+    const bool needed = std::any_of(call.after.begin(), call.after.end(), [&](CallId a) {
+      return std::find(held.begin(), held.end(), a) != held.end();
+    });
+    if (needed || (q == Queue::kCompute && call.microbatch == kNone)) {
       compute.insert(compute.end(), held.begin(), held.end());
       held.clear();
     }

@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "compile/compile.h"
 #include "ir/summary.h"
-#include "tests/compile/random_layout.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
@@ -49,9 +50,10 @@ TEST(Timeline, TheImageHasEachActionOnce) {
 }
 
 TEST(StagesSummary, SaysWhereStagesDiffer) {
-  CompileRequest r = testing::LayoutDraw(1).request(1);
+  CompileRequest r;
+  apply_preset("pythia-14m", r.model);
   r.model.layers = 4;
-  r.layout = Layout();
+  r.microbatches = 1;
   r.layout.pipeline = 2;
   r.layout.data = 2;
   r.layout.stages = {3, 1};
