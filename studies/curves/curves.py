@@ -18,11 +18,11 @@ import chart  # noqa: E402
 import small_runs  # noqa: E402
 from small_runs import percent, smooth  # noqa: E402
 
-VOCABULARY, MEGABYTES, OVER, LAST = 2048, 12, 20, 60
+VOCABULARY, MEGABYTES, OVER, LAST = 2048, 12, 10, 40
 SIDES = {"fp32": "Tessera fp32", "bf16_sr": "Tessera bf16_sr", "autocast": "PyTorch bf16"}
 # The recipe's shape at a small model's rate: AdamW .9/.95, decay 0.01, clip 1, cosine to a tenth.
-PHASES = {"pre-training": dict(steps=400, rate=1e-3, warmup=30, text="train", valid="valid"),
-          "fine-tuning": dict(steps=160, rate=2e-4, warmup=10, text="tune", valid="tune-valid")}
+PHASES = {"pre-training": dict(steps=200, rate=1e-3, warmup=10, text="train", valid="valid"),
+          "fine-tuning": dict(steps=80, rate=2e-4, warmup=4, text="tune", valid="tune-valid")}
 
 
 def sections(study, phase, precision, start):

@@ -25,7 +25,7 @@ from small_runs import percent, smooth  # noqa: E402
 VOCABULARY, MEGABYTES, OVER, LAST, STEPS = 2048, 12, 20, 100, 400
 VALIDATED = 256  # sequences
 GIVEN = ("arc_easy", "piqa", "copa", "openbook_qa")  # of --tasks, the first LIMIT examples of each
-LIMIT, CHOICES, SEED = 200, 4, 7
+LIMIT, CHOICES, SEED = 100, 4, 7
 SIDES = ("Tessera", "PyTorch")
 
 
@@ -73,7 +73,7 @@ def own_tasks(study):
             halves.append((" ".join(words[:middle]), " ".join(words[middle:middle + 12])))
     draw = random.Random(SEED)
     endings, last = [], []
-    for i, (begin, end) in enumerate(halves[:400]):
+    for i, (begin, end) in enumerate(halves[:300]):
         wrong = draw.sample([e for j, (_, e) in enumerate(halves) if j != i], CHOICES - 1)
         gold = draw.randrange(CHOICES)
         endings.append({"query": begin, "choices": wrong[:gold] + [end] + wrong[gold:], "gold": gold})
@@ -95,11 +95,11 @@ def evaluate(study, checkpoint):
     if not kept.exists():
         run = ["eval", checkpoint, "--json", "--threads", study.options.threads]
         out = json.loads(study.tessera(*run, *itertools.chain(
-            *(["--task", t] for t in own_tasks(study)))))["tasks"]
+            *(["--task", t] for t in own_tasks(study)))))["results"]
         if study.options.tasks:
             files = [small_runs.ROOT / "configs" / "tasks" / f"{t}.yaml" for t in GIVEN]
             out += json.loads(study.tessera(*run, "--data", study.options.tasks, "--limit", LIMIT,
-                                            *itertools.chain(*(["--task", t] for t in files))))["tasks"]
+                                            *itertools.chain(*(["--task", t] for t in files))))["results"]
         kept.write_text(json.dumps(out))
     return json.loads(kept.read_text())
 
@@ -111,9 +111,9 @@ def write(results, tasks):
         for side, (c, _) in sides.items():
             worst = max(abs(percent(a, b)) for (_, a), (_, b)
                         in zip(smooth(c.of("loss"), OVER), smooth(theirs.of("loss"), OVER)))
-            rows.append([seed, side, f"{c.last(LAST):.5f}", f"{c.validation:.5f}", f"{worst:.4f}",
-                         f"{percent(c.last(LAST), theirs.last(LAST)):+.4f}",
-                         f"{percent(c.validation, theirs.validation):+.4f}"])
+            rows.append([seed, side, f"{c.last(LAST):.5f}", f"{c.validation:.5f}", f"{worst:.1e}",
+                         f"{percent(c.last(LAST), theirs.last(LAST)):+.1e}",
+                         f"{percent(c.validation, theirs.validation):+.1e}"])
             print(*rows[-1], sep="\t")
     small_runs.write_csv(HERE / "losses.csv", [
         "seed", "side", f"loss_last_{LAST}_steps", "validation_loss",

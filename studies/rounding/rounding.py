@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same small runs in fp32, bf16 with fp32 masters, bf16_sr, and bf16 rounded to nearest.
 
-usage: studies/rounding/rounding.py [--work FOLDER] [--text FILE] [--seeds 1]
+usage: studies/rounding/rounding.py [--work FOLDER] [--text FILE] [--seeds N] [--phases going-on]
 Writes losses.csv, curves.csv, moved.csv and rounding.svg beside this file. Needs build/tessera.
 
 scratch   from random weights at a small model's rate
@@ -92,9 +92,18 @@ def moved(study, how, seed):
     return out
 
 
-def picture(curves, seed):
+def write_moved(study, seeds):
+    shares = [[how, s, kind, f"{changed:.4f}", f"{far:.6f}"] for s in seeds for how in FORMATS
+              for kind, (changed, far) in moved(study, how, s).items()]
+    small_runs.write_csv(HERE / "moved.csv", ["format", "seed", "weights", "share_changed",
+                                              "relative_distance"], shares)
+    for row in shares:
+        print(*row, sep="\t")
+
+
+def picture(curves, phases, seed):
     panels = []
-    for phase in PHASES:
+    for phase in phases:
         runs = {how: curves[phase, how, seed] for how in FORMATS}
         panels.append(chart.Panel(phase, "step", "training loss, means of 50 steps", {
             how: small_runs.smooth(c.of("loss"), 50) for how, c in runs.items()}))
@@ -106,12 +115,17 @@ def picture(curves, seed):
 def main():
     parser = small_runs.parser(__doc__, "rounding")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--phases", nargs="*", choices=PHASES, default=list(PHASES))
     study = small_runs.Study(parser.parse_args())
     study.corpus(VOCABULARY, MEGABYTES)
     seeds = range(1, study.options.seeds + 1)
-    cases = [(p, h, s) for s in seeds for p in PHASES for h in FORMATS]
-    cases.sort(key=lambda c: (c[2], c[:2] != ("scratch", "fp32"), c[0]))  # where others start from
-    curves = {case: study.train(name_of(*case), keys(study, *case)) for case in cases}
+    phases = study.options.phases
+    curves = {}
+    for seed in seeds:
+        start = ("scratch", "fp32", seed)  # which the others go on from
+        study.train(name_of(*start), keys(study, *start))
+        for case in ((p, h, seed) for p in phases for h in FORMATS):
+            curves[case] = study.train(name_of(*case), keys(study, *case))
     rows = []
     for (phase, how, seed), c in curves.items():
         base = curves[phase, "fp32", seed]
@@ -125,13 +139,9 @@ def main():
         "validation_to_fp32_percent"], rows)
     small_runs.write_csv(HERE / "curves.csv", ["phase", "format", "seed", "step", "validation_loss"], [
         [p, h, s, step, f"{v:.5f}"] for (p, h, s), c in curves.items() for step, v in c.validations])
-    shares = [[how, s, kind, f"{changed:.4f}", f"{far:.6f}"] for s in seeds for how in FORMATS
-              for kind, (changed, far) in moved(study, how, s).items()]
-    small_runs.write_csv(HERE / "moved.csv", ["format", "seed", "weights", "share_changed",
-                                              "relative_distance"], shares)
-    for row in shares:
-        print(*row, sep="\t")
-    picture(curves, 1)
+    if "going-on" in phases:
+        write_moved(study, seeds)
+    picture(curves, phases, 1)
 
 
 if __name__ == "__main__":
