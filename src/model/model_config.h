@@ -54,7 +54,7 @@ struct ModelConfig {
 
   static void fields(auto& self, auto&& visit) {
     visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
-    visit("family", self.family, "gpt2 | neox | llama | t5");
+    visit("family", self.family, "how it is built; a preset says it, too");
     visit("layers", self.layers, "transformer layers; beside an encoder, the decoder's");
     visit("encoder_layers", self.encoder_layers, "layers of the encoder; 0: there is none");
     visit("hidden", self.hidden, "width of the residual stream");

@@ -5,6 +5,7 @@
 
 #include "compile/layout_check.h"
 #include "data/span_corruption.h"
+#include "model/family.h"
 #include "train/run_config.h"
 #include "train/run_programs.h"
 
@@ -89,24 +90,24 @@ class Validation {
     if (m.head_width == 0 && m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
            fmt::join(divisors(m.hidden), ", "));
-    if (m.family == Family::kLlama) {
+    if (rule_of(m.family).groups_heads) {
       if (m.heads % m.kv_heads != 0)
         fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
              m.heads, fmt::join(divisors(m.heads), ", "));
     } else if (m.kv_heads != m.heads) {
-      fail("model.kv_heads",
-           "= {}, but gpt2, neox and t5 have as many as heads = {}. Leave it out.", m.kv_heads,
-           m.heads);
+      fail("model.kv_heads", "= {}, but family {} has as many as heads = {}. Leave it out.",
+           m.kv_heads, name_of_entry(m.family), m.heads);
     }
     encoder(m);
   }
 
   void encoder(const ModelConfig& m) const {
-    at_least("model.encoder_layers", m.encoder_layers, m.family == Family::kT5 ? 1 : 0);
-    if (m.family != Family::kT5 && m.encoder_layers > 0)
+    const bool encodes = rule_of(m.family).encodes;
+    at_least("model.encoder_layers", m.encoder_layers, encodes ? 1 : 0);
+    if (!encodes && m.encoder_layers > 0)
       fail("model.encoder_layers", "= {}, but family {} has no encoder. Leave it out.",
            m.encoder_layers, name_of_entry(m.family));
-    if (m.family != Family::kT5) return;
+    if (!encodes) return;
     if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
       fail("model.relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
     if (m.relative_distance <= m.relative_buckets / 2)
@@ -118,8 +119,7 @@ class Validation {
     const ModelConfig& m = c_.model;
     share("model.rotary_share", m.rotary_share, true);
     const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    const bool turns = m.family == Family::kNeox || m.family == Family::kLlama;
-    if (turns && (turned % 2 != 0 || turned == 0))
+    if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
       fail("model.rotary_share",
            "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
            m.rotary_share, turned, m.head_size());

@@ -13,6 +13,7 @@
 #include "model/hf_names.h"
 #include "model/presets.h"
 #include "tests/checkpoint/temporary_folder.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -30,7 +31,7 @@ ModelConfig small(Family family) {
   m.vocabulary_multiple = 1;
   m.context = 16;
   m.tied_embeddings = family == Family::kGpt2;
-  if (family != Family::kLlama) return m;
+  if (!rule_of(family).groups_heads) return m;
   m.heads = 4;
   m.kv_heads = 2;
   return m;
@@ -84,7 +85,7 @@ class HfFolder : public testing::Test {
 };
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
+  for (const Family family : every_decoder())
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
       write_folder(at("hf"), small(family), type);

@@ -42,8 +42,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 class EveryFamily : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Adapters, EveryFamily,
-                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
+INSTANTIATE_TEST_SUITE_P(Adapters, EveryFamily, testing::ValuesIn(every_decoder()));
 
 TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
   TemporaryFolder folder;

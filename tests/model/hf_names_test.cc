@@ -7,6 +7,7 @@
 
 #include "model/forward.h"
 #include "model/presets.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +24,7 @@ ModelConfig small(Family family) {
   m.context = 16;
   if (family == Family::kNeox) m.rotary_share = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
-  if (family == Family::kT5) {
+  if (rule_of(family).encodes) {
     m.encoder_layers = 3;
     m.head_width = 8;
   }
@@ -148,7 +149,7 @@ TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
 
 // What the forward function declares as weights is what the map names, with the same shapes.
 TEST(HfNames, AreAllTheWeightsOfTheModel) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama, Family::kT5}) {
+  for (const Family family : every_family()) {
     const ModelConfig m = small(family);
     std::set<std::string> shapes, declared;
     for (const HfTensor& t : hf_tensors(m)) {

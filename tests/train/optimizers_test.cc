@@ -184,8 +184,7 @@ TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
 }
 
 class EveryFamilyTuned : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned,
-                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned, testing::ValuesIn(every_decoder()));
 
 TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
   RunConfig c = tiny(GetParam());

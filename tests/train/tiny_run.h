@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/presets.h"
+#include "tests/every_family.h"
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
@@ -19,7 +20,7 @@ inline RunConfig tiny(Family family) {
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
   c.model.tied_embeddings = family == Family::kGpt2;
-  if (family == Family::kLlama) c.model.kv_heads = 2;
+  if (rule_of(family).groups_heads) c.model.kv_heads = 2;
   derive_sizes(c.model);
   c.data.sequence_length = 24;
   c.batch.global = 4;
