@@ -6,13 +6,12 @@
 
 namespace tessera {
 
-// Makes packed queries, keys and values [B, T, K, G+2, D] of the normed stream [B, T, F]: a group of
-// G queries, their key and their value for each of the K key/value heads.
+// Makes packed queries, keys and values [B, T, K, G+2, D] of the normed stream [B, T, F]: a group
+// of G queries, their key and their value for each of the K key/value heads.
 using LlamaHeads = ValueId (*)(BlockWriter& w, ValueId normed);
 Shape packed_heads(const ModelConfig& m);  // [K, G+2, D]
 
-void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
-                   LlamaHeads heads);
+void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads);
 void llama_defaults(ModelConfig& m);
 
 // What a config.json does not say stays as it is in `m`.
