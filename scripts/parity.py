@@ -3,7 +3,7 @@
 
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16]
 
-For a Pythia-type, a GPT-2-type and three LLaMA-type models of 4 layers x 128 (learning rate 3e-4, fp32) compares the
+For a Pythia-type, a GPT-2-type three LLaMA-type models, a Qwen2-type and two T5-type ones of 4 layers x 128 (learning rate 3e-4, fp32) compares the
 logits, every tensor's gradient, the losses and gradient norms of 50 steps; in bf16 200 steps with
 PyTorch's autocast and with our own fp32; then the way back: a model exported after training gives
 the same logits in transformers, and import, no step, export keeps every byte. Exit status 1 where a
@@ -29,7 +29,7 @@ GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "t5", "t5-tied")
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "t5", "t5-tied")
 SENTINELS = 100
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
 # distance.
@@ -103,6 +103,7 @@ def run_file(options, work, family, name, precision, steps):
         "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
                          f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
+        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
         "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true",
     }[family]
     t5 = family.startswith("t5")

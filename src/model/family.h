@@ -1,5 +1,5 @@
 // A model family: its forward, its known sizes, what it can do, and how Hugging Face writes it
-// down. One a file (gpt2.cc, llama.cc, neox.cc, t5.cc); families.cc lists them.
+// down. One a file (gpt2.cc, llama.cc, neox.cc, qwen2.cc, t5.cc); families.cc lists them.
 #pragma once
 
 #include <span>
@@ -45,6 +45,6 @@ struct FamilyRule {
 std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
-extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kT5Family;
+extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kQwen2Family, kT5Family;
 
 }  // namespace tessera

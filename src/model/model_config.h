@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5 };
+enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
 enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -88,7 +88,7 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5"; }
+constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2"; }
 constexpr const char* enum_names(Gelu) { return "erf|tanh"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
