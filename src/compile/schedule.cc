@@ -63,6 +63,8 @@ class Scheduler {
   bool holds(const WeightGroup& group) const;
   std::vector<int64_t> own_layers() const;
   std::vector<int64_t> own_layers(size_t block) const;
+  std::vector<int64_t> layers_using(FrameKindId kind) const;
+  bool is_past(size_t block) const { return request_.encoded && e_.blocks[block].to == "source"; }
   bool is_light(int64_t layer) const;
   bool crosses_chunks(const std::string& kind) const;
   void state();
@@ -152,6 +154,17 @@ std::vector<int64_t> Scheduler::own_layers(size_t block) const {
   return own;
 }
 
+// Those of the stack whose forward reads or writes it; of all where none does.
+std::vector<int64_t> Scheduler::layers_using(FrameKindId kind) const {
+  const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
+  for (size_t b = 0; b < e_.blocks.size(); ++b)
+    for (const Op& op : e_.blocks[b].forward)
+      if (std::any_of(op.inputs.begin(), op.inputs.end(), is_in) ||
+          std::any_of(op.outputs.begin(), op.outputs.end(), is_in))
+        return own_layers(b);
+  return own_layers();
+}
+
 bool Scheduler::is_light(int64_t layer) const {
   if (!trains() || recompute_.full_layers == 0) return false;
   const std::vector<int64_t> own = own_layers();
@@ -180,7 +193,7 @@ void Scheduler::state() {
     named_.emplace(p_.kinds[k].name, id);
     if (!p_.kinds[k].state || p_.kinds[k].name == "batch") continue;
     if (!owner.contains(id))
-      state_of(id, own_layers());
+      state_of(id, layers_using(id));
     else if (holds(*owner.at(id)))
       state_of(id, own_layers(owner.at(id)->blocks.at(0)));
   }
@@ -242,6 +255,7 @@ void Scheduler::each_block(const Action& a, bool backward,
   for (size_t b = 0; b < ranges_.size(); ++b) {
     const BlockRange r = ranges_[b];
     const Block& block = e_.blocks[b];
+    if (is_past(b)) continue;
     if (block.input == kNone) {
       if (a.chunk == 0) visits.push_back({b, kNone, {kNone, 0}});
     } else if (block.output == kNone) {
@@ -306,7 +320,7 @@ Program Scheduler::run() {
   state();
   call(e_.clear, kNone, kNone);
   for (size_t b = 0; b < e_.blocks.size(); ++b) {
-    if (!holds(b)) continue;
+    if (!holds(b) || is_past(b)) continue;
     if (!e_.blocks[b].is_stack())
       call(e_.segments[b].pack, kNone, kNone);
     else

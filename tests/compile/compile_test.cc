@@ -124,8 +124,21 @@ TEST(Compile, EveryPurposeIsSound) {
           fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
       expect_sound(request(family, purpose), demanding());
     }
-  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits})
+  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
     expect_sound(request(Family::kT5, purpose), demanding());
+}
+
+// Behind its encoder a decoder finds all state, caches too, where the encoder's program has it.
+TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
+  CompileRequest r = request(Family::kT5, Purpose::kDecode);
+  const Program first = compile(r, demanding());
+  r.encoded = true;
+  expect_sound(r, demanding());
+  const Program next = compile(r, demanding());
+  EXPECT_EQ(first.state_bytes, next.state_bytes);
+  for (const Call& c : next.schedule)
+    EXPECT_EQ(next.segment(c).name.find("encoder"), std::string::npos) << next.segment(c).name;
+  EXPECT_LT(next.schedule.size(), first.schedule.size());
 }
 
 TEST(Compile, TextReadsBack) {
