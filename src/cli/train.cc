@@ -96,10 +96,12 @@ int verb_train(Args args) {
   options.started_s = steady_s();
   std::string run;
   std::vector<std::string> overrides;
+  bool small = false;
   Arguments arguments("train", "Trains the model of a run file; started again, it goes on.",
                       "tessera train run.yaml batch.micro=8");
   arguments.required(run, "RUN", "the run file");
   arguments.many(overrides, "key=value", "replaces what the run file says");
+  arguments.flag(small, "--small", "its small twin: the same recipe in a size that trains here");
   arguments.json(options.json);
   if (!arguments.parse(args)) return 0;
   options.version = version();
@@ -111,7 +113,7 @@ int verb_train(Args args) {
   options.heartbeat = heartbeat.get();
   std::unique_ptr<World> world;
   try {
-    const RunConfig config = open_run(run, overrides);
+    const RunConfig config = open_run(run, overrides, small);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
     world = world_of(config, place.ranks);
