@@ -10,6 +10,7 @@
 
 #include "cli/rank.h"
 #include "cli/run_file.h"
+#include "cli/train_tasks.h"
 #include "cli/verbs.h"
 #include "comm/world.h"
 #include "compile/compile.h"
@@ -119,6 +120,7 @@ int verb_train(Args args) {
     world = world_of(config, place.ranks);
     require_agreement(*world, place, shown);
     options.world = world.get();
+    options.tasks = task_evaluation(config);
     const TrainOutcome outcome = train(config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);

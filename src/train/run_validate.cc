@@ -38,6 +38,7 @@ class Validation {
     schedule();
     layout();
     checkpoint();
+    evaluation();
     metrics();
   }
 
@@ -230,8 +231,6 @@ class Validation {
     if (d.target_length > c_.model.context)
       fail("data.target_length", "= {} is longer than model.context = {}.", d.target_length,
            c_.model.context);
-    if (!d.validation.empty())
-      fail("data.validation", "is for data.train; pairs have no validation sets yet.");
   }
 
   void split(const std::string& text) const {
@@ -360,6 +359,18 @@ class Validation {
              c_.schedule.steps);
     if (k.load == Load::kAll && k.from.empty())
       fail("checkpoint.load", "= all, but checkpoint.from names no checkpoint");
+  }
+
+  void evaluation() const {
+    const EvaluationSection& e = c_.evaluation;
+    at_least("evaluation.every_steps", e.every_steps, 0);
+    at_least("evaluation.limit", e.limit, 0);
+    if (e.every_steps > 0 && e.tasks.empty())
+      fail("evaluation.every_steps", "= {}, but evaluation.tasks names no task file",
+           e.every_steps);
+    if (!e.tasks.empty() && c_.model.encoder_layers > 0)
+      fail("evaluation.tasks", "are given, but tasks are for decoders alone, not for family {}",
+           name_of_entry(c_.model.family));
   }
 
   void metrics() const {
