@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random tiny GPT-NeoX, GPT-2 and LLaMA models, saved by transformers, through `tessera checkpoint import`
+"""Random tiny GPT-NeoX, GPT-2, LLaMA and Qwen2 models, saved by transformers, through `tessera checkpoint import`
 and `export`: every tensor must keep its bytes, and transformers must load the result and compute
 the same logits.
 
@@ -14,7 +14,8 @@ import tempfile
 import torch
 from safetensors import safe_open
 from transformers import (AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel,
-                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM)
+                          GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM)
 from transformers.utils import logging
 
 logging.set_verbosity_error()
@@ -41,6 +42,12 @@ def llama(**given):
     return LlamaForCausalLM(LlamaConfig(**(sizes | given)))
 
 
+def qwen2(**given):
+    sizes = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                 num_key_value_heads=2, intermediate_size=56, max_position_embeddings=32)
+    return Qwen2ForCausalLM(Qwen2Config(**(sizes | given)))
+
+
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 16}
 
@@ -63,6 +70,8 @@ CASES = {
                                   "bf16"),
     "llama f16, scaled frequencies": (llama, dict(rope_theta=500000.0, rope_scaling=LLAMA3), "f16"),
     "llama in many files": (llama, {}, "f32"),
+    "qwen2": (qwen2, {}, "f32"),
+    "qwen2 bf16, tied": (qwen2, dict(tie_word_embeddings=True), "bf16"),
 }
 
 

@@ -58,7 +58,7 @@ BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, pa
           "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
 EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
-FAMILIES = ["gpt2", "neox", "llama", "t5"]
+FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
           "--timeout", str(RUN_SECONDS)]
@@ -86,7 +86,7 @@ def draw_model(rng, tensor, chunks, family=None):
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
-    if family == "llama":
+    if family in ("llama", "qwen2"):
         model["kv_heads"] = kv_heads
     if family == "t5":
         encoder = rng.randint(1, model["layers"] - 1)

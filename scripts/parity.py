@@ -3,10 +3,10 @@
 
     scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16]
 
-For a Pythia-type, a GPT-2-type and three LLaMA-type models of 4 layers x 128 (learning rate 3e-4, fp32) compares the
+For a Pythia-type, a GPT-2-type three LLaMA-type models, a Qwen2-type and two T5-type ones of 4 layers x 128 (learning rate 3e-4, fp32) compares the
 logits, every tensor's gradient, the losses and gradient norms of 50 steps; in bf16 200 steps with
 PyTorch's autocast and with our own fp32; then the way back: a model exported after training gives
-the same logits in transformers, and import, no step, export keeps every byte. Exit status 1 where a
+the same logits and greedy text in transformers, and import, no step, export keeps every byte. Exit status 1 where a
 bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of ours.
 """
 import argparse
@@ -29,8 +29,9 @@ GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
 STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "t5", "t5-tied")
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "t5", "t5-tied")
 SENTINELS = 100
+PROMPTS, NEW_TOKENS = 4, 24
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
 # distance.
 BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
@@ -103,6 +104,7 @@ def run_file(options, work, family, name, precision, steps):
         "llama-grouped": "family: llama, feed_forward: 336, kv_heads: 4, rotary_base: 500000, "
                          f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
+        "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
         "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true",
     }[family]
     t5 = family.startswith("t5")
@@ -292,6 +294,38 @@ def compare_way_back(options, work, family, peer, report):
                 f"{len(before)} tensors")
 
 
+def prompts_of(options):
+    lines = [l.strip()[:60] for l in pathlib.Path(options.text).read_text(
+        encoding="utf-8", errors="replace").splitlines() if len(l.strip()) >= 60]
+    return [lines[i * len(lines) // PROMPTS] for i in range(PROMPTS)]
+
+
+def compare_text(options, work, family, report):
+    """What the exported model writes in transformers, always the most probable token."""
+    folder, t5 = work / family, family.startswith("t5")
+    loader = AutoModelForSeq2SeqLM if t5 else AutoModelForCausalLM
+    model = loader.from_pretrained(folder / "exported", dtype=torch.float32).eval()
+    end = model.config.eos_token_id
+    differ = []
+    for prompt in prompts_of(options):
+        (folder / "prompt.txt").write_text(prompt)
+        ids = [int(i) for i in run_tessera(options, "tokenizer", "encode", "--tokenizer",
+                                           work / ("spiece.model" if t5 else "tokenizer.json"),
+                                           folder / "prompt.txt").split()]
+        given = torch.tensor([[*ids, end] if t5 else ids])
+        with torch.no_grad():
+            out = model.generate(given, attention_mask=torch.ones_like(given), do_sample=False,
+                                 max_new_tokens=NEW_TOKENS, pad_token_id=0)[0].tolist()
+        theirs = out[1 if t5 else len(ids):]
+        theirs = theirs[:theirs.index(end)] if end in theirs else theirs
+        ours = json.loads(run_tessera(
+            options, "generate", folder / "fp32", "--prompt", prompt, "--max-tokens", NEW_TOKENS,
+            "--temperature", 0, "--threads", options.threads, "--json"))["tokens"]
+        if ours != theirs:
+            differ.append(f"{ours} for {theirs}")
+    report.same(f"greedy text, {PROMPTS} x {NEW_TOKENS} tokens", not differ, "; ".join(differ))
+
+
 def check_family(options, work, family, report):
     print(f"{family}: {LAYERS} layers x {HIDDEN}, {STEPS} steps of {GLOBAL_BATCH} x {TOKENS} tokens, "
           f"learning rate {LEARNING_RATE}", flush=True)
@@ -312,6 +346,7 @@ def check_family(options, work, family, report):
     peer.print_own()
     compare_fp32(options, work, family, peer, run, report)
     compare_way_back(options, work, family, peer, report)
+    compare_text(options, work, family, report)
     if not options.skip_bf16:
         compare_bf16(options, work, family, peer, report)
 

@@ -259,6 +259,9 @@ def optimizers(cases):
             weight_decay=0.05, scale_parameter=scale, relative_step=False), numbers, shape, moments)
 
 
+QWEN2 = dict(layers=2, hidden=48, heads=6, vocabulary=281, context=32)
+
+
 def model_files(folder, family, sizes):
     """config.json and model.safetensors as transformers writes them, and what the model computes."""
     model = reference.make_model(family, **sizes, seed=SEED, spread=0.15)
@@ -357,6 +360,8 @@ def main():
         pair_files(folder, family)
     for f in folder.rglob("*.safetensors"):
         f.chmod(0o644)
+    torch.manual_seed(SEED)  # whatever was drawn before
+    model_files(folder, "qwen2", QWEN2)
     total = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{folder}: {len(cases.tensors)} tensors of ops, {total / 2**20:.2f} MiB in all")
 

@@ -10,7 +10,7 @@ import math
 import torch
 import torch.nn.functional as F
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, T5Config, T5ForConditionalGeneration)
+                          LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
 from transformers.utils import logging
 
 logging.disable_progress_bar()
@@ -82,10 +82,16 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             num_attention_heads=heads, intermediate_size=8 * hidden // 3 // 8 * 8,
             max_position_embeddings=context, rms_norm_eps=1e-5, bos_token_id=0, eos_token_id=0,
             attn_implementation="sdpa", **LLAMAS[family](heads, context)))
+    elif family == "qwen2":
+        model = Qwen2ForCausalLM(Qwen2Config(
+            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=heads // 2,
+            intermediate_size=8 * hidden // 3 // 8 * 8, max_position_embeddings=context,
+            rms_norm_eps=1e-5, attn_implementation="sdpa"))
     elif family in ("t5", "t5-tied"):
         model = make_t5(family == "t5-tied", layers, hidden, heads, vocabulary)
     else:
-        raise SystemExit(f"unknown family {family}: neox, gpt2, t5, t5-tied or {', '.join(LLAMAS)}")
+        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, t5, t5-tied or {', '.join(LLAMAS)}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -123,9 +129,10 @@ def double_copy(model):
     """The same weights, computed in float64 throughout."""
     twin = copy.deepcopy(model).double()
     for module in twin.modules():
-        if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding"):
+        if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding",
+                                       "Qwen2RotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
-        if type(module).__name__ in ("LlamaRMSNorm", "T5LayerNorm"):
+        if type(module).__name__ in ("LlamaRMSNorm", "Qwen2RMSNorm", "T5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
     return twin
 

@@ -106,7 +106,11 @@ class CheckpointWriter {
   bool finished_ = false, published_ = false;
 };
 
-// Reads a checkpoint folder. Opening checks index.json against its checksum, every size it states
+struct HfSource;
+
+// Reads a checkpoint folder, or a Hugging Face folder as one of step 0 (checkpoint/hf_source.h),
+// which has no checksums. Whoever reads a box touches its bytes alone, so each rank can take its
+// part of a large model. Opening checks index.json against its checksum, every size it states
 // against the files, and the tokenizer; a piece is checked against its checksum when it is first
 // read. Throws Error that names the file and what is wrong. Files are mapped, not loaded.
 class CheckpointReader {
@@ -140,6 +144,7 @@ class CheckpointReader {
   CheckpointHeader header_;
   std::vector<StoredTensor> tensors_;
   std::vector<MappedFile> files_;
+  std::unique_ptr<HfSource> hf_;         // of a Hugging Face folder
   std::vector<std::vector<bool>> seen_;  // a tensor, a piece: its checksum has been compared
 };
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/durable.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 
 namespace tessera {
@@ -102,18 +103,13 @@ Path resolve_checkpoint(const Path& argument) {
         "{}: is a file; wanted a checkpoint's folder (with {}), a checkpoints/ folder or a "
         "run directory",
         argument.string(), kIndexFile);
-  if (fs::exists(argument / kIndexFile, error)) return argument;
+  if (fs::exists(argument / kIndexFile, error) || is_hf_folder(argument)) return argument;
   const Path inside = argument / "checkpoints";
   const Path& dir = fs::is_directory(inside, error) ? inside : argument;
   const LatestCheckpoint latest = find_latest(dir);
   if (latest.found) return latest.found->path;
   std::string reasons;
   for (const FoundCheckpoint& c : latest.skipped) reasons += "\n  " + c.broken;
-  if (fs::exists(argument / "config.json", error))
-    throw Error(
-        "{}: is a Hugging Face folder, wanted a checkpoint. Make one of it with   tessera "
-        "checkpoint import --from {} --out CHECKPOINT",
-        argument.string(), argument.string());
   throw Error(
       "{}: holds no whole checkpoint; wanted a checkpoint's folder (with {}), a checkpoints/ "
       "folder or a run directory.{}",

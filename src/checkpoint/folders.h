@@ -31,8 +31,9 @@ struct LatestCheckpoint {
 // The whole checkpoint of the highest step.
 LatestCheckpoint find_latest(const Path& checkpoints_dir);
 
-// What a CHECKPOINT argument means: a checkpoint folder itself, a checkpoints/ folder or a run
-// directory (both: its latest whole one). Throws Error that says what was found instead.
+// What a CHECKPOINT argument means: a checkpoint folder itself, a Hugging Face folder, a
+// checkpoints/ folder or a run directory (both: its latest whole one). Throws Error that says what
+// was found instead.
 Path resolve_checkpoint(const Path& argument);
 
 struct KeepRule {

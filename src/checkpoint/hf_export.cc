@@ -9,6 +9,7 @@
 #include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/transposed.h"
+#include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 
@@ -80,14 +81,14 @@ void write_tokenizer(const Path& folder, const std::string& tokenizer, const std
 // transformers makes a tokenizer of its class for each family of such a model.
 void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
                          const std::optional<SentencePieceIds>& ids) {
-  const bool t5 = model.family == Family::kT5;
-  write_file(folder / (t5 ? "spiece.model" : kSentencePieceFile), tokenizer);
+  const FamilyRule& family = rule_of(model.family);
+  write_file(folder / family.hf_pieces, tokenizer);
   Tree config = Tree::object();
-  config.set("tokenizer_class", Tree(std::string(t5 ? "T5Tokenizer" : "LlamaTokenizer")));
+  config.set("tokenizer_class", Tree(std::string(family.hf_tokenizer)));
   config.set("model_max_length", Tree(model.context));
   config.set("eos_token", Tree(std::string("</s>")));
   config.set("unk_token", Tree(std::string("<unk>")));
-  if (t5) {
+  if (family.encodes) {
     config.set("pad_token", Tree(std::string("<pad>")));
     config.set("extra_ids", Tree(ids ? ids->sentinels : int64_t{100}));
   } else {

@@ -5,6 +5,7 @@
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
 #include "checkpoint/pages.h"
 
@@ -39,6 +40,13 @@ void check_size(const Path& path, int64_t found, int64_t wanted) {
 CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) throw Error("{}: there is no such checkpoint", folder.string());
+  if (is_hf_folder(folder)) {
+    hf_ = std::make_unique<HfSource>(open_hf(folder));
+    header_ = hf_->header;
+    tensors_ = hf_->tensors;
+    for (const StoredTensor& t : tensors_) seen_.emplace_back(t.pieces.size(), true);
+    return;
+  }
   const Path path = folder / kIndexFile;
   if (!fs::exists(path, error))
     throw Error("{}: no checkpoint: it has no {}", folder.string(), kIndexFile);
@@ -68,6 +76,7 @@ const StoredTensor* CheckpointReader::find(std::string_view name) const {
 
 std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor, size_t piece) {
   const StoredPiece& p = tensor.pieces[piece];
+  if (hf_) return hf_->pieces[static_cast<size_t>(&tensor - tensors_.data())][piece].bytes;
   const MappedFile& file = files_[static_cast<size_t>(p.file)];
   const auto bytes =
       file.bytes().subspan(static_cast<size_t>(p.offset), static_cast<size_t>(p.bytes));
@@ -113,7 +122,11 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
     const Box common = intersection(piece, box);
     if (common.elements() == 0) continue;
     const auto mapped = checked(*t, i);
-    copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
+    if (hf_)
+      copy_box(common, piece, hf_->pieces[static_cast<size_t>(t - tensors_.data())][i], box, to,
+               size_of(t->dtype));
+    else
+      copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
     if (common == piece) release_pages(mapped);  // read to its end: not wanted again
   }
   if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());
@@ -121,6 +134,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
 
 std::span<const std::byte> CheckpointReader::whole(const StoredTensor& tensor) {
   if (tensor.pieces.size() != 1) return {};
+  if (hf_ && hf_->pieces[static_cast<size_t>(&tensor - tensors_.data())][0].moves()) return {};
   return checked(tensor, 0);
 }
 

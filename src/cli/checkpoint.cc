@@ -218,7 +218,7 @@ int import_folder(Args args) {
   std::string from, out;
   bool json = false;
   Arguments arguments("checkpoint import",
-                      "Makes a checkpoint of a Hugging Face folder (gpt_neox, gpt2, llama, t5).",
+                      "Makes a checkpoint of a Hugging Face folder of any of our families.",
                       "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
   arguments.option(from, "--from", "FOLDER",
                    "config.json, safetensors and tokenizer.json, as save_pretrained makes them",

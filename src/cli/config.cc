@@ -102,15 +102,16 @@ int explain(Args args) {
 int print(Args args) {
   std::string run;
   std::vector<std::string> overrides;
-  bool json = false;
+  bool json = false, small = false;
   Arguments arguments("config print",
                       "Prints a run file with everything resolved, after checking it.",
                       "tessera config print run.yaml batch.micro=8");
   arguments.required(run, "RUN", "a run file");
   arguments.many(overrides, "key=value", "keys given again");
+  arguments.flag(small, "--small", "its small twin, as `tessera train --small`");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const Tree tree = to_tree(open_run(run, overrides));
+  const Tree tree = to_tree(open_run(run, overrides, small));
   fmt::print("{}", json ? to_json(tree) + "\n" : to_yaml(tree));
   return 0;
 }

@@ -98,47 +98,34 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   return t;
 }
 
-struct TaskArguments {
-  std::vector<std::string> files;
-  std::string folder, examples_file;
-  int64_t shots = -1, limit = 0;
-};
-
 // Runs the tasks on the ranks that were started; only rank 0 speaks.
-void run_tasks(const TaskArguments& a, CheckpointReader& reader, const ModelOptions& options,
-               bool json, Tree& results) {
+void run_tasks(const TaskChoice& choice, const std::string& examples_file, CheckpointReader& reader,
+               const ModelOptions& options, bool json, Tree& results) {
   const RankPlace place = read_rank_place();
   const std::unique_ptr<World> world = place.ranks > 1 ? mpi_world() : self_world();
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
-  for (const std::string& file : a.files) {
-    TaskSpec spec = read_task(file);
-    if (a.shots >= 0) spec.shots = a.shots;
-    const Path folder = a.folder.empty() ? Path(file).parent_path() : Path(a.folder);
-    std::vector<Example> examples = read_examples(spec, folder / spec.data);
-    if (a.limit > 0 && a.limit < static_cast<int64_t>(examples.size()))
-      examples.resize(static_cast<size_t>(a.limit));
-    const TaskResult r = evaluate(reader, *tokenizer, spec, examples, *world, options);
-    const std::string name = Path(file).stem().string();
-    results.push(show_task(name, r, json || world->rank() > 0));
+  for (const Task& t : read_tasks(choice)) {
+    const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, *world, options);
+    results.push(show_task(t.name, r, json || world->rank() > 0));
     for (const ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
-      row.set("task", Tree(name));
+      row.set("task", Tree(t.name));
       rows += to_json(row) + "\n";
     }
   }
-  if (!a.examples_file.empty() && world->rank() == 0) write_file(a.examples_file, rows);
+  if (!examples_file.empty() && world->rank() == 0) write_file(examples_file, rows);
   if (json && world->rank() > 0) results = Tree();
 }
 
 }  // namespace
 
 int verb_eval(Args args) {
-  std::string checkpoint, logits_file, tokens_file, source_file, precision = "fp32";
+  std::string checkpoint, logits_file, tokens_file, source_file, examples_file, precision = "fp32";
   std::vector<std::string> sets;
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
-  TaskArguments tasks;
+  TaskChoice tasks;
   Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
@@ -148,8 +135,8 @@ int verb_eval(Args args) {
   a.option(tasks.files, "--task", "FILE", "a task (docs/evaluation.md); may be given repeatedly");
   a.option(tasks.folder, "--data", "FOLDER", "where the tasks' examples are; else beside the task");
   a.option(tasks.shots, "--shots", "N", "solved examples before each, instead of the task's own");
-  a.option(tasks.limit, "--limit", "N", "only the first examples of each task; 0: all");
-  a.option(tasks.examples_file, "--examples", "FILE", "write what was found of each example");
+  a.option(tasks.examples, "--limit", "N", "only the first examples of each task; 0: all");
+  a.option(examples_file, "--examples", "FILE", "write what was found of each example");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
   a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
@@ -184,7 +171,7 @@ int verb_eval(Args args) {
       fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
                  std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
   }
-  if (!tasks.files.empty()) run_tasks(tasks, reader, options, json, results);
+  if (!tasks.files.empty()) run_tasks(tasks, examples_file, reader, options, json, results);
   if (json && !results.is_null()) {
     Tree root;
     root.set("results", std::move(results));

@@ -5,7 +5,9 @@
 
 namespace tessera {
 
-// The run file with the command line's key=value over it, checked.
-RunConfig open_run(const std::string& path, std::span<const std::string> overrides);
+// The run file with the command line's key=value over it, checked. `small`: its small twin, with
+// key=value over that.
+RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
+                   bool small = false);
 
 }  // namespace tessera

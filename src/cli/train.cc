@@ -10,6 +10,7 @@
 
 #include "cli/rank.h"
 #include "cli/run_file.h"
+#include "cli/train_tasks.h"
 #include "cli/verbs.h"
 #include "comm/world.h"
 #include "compile/compile.h"
@@ -96,10 +97,12 @@ int verb_train(Args args) {
   options.started_s = steady_s();
   std::string run;
   std::vector<std::string> overrides;
+  bool small = false;
   Arguments arguments("train", "Trains the model of a run file; started again, it goes on.",
                       "tessera train run.yaml batch.micro=8");
   arguments.required(run, "RUN", "the run file");
   arguments.many(overrides, "key=value", "replaces what the run file says");
+  arguments.flag(small, "--small", "its small twin: the same recipe in a size that trains here");
   arguments.json(options.json);
   if (!arguments.parse(args)) return 0;
   options.version = version();
@@ -111,12 +114,13 @@ int verb_train(Args args) {
   options.heartbeat = heartbeat.get();
   std::unique_ptr<World> world;
   try {
-    const RunConfig config = open_run(run, overrides);
+    const RunConfig config = open_run(run, overrides, small);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
     world = world_of(config, place.ranks);
     require_agreement(*world, place, shown);
     options.world = world.get();
+    options.tasks = task_evaluation(config);
     const TrainOutcome outcome = train(config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);

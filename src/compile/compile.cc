@@ -26,7 +26,7 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
   freeze(g, r.frozen);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
   if (generates) keep_logits(g);
-  if (r.purpose == Purpose::kDecode) decode(g, r.model.context);
+  if (r.purpose == Purpose::kDecode) decode(g, r.model.context, r.encoded);
   if (r.options.cross_entropy == CrossEntropyKind::kUnfused && !generates) unfuse_cross_entropy(g);
   if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
     materialise_attention(g, r.options.scores == ScoresType::kHalf);
@@ -157,8 +157,9 @@ Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   CHECK(m.request.precision != Precision::kAuto, "precision auto is resolved before");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;
-  CHECK(m.request.purpose != Purpose::kDecode || m.request.model.encoder_layers == 0,
-        "decode keeps no cache of a decoder that reads an encoder");
+  CHECK(!m.request.encoded ||
+            (m.request.purpose == Purpose::kDecode && m.request.model.encoder_layers > 0),
+        "only what decodes behind an encoder can have it behind itself");
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
         kPurposes[static_cast<int>(m.request.purpose)]);
   m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.all_layers());

@@ -14,7 +14,8 @@ enum class Purpose : uint8_t {
   kTrain,     // micro-batches, backward, update
   kValidate,  // one micro-batch, loss only, over the state of kTrain
   kLogits,    // one micro-batch, all logits in the value `logits`
-  kDecode,    // like kLogits for tokens that follow those in the cache
+  kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
+              // too and leaves what layers attend to in a cache of its own
 };
 
 struct CompileRequest {
@@ -30,6 +31,7 @@ struct CompileRequest {
   int64_t tokens = 1;     // of a sequence
   int64_t source = 0;     // of an encoder's
   bool documents_apart = false;
+  bool encoded = false;      // of kDecode: the encoder has run before, and does not again
   int64_t microbatches = 1;  // of a step
   int64_t stage = 0;         // of the pipeline: whose program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that

@@ -1,6 +1,7 @@
 // Passes that turn a fused op into its parts, or a training graph into one that generates.
 #include "base/error.h"
 #include "compile/passes.h"
+#include "ir/attention_operands.h"
 #include "ir/builder.h"
 
 namespace tessera {
@@ -77,20 +78,45 @@ void keep_logits(Graph& graph) {
   });
 }
 
-void decode(Graph& graph, int64_t context) {
+namespace {
+
+// What attends to an encoder's output reads its keys and values from a cache.
+void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
+  const ValueId keys = op.inputs[static_cast<size_t>(attention_operands(op.attributes, 1).across)];
+  graph[keys].role = Role::kCache;
+  graph[keys].per = kPerLayer;
+  if (encoded)
+    std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
+}
+
+}  // namespace
+
+void decode(Graph& graph, int64_t context, bool encoded) {
   ValueId positions = kNone;
   for (size_t i = 0; i < graph.values.size(); ++i)
     if (graph.values[i].name == "batch.positions") positions = static_cast<ValueId>(i);
   CHECK(positions != kNone, "the graph has no positions");
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
+    if (op.attributes.has("whole")) {
+      if (block.to != "source") keep_keys(graph, block, op, encoded);
+      block.forward.push_back(op);
+      return;
+    }
     Builder b(graph, block.forward, index_of(graph, op), "");
     const Shape qkv = graph[op.inputs[0]].shape;
     const ValueId cache = b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
                                   {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
-    b.emit(OpKind::kCachedAttention, op.origin,
-           {{"scale", op.attributes.number("scale")}, {"context", context}},
-           {op.inputs[0], positions}, {op.outputs[0], cache});
+    Attributes a = {{"scale", op.attributes.number("scale")}, {"context", context}};
+    if (op.attributes.has("across")) a.set("across", int64_t{1});
+    if (op.attributes.has("bias_distance"))
+      a.set("bias_distance", op.attributes.integer("bias_distance"));
+    std::vector<ValueId> in = op.inputs;  // none but the keys and the bias behind the queries
+    in.insert(in.begin() + 1, positions);
+    b.emit(OpKind::kCachedAttention, op.origin, a, in, {op.outputs[0], cache});
   });
+  if (!encoded) return;
+  graph[graph.memory].role = Role::kActivation;
+  graph.memory = kNone;
 }
 
 }  // namespace tessera

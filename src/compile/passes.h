@@ -26,8 +26,10 @@ void keep_masks(Graph& graph);
 void unfuse_cross_entropy(Graph& graph);
 // linear_cross_entropy → matmul into a value `logits` that the host reads.
 void keep_logits(Graph& graph);
-// attention → cached_attention over a cache of `context` tokens a layer.
-void decode(Graph& graph, int64_t context);
+// attention → cached_attention over a cache of `context` tokens a layer. The keys and values that a
+// layer makes of an encoder's output become a cache, too; with `encoded` they are there already,
+// and neither they nor the encoder's output is computed.
+void decode(Graph& graph, int64_t context, bool encoded);
 
 // Beside each product with a target weight, the adapters' two; weights that are no adapter's are
 // frozen. Before shard. Throws Error for a target that is no weight of a product.

@@ -118,6 +118,8 @@ class Scheduler {
   bool holds(const WeightGroup& group) const;
   std::vector<int64_t> own_layers() const;
   std::vector<int64_t> own_layers(size_t block) const;
+  std::vector<int64_t> layers_using(FrameKindId kind) const;
+  bool is_past(size_t block) const { return request_.encoded && e_.blocks[block].to == "source"; }
   bool is_light(int64_t layer) const { return light_[static_cast<size_t>(layer)]; }
   void name_kinds();
   void mark_light();
@@ -231,6 +233,17 @@ std::vector<int64_t> Scheduler::own_layers(size_t block) const {
   return own;
 }
 
+// Those of the stack whose forward reads or writes it; of all where none does.
+std::vector<int64_t> Scheduler::layers_using(FrameKindId kind) const {
+  const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
+  for (size_t b = 0; b < e_.blocks.size(); ++b)
+    for (const Op& op : e_.blocks[b].forward)
+      if (std::any_of(op.inputs.begin(), op.inputs.end(), is_in) ||
+          std::any_of(op.outputs.begin(), op.outputs.end(), is_in))
+        return own_layers(b);
+  return own_layers();
+}
+
 void Scheduler::mark_light() {
   light_.assign(static_cast<size_t>(first_.back()), false);
   if (!trains()) return;
@@ -261,7 +274,7 @@ void Scheduler::state() {
     const auto id = static_cast<FrameKindId>(k);
     if (!p_.kinds[k].state || p_.kinds[k].name == "batch") continue;
     if (!owner.contains(id))
-      state_of(id, own_layers());
+      state_of(id, layers_using(id));
     else if (holds(*owner.at(id)))
       state_of(id, own_layers(owner.at(id)->blocks.at(0)));
   }
@@ -323,6 +336,7 @@ void Scheduler::each_block(const Action& a, bool backward,
   for (size_t b = 0; b < ranges_.size(); ++b) {
     const BlockRange r = ranges_[b];
     const Block& block = e_.blocks[b];
+    if (is_past(b)) continue;
     if (block.input == kNone) {
       if (a.chunk == 0) visits.push_back({b, kNone, {kNone, 0}});
     } else if (block.output == kNone) {
@@ -387,7 +401,7 @@ Program Scheduler::run() {
   state();
   call(e_.clear, kNone, kNone);
   for (size_t b = 0; b < e_.blocks.size(); ++b) {
-    if (!holds(b)) continue;
+    if (!holds(b) || is_past(b)) continue;
     if (!e_.blocks[b].is_stack())
       call(e_.segments[b].pack, kNone, kNone);
     else

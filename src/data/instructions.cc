@@ -207,6 +207,15 @@ int64_t InstructionData::response_tokens() const {
   return sum;
 }
 
+int64_t InstructionData::response_bytes(const Tokenizer& tokenizer) const {
+  const int32_t end = tokenizer.end_of_text().value_or(-1);
+  int64_t bytes = 0;
+  for (size_t i = 0; i < ids_.size(); ++i)
+    if (learned_[i] != 0 && ids_[i] != end)
+      bytes += static_cast<int64_t>(tokenizer.token_bytes(ids_[i]).size());
+  return bytes;
+}
+
 std::span<const int32_t> InstructionData::ids(int64_t example) const {
   const auto begin = static_cast<size_t>(starts_[static_cast<size_t>(example)]);
   const auto end = static_cast<size_t>(starts_[static_cast<size_t>(example) + 1]);
@@ -242,11 +251,19 @@ void InstructionData::read_pair(int64_t example, const SampleRow& row) const {
 }
 
 void InstructionData::read_row(int64_t sample, const SampleRow& row) const {
-  if (spec_.target_length > 0) return read_pair(row_examples(sample)[0], row);
+  read_examples(row_examples(sample), row);
+}
+
+void InstructionData::read_packed_row(int64_t i, const SampleRow& row) const {
+  read_examples(packing_->row(i), row);
+}
+
+void InstructionData::read_examples(std::span<const int32_t> examples, const SampleRow& row) const {
+  if (spec_.target_length > 0) return read_pair(examples[0], row);
   CHECK(std::ssize(row.tokens) == spec_.sequence_length, "a row of {}", row.tokens.size());
   size_t at = 0;
   int32_t document = 0;
-  for (const int32_t example : row_examples(sample)) {
+  for (const int32_t example : examples) {
     const auto tokens = ids(example);
     const auto flags = learned(example);
     for (size_t t = 0; t + 1 < tokens.size(); ++t, ++at) {

@@ -50,13 +50,16 @@ class InstructionData {
   int64_t examples() const { return static_cast<int64_t>(starts_.size()) - 1; }
   int64_t rows() const { return packing_->rows(); }  // an epoch
   int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
-  int64_t response_tokens() const;  // that are learned
+  int64_t response_tokens() const;                           // that are learned
+  int64_t response_bytes(const Tokenizer& tokenizer) const;  // of their text, ends of text apart
   int64_t skipped() const { return skipped_; }
 
   // Row of sample n: epoch n / rows(), in each epoch all rows once in another order. Whole examples
   // in a row; the n tokens of one take n − 1 places, since its last is only a label.
   void read_row(int64_t sample, const SampleRow& row) const;
   std::span<const int32_t> row_examples(int64_t sample) const;
+  // Row i < rows() as it was packed, whatever the epoch: for validation.
+  void read_packed_row(int64_t i, const SampleRow& row) const;
 
   std::span<const int32_t> ids(int64_t example) const;
   std::span<const char> learned(int64_t example) const;  // 1: the loss counts that token
@@ -66,6 +69,7 @@ class InstructionData {
   void end_example(const std::string& place);
   void end_pair(size_t response, const std::string& place);
   void read_pair(int64_t example, const SampleRow& row) const;
+  void read_examples(std::span<const int32_t> examples, const SampleRow& row) const;
 
   InstructionSpec spec_;
   InstructionTemplate form_;

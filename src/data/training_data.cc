@@ -215,7 +215,9 @@ double TrainingData::epochs(int64_t samples) const {
 ValidationData::ValidationData(DatasetSpec spec)
     : spec_(std::move(spec)),
       spans_(spans_of(spec_)),
-      length_(spec_.spans ? spans_.tokens : spec_.sequence_length) {
+      length_(spec_.spans ? spans_.tokens : spec_.sequence_length),
+      row_tokens_(spec_.spans ? spans_.targets : spec_.sequence_length),
+      row_source_(spec_.spans ? spec_.sequence_length : 0) {
   CHECK(spec_.datasets.size() == 1, "a validation set of {} datasets", spec_.datasets.size());
   CHECK(spec_.sequence_length > 0, "samples of {} tokens", spec_.sequence_length);
   data_ = std::make_unique<IndexedDataset>(spec_.datasets.front().prefix);
@@ -230,11 +232,18 @@ ValidationData::ValidationData(DatasetSpec spec)
   }
 }
 
+ValidationData::ValidationData(const InstructionSpec& spec, const Tokenizer& tokenizer)
+    : row_tokens_(spec.target_length > 0 ? spec.target_length : spec.sequence_length),
+      row_source_(spec.target_length > 0 ? spec.sequence_length : 0),
+      instructions_(std::make_unique<InstructionData>(spec, tokenizer)) {}
+
 int64_t ValidationData::samples() const {
+  if (instructions_) return instructions_->rows();
   return spec_.spans ? tokens_ / length_ : (tokens_ - 1 + length_ - 1) / length_;
 }
 
 int64_t ValidationData::predicted_tokens() const {
+  if (instructions_) return instructions_->response_tokens();
   return spec_.spans ? samples() * spans_.targets : tokens_ - 1;
 }
 
@@ -250,6 +259,11 @@ int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
 }
 
 void ValidationData::read_row(int64_t sample, const SampleRow& row) const {
+  if (instructions_ && sample < samples()) return instructions_->read_packed_row(sample, row);
+  if (instructions_) {
+    std::fill(row.source.begin(), row.source.end(), 0);
+    return clear_row(0, row);
+  }
   std::vector<int32_t> ids(static_cast<size_t>(length_) + 1);
   const int64_t count = read(sample, ids);
   if (count == 0) std::fill(row.source.begin(), row.source.end(), 0);
@@ -270,6 +284,7 @@ void ValidationData::mark_documents(int64_t sample, const SampleRow& row) const 
 }
 
 int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
+  if (instructions_) return instructions_->response_bytes(tokenizer);
   const auto about = read_about(*data_);
   if (about && about->tokens == tokens_) return about->text_bytes;
   constexpr int64_t kBlock = 4096;

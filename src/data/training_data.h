@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/indexed_dataset.h"
+#include "data/instructions.h"
 #include "data/mixture.h"
 #include "data/sample_row.h"
 #include "data/samples.h"
@@ -121,16 +122,19 @@ class TrainingData {
 
 // Sample i holds tokens [i·T, i·T + T] of the file, T + 1 or, at the end, fewer: each token but the
 // first is predicted once. With span corruption sample i is made of the i-th T tokens; what is left
-// at the end is not used. Its spans are the same in every run and step.
+// at the end is not used. Its spans are the same in every run and step. Of instructions sample i is
+// their i-th packed row.
 class ValidationData {
  public:
   // `spec` names one dataset; seed and weight are not used. Throws Error as TrainingData does; one
   // sample of two tokens is enough.
   explicit ValidationData(DatasetSpec spec);
+  // Throws Error as InstructionData does.
+  ValidationData(const InstructionSpec& spec, const Tokenizer& tokenizer);
 
   // Row lengths, as those of TrainingData.
-  int64_t row_tokens() const { return spec_.spans ? spans_.targets : spec_.sequence_length; }
-  int64_t row_source() const { return spec_.spans ? spec_.sequence_length : 0; }
+  int64_t row_tokens() const { return row_tokens_; }
+  int64_t row_source() const { return row_source_; }
   int64_t samples() const;
   int64_t predicted_tokens() const;  // of all samples
   // As TrainingData::read_row; beyond samples() padding without labels.
@@ -139,10 +143,9 @@ class ValidationData {
   int64_t read(int64_t sample, std::span<int32_t> out) const;
 
   // Bytes of text that the tokens stand for, which bits per byte divide by: from PREFIX.json if it
-  // describes just these tokens, else by decoding them. End-of-text tokens stand for none.
+  // describes just these tokens, else by decoding them. End-of-text tokens stand for none. Of
+  // instructions: the responses.
   int64_t text_bytes(const Tokenizer& tokenizer) const;
-
-  const IndexedDataset& dataset() const { return *data_; }
 
  private:
   void mark_documents(int64_t sample, const SampleRow& row) const;
@@ -150,7 +153,9 @@ class ValidationData {
   DatasetSpec spec_;
   SpanLengths spans_;   // with span corruption
   int64_t length_ = 0;  // tokens from a sample to the next
-  std::unique_ptr<IndexedDataset> data_;
+  int64_t row_tokens_ = 0, row_source_ = 0;
+  std::unique_ptr<IndexedDataset> data_;           // this
+  std::unique_ptr<InstructionData> instructions_;  // or that
   SequenceRange range_;
   int64_t first_ = 0, tokens_ = 0;
 };

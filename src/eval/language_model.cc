@@ -117,6 +117,14 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
   return total;
 }
 
+int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
+                     const ModelOptions& options) {
+  Library library(read_cpu_features(), options.threads);
+  return compile(request(model, Purpose::kLogits, sequences, length, options.precision),
+                 library.target())
+      .bytes;
+}
+
 LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_t length,
                          const ModelOptions& options, int64_t source_length)
     : model_(model_of(checkpoint)), length_(length) {
@@ -151,41 +159,21 @@ Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
   CHECK((model_.encoder_layers > 0) == !source.empty(), "{} layers of an encoder, {} tokens",
         model_.encoder_layers, source.size());
   check_ids(source, model_);
+  // One token, and many: or one beside the encoder, and one behind it.
   std::vector<CompileRequest> programs;
-  if (source.empty()) {
-    const int64_t chunk = std::min(kPromptChunk, model_.context);
-    for (const int64_t tokens : {int64_t{1}, chunk})
-      programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision));
-  } else {
-    const auto length = static_cast<int64_t>(source.size());
-    for (int64_t tokens = kPromptChunk; programs.empty() || lengths_.back() < model_.context;
-         tokens *= 4) {
-      lengths_.push_back(std::min(tokens, model_.context));
-      programs.push_back(
-          request(model_, Purpose::kLogits, 1, lengths_.back(), options.precision, length));
-    }
-  }
+  const auto length = static_cast<int64_t>(source.size());
+  if (source.empty()) chunk_ = static_cast<size_t>(std::min(kPromptChunk, model_.context));
+  for (const int64_t tokens : {int64_t{1}, static_cast<int64_t>(chunk_)})
+    programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision, length));
+  programs[1].encoded = !source.empty();
   machine_ = load(checkpoint, programs, options);
-}
-
-// All that was said so far, once more.
-std::span<float> Decoder::read_again(std::span<const int32_t> tokens) {
-  said_.insert(said_.end(), tokens.begin(), tokens.end());
-  position_ = static_cast<int64_t>(said_.size());
-  size_t program = 0;
-  while (lengths_[program] < position_) ++program;
-  Executor& e = machine_->executor(program);
-  const std::span<int32_t> in = values<int32_t>(e, "batch.tokens");
-  std::fill(std::copy(said_.begin(), said_.end(), in.begin()), in.end(), 0);
-  std::copy(source_.begin(), source_.end(), values<int32_t>(e, "batch.source").begin());
-  e.run();
-  const auto vocabulary = static_cast<size_t>(model_.padded_vocabulary());
-  return values<float>(e, "logits").subspan((said_.size() - 1) * vocabulary, vocabulary);
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
   Executor& e = machine_->executor(program);
   std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  if (!source_.empty())
+    std::copy(source_.begin(), source_.end(), values<int32_t>(e, "batch.source").begin());
   const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
   for (int32_t& p : positions) p = static_cast<int32_t>(position_++);
   e.run();
@@ -195,12 +183,11 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
   CHECK(!tokens.empty() && position_ + static_cast<int64_t>(tokens.size()) <= context(),
         "{} tokens at position {} of {}", tokens.size(), position_, context());
   check_ids(tokens, model_);
-  if (!source_.empty()) return read_again(tokens);
-  const auto chunk = static_cast<size_t>(std::min(kPromptChunk, model_.context));
   size_t last = 0;
   while (!tokens.empty()) {
-    last = tokens.size() >= chunk ? 1 : 0;
-    const size_t n = last == 1 ? chunk : 1;
+    const bool second = source_.empty() ? tokens.size() >= chunk_ : position_ > 0;
+    last = second ? 1 : 0;
+    const size_t n = second ? chunk_ : 1;
     step(last, tokens.first(n));
     tokens = tokens.subspan(n);
   }

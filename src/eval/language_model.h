@@ -30,6 +30,10 @@ ModelConfig model_of(const CheckpointReader& checkpoint);
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
             const ModelOptions& options);
 
+// What a LogitsModel without an encoder takes.
+int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
+                     const ModelOptions& options);
+
 // Logits of B sequences of T tokens each; an encoder reads S tokens beside each.
 class LogitsModel {
  public:
@@ -48,7 +52,7 @@ class LogitsModel {
 };
 
 // Reads tokens one behind the other and says what may come next. Keeps keys and values of all it
-// has read; beside an encoder, which reads `source`, it computes all anew for each token.
+// has read; beside an encoder, which reads `source` with the first token, those of its output too.
 class Decoder {
  public:
   Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
@@ -63,13 +67,12 @@ class Decoder {
 
  private:
   void step(size_t program, std::span<const int32_t> tokens);
-  std::span<float> read_again(std::span<const int32_t> tokens);
 
   ModelConfig model_;
   std::unique_ptr<Machine> machine_;
   int64_t position_ = 0;
-  std::vector<int32_t> source_, said_;  // beside an encoder
-  std::vector<int64_t> lengths_;        // of the programs' tokens
+  std::vector<int32_t> source_;  // beside an encoder
+  size_t chunk_ = 1;             // tokens that the second program takes; the first takes one
 };
 
 }  // namespace tessera

@@ -80,6 +80,11 @@ Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view co
   return c;
 }
 
+int64_t likelihood_bytes(const ModelConfig& model, const ModelOptions& options) {
+  const int64_t tokens = row_length(model.context, model.context);
+  return logits_bytes(model, std::max<int64_t>(1, kTokensAtOnce / tokens), tokens, options);
+}
+
 std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
                                     const ModelOptions& options) {
   const ModelConfig model = model_of(checkpoint);

@@ -30,4 +30,7 @@ Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view co
 std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
                                     const ModelOptions& options);
 
+// What the largest of these takes: the model and its longest row.
+int64_t likelihood_bytes(const ModelConfig& model, const ModelOptions& options);
+
 }  // namespace tessera

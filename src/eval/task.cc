@@ -152,4 +152,19 @@ std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
   return out;
 }
 
+std::vector<Task> read_tasks(const TaskChoice& choice) {
+  std::vector<Task> tasks;
+  for (const std::string& file : choice.files) {
+    Task& t = tasks.emplace_back();
+    t.name = Path(file).stem().string();
+    t.spec = read_task(file);
+    if (choice.shots >= 0) t.spec.shots = choice.shots;
+    const Path folder = choice.folder.empty() ? Path(file).parent_path() : Path(choice.folder);
+    t.examples = read_examples(t.spec, folder / t.spec.data);
+    if (choice.examples > 0 && choice.examples < static_cast<int64_t>(t.examples.size()))
+      t.examples.resize(static_cast<size_t>(choice.examples));
+  }
+  return tasks;
+}
+
 }  // namespace tessera

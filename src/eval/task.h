@@ -75,4 +75,20 @@ TaskSpec read_task(const Path& file);
 // file and line, for what is no JSON, lacks a key, and a gold that is no option's number.
 std::vector<Example> read_examples(const TaskSpec& spec, const Path& data);
 
+struct Task {
+  std::string name;  // of its file
+  TaskSpec spec;
+  std::vector<Example> examples;
+};
+
+struct TaskChoice {
+  std::vector<std::string> files;
+  std::string folder;    // of the examples; empty: beside each task file
+  int64_t shots = -1;    // -1: each task's own
+  int64_t examples = 0;  // only the first ones; 0: all
+};
+
+// As read_task and read_examples.
+std::vector<Task> read_tasks(const TaskChoice& choice);
+
 }  // namespace tessera

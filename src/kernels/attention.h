@@ -78,6 +78,9 @@ struct CachedAttention {
   TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
   int threads = 1;
+  TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]
+  TensorView bias = {};  // as AttentionScope has it
+  int64_t bias_distance = 128;
 };
 int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads);
 void cached_attention(const CachedAttention& a, void* workspace);

@@ -6,7 +6,8 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily, &kT5Family};
+constexpr std::array kFamilies = {&kGpt2Family, &kNeoxFamily, &kLlamaFamily, &kT5Family,
+                                  &kQwen2Family};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A model family: its forward, its known sizes, and how Hugging Face writes it down. One a file
-// (gpt2.cc, llama.cc, neox.cc, t5.cc); families.cc lists them.
+// A model family: its forward, its known sizes, what it can do, and how Hugging Face writes it
+// down. One a file (gpt2.cc, llama.cc, neox.cc, qwen2.cc, t5.cc); families.cc lists them.
 #pragma once
 
 #include <span>
@@ -26,6 +26,10 @@ struct FamilyRule {
   void (*defaults)(ModelConfig&);  // what differs from ModelConfig's own; nullptr: nothing
   std::span<const Preset> presets;
 
+  bool encodes = false;       // has an encoder beside its decoder
+  bool turns = false;         // has rotary positions
+  bool groups_heads = false;  // several queries may share a key/value head
+
   std::string_view hf_type;       // model_type in config.json
   std::string_view hf_also = {};  // another that is read as this one
   std::string_view hf_prefix;     // of tensors; files of the bare model have names without it
@@ -34,11 +38,13 @@ struct FamilyRule {
   Tree (*hf_write)(const ModelConfig&);
   void (*hf_tensors)(const ModelConfig&, HfTensorList&);
   bool (*hf_is_buffer)(std::string_view name);  // of older files: masks and the like
+  // Of a SentencePiece model, by which transformers finds the class that reads it.
+  const char *hf_pieces = "tokenizer.model", *hf_tokenizer = "LlamaTokenizer";
 };
 
 std::span<const FamilyRule* const> all_families();
 const FamilyRule& rule_of(Family family);
 
-extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kT5Family;
+extern const FamilyRule kGpt2Family, kLlamaFamily, kNeoxFamily, kQwen2Family, kT5Family;
 
 }  // namespace tessera

@@ -14,21 +14,20 @@
 //   layerI.mlp.down.weight      layers.I.mlp.down_proj.weight [F,M]
 //   head.norm.gain              norm.weight
 //   head.weight [V,F]           lm_head.weight, without the prefix
+#include "model/llama.h"
+
 #include "base/error.h"
-#include "model/family.h"
 
 namespace tessera {
 namespace {
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads) {
   const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = m.feed_forward;
-  const int64_t K = key_value_heads(m);
-  CHECK(H % K == 0, "{} heads in {} groups", H, K);
+  CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
   BlockWriter w(graph, batch, m, "layer", m.layers);
   const ValueId x = w.stream();
 
-  const ValueId qkv = w.matrix("attn.qkv.weight", {K, H / K + 2, D, F}, w.std_in(), 0);
-  const ValueId turned = w.rotary(w.product("attn.qkv", w.rms_norm("norm1", x), qkv));
+  const ValueId turned = w.rotary(heads(w, w.rms_norm("norm1", x)));
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
@@ -40,7 +39,21 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 
-void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
+ValueId plain_heads(BlockWriter& w, ValueId x) {
+  const ModelConfig& m = w.model();
+  const Shape h = packed_heads(m);
+  const ValueId qkv = w.matrix("attn.qkv.weight", {h[0], h[1], h[2], m.hidden}, w.std_in(), 0);
+  return w.product("attn.qkv", x, qkv);
+}
+
+}  // namespace
+
+Shape packed_heads(const ModelConfig& m) {
+  const int64_t K = key_value_heads(m);
+  return {K, m.heads / K + 2, m.head_size()};
+}
+
+void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads) {
   const int64_t V = m.padded_vocabulary(), F = m.hidden;
   ValueId table = kNone;
   {
@@ -48,7 +61,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
-  layer(graph, batch, m);
+  layer(graph, batch, m, heads);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.rms_norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
@@ -56,12 +69,48 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   w.finish_with_loss();
 }
 
-void defaults(ModelConfig& m) {
+void llama_defaults(ModelConfig& m) {
   m.rotary_share = 1;
   m.parallel_residual = false;
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;
 }
+
+void read_llama(const HfReader& in, ModelConfig& m) {
+  m.vocabulary = in.size("vocab_size", m.vocabulary);
+  m.hidden = in.size("hidden_size", m.hidden);
+  m.layers = in.size("num_hidden_layers", m.layers);
+  m.heads = in.size("num_attention_heads", m.heads);
+  m.kv_heads = in.size("num_key_value_heads", m.kv_heads > 0 ? m.kv_heads : m.heads);
+  m.feed_forward = in.size("intermediate_size", m.feed_forward);
+  m.context = in.size("max_position_embeddings", m.context);
+  m.norm_epsilon = in.number("rms_norm_eps", 1e-6, 0, 1);
+  m.tied_embeddings = in.get<bool>("tie_word_embeddings", false);
+  m.attention_dropout = in.number("attention_dropout", 0, 0, 1);
+  m.init_std = in.number("initializer_range", 0.02, 0, 100);
+  const auto activation = in.get<std::string>("hidden_act", "silu");
+  if (activation != "silu")
+    in.refuse("hidden_act", activation, "Tessera computes silu in this family");
+  check_heads(in, "num_attention_heads", m);
+  if (m.heads % m.kv_heads != 0)
+    in.refuse("num_key_value_heads", std::to_string(m.kv_heads),
+              fmt::format("it does not divide num_attention_heads = {}", m.heads));
+}
+
+void write_llama(const ModelConfig& m, Tree& out) {
+  out.set("hidden_size", Tree(m.hidden));
+  out.set("intermediate_size", Tree(inner_width(m)));
+  out.set("num_hidden_layers", Tree(m.layers));
+  out.set("num_attention_heads", Tree(m.heads));
+  out.set("num_key_value_heads", Tree(key_value_heads(m)));
+  out.set("hidden_act", Tree(std::string("silu")));
+  out.set("max_position_embeddings", Tree(m.context));
+  out.set("rms_norm_eps", Tree(m.norm_epsilon));
+  out.set("rope_theta", Tree(m.rotary_base));
+  out.set("attention_dropout", Tree(m.attention_dropout));
+}
+
+namespace {
 
 void llama3(ModelConfig& m) { m.rotary_base = 500'000; }
 void llama31(ModelConfig& m) {
@@ -91,26 +140,14 @@ constexpr Preset kPresets[] = {
 };
 
 void read_hf(const HfReader& in, ModelConfig& m) {
-  m.vocabulary = in.size("vocab_size", 32000);
-  m.hidden = in.size("hidden_size", 4096);
-  m.layers = in.size("num_hidden_layers", 32);
-  m.heads = in.size("num_attention_heads", 32);
-  m.kv_heads = in.size("num_key_value_heads", m.heads);
-  m.feed_forward = in.size("intermediate_size", 11008);
-  m.context = in.size("max_position_embeddings", 2048);
-  m.norm_epsilon = in.number("rms_norm_eps", 1e-6, 0, 1);
-  m.tied_embeddings = in.get<bool>("tie_word_embeddings", false);
-  m.attention_dropout = in.number("attention_dropout", 0, 0, 1);
-  m.init_std = in.number("initializer_range", 0.02, 0, 100);
-  const auto activation = in.get<std::string>("hidden_act", "silu");
-  if (activation != "silu")
-    in.refuse("hidden_act", activation, "Tessera computes silu in this family");
+  m.vocabulary = 32000;
+  m.hidden = 4096;
+  m.layers = m.heads = 32;
+  m.feed_forward = 11008;
+  m.context = 2048;
+  read_llama(in, m);
   in.must_be("attention_bias", false, "attention with biases in this family");
   in.must_be("mlp_bias", false, "an MLP with biases in this family");
-  check_heads(in, "num_attention_heads", m);
-  if (m.heads % m.kv_heads != 0)
-    in.refuse("num_key_value_heads", std::to_string(m.kv_heads),
-              fmt::format("it does not divide num_attention_heads = {}", m.heads));
   if (const int64_t d = in.size("head_dim", m.head_size()); d != m.head_size())
     in.refuse(
         "head_dim", std::to_string(d),
@@ -131,19 +168,10 @@ Tree write_scale(const RotaryScale& s) {
 
 Tree write_hf(const ModelConfig& m) {
   Tree out = hf_config_start("LlamaForCausalLM", "llama");
-  out.set("hidden_size", Tree(m.hidden));
-  out.set("intermediate_size", Tree(inner_width(m)));
-  out.set("num_hidden_layers", Tree(m.layers));
-  out.set("num_attention_heads", Tree(m.heads));
-  out.set("num_key_value_heads", Tree(key_value_heads(m)));
+  write_llama(m, out);
   out.set("head_dim", Tree(m.head_size()));
-  out.set("hidden_act", Tree(std::string("silu")));
-  out.set("max_position_embeddings", Tree(m.context));
-  out.set("rms_norm_eps", Tree(m.norm_epsilon));
-  out.set("rope_theta", Tree(m.rotary_base));
   out.set("rope_scaling", write_scale(m.rotary_scale));
   out.set("attention_bias", Tree(false));
-  out.set("attention_dropout", Tree(m.attention_dropout));
   out.set("mlp_bias", Tree(false));
   return out;
 }
@@ -167,26 +195,36 @@ void add_layer(const ModelConfig& m, int64_t layer, HfTensorList& list) {
   list.same(ours + "mlp.down.weight", mlp + "down_proj.weight", {F, M});
 }
 
-void add_tensors(const ModelConfig& m, HfTensorList& list) {
+}  // namespace
+
+void add_llama_tensors(const ModelConfig& m, HfTensorList& list) {
   list.same("embed.weight", "model.embed_tokens.weight", {m.padded_vocabulary(), m.hidden});
   for (int64_t i = 0; i < m.layers; ++i) add_layer(m, i, list);
   list.same("head.norm.gain", "model.norm.weight", {m.hidden});
 }
 
-bool is_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+
+namespace {
+
+void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
+  llama_forward(graph, batch, m, plain_heads);
+}
 
 }  // namespace
 
 const FamilyRule kLlamaFamily = {.family = Family::kLlama,
                                  .forward = forward,
-                                 .defaults = defaults,
+                                 .defaults = llama_defaults,
                                  .presets = kPresets,
+                                 .turns = true,
+                                 .groups_heads = true,
                                  .hf_type = "llama",
                                  .hf_prefix = "model.",
                                  .hf_head = "lm_head.weight",
                                  .hf_read = read_hf,
                                  .hf_write = write_hf,
-                                 .hf_tensors = add_tensors,
-                                 .hf_is_buffer = is_buffer};
+                                 .hf_tensors = add_llama_tensors,
+                                 .hf_is_buffer = is_llama_buffer};
 
 }  // namespace tessera

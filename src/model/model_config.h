@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5 };
+enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
 enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
@@ -54,7 +54,7 @@ struct ModelConfig {
 
   static void fields(auto& self, auto&& visit) {
     visit("preset", self.preset, "a known model by name: pythia-70m, gpt2, llama2-7b, …");
-    visit("family", self.family, "gpt2 | neox | llama | t5");
+    visit("family", self.family, "how it is built; a preset says it, too");
     visit("layers", self.layers, "transformer layers; beside an encoder, the decoder's");
     visit("encoder_layers", self.encoder_layers, "layers of the encoder; 0: there is none");
     visit("hidden", self.hidden, "width of the residual stream");
@@ -88,7 +88,7 @@ struct ModelConfig {
 };
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
-constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5"; }
+constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2"; }
 constexpr const char* enum_names(Gelu) { return "erf|tanh"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 

@@ -256,6 +256,7 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .forward = forward,
                               .defaults = defaults,
                               .presets = kPresets,
+                              .encodes = true,
                               .hf_type = "t5",
                               .hf_also = "mt5",
                               .hf_prefix = "",
@@ -263,6 +264,8 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .hf_read = read_hf,
                               .hf_write = write_hf,
                               .hf_tensors = add_tensors,
-                              .hf_is_buffer = is_buffer};
+                              .hf_is_buffer = is_buffer,
+                              .hf_pieces = "spiece.model",
+                              .hf_tokenizer = "T5Tokenizer"};
 
 }  // namespace tessera

@@ -86,6 +86,10 @@ void run_cached_attention(const BoundOp& b) {
   a.start = b.in[1].as<int32_t>();
   a.scale = scale(b);
   a.threads = b.threads;
+  const AttentionOperands at = attention_operands(b.op->attributes, 2);
+  if (at.across != kNone) a.kv = b.in[static_cast<size_t>(at.across)];
+  if (at.bias != kNone) a.bias = b.in[static_cast<size_t>(at.bias)];
+  a.bias_distance = b.op->attributes.integer("bias_distance");
   b.kernels->cached_attention(b.stream, a, b.workspace);
 }
 

@@ -77,7 +77,8 @@ struct DataSection {
           "text of an instruction: 'Question: {prompt}\nAnswer: {response}'; the loss is on the "
           "response");
     visit("long_examples", self.long_examples, "instructions longer than a sample");
-    visit("validation", self.validation, "data sets on which the loss is measured, each apart");
+    visit("validation", self.validation,
+          "data sets (beside instructions: JSON lines) on which the loss is measured, each apart");
     visit("split", self.split,
           "shares of train, validation and test within each set of data.train, such as 969,30,1");
     visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context");

@@ -86,6 +86,7 @@ class Run {
   void show_progress(const StepMetrics& m, double tokens);
   void stop_at_bad_number(int64_t step, const StepResult& r);
   void validate(int64_t step);
+  void evaluate(int64_t step);
   void make_saves();
   void save_checkpoint(int64_t step);
   SaveGroup save_group() const;
@@ -95,9 +96,13 @@ class Run {
   void doing(int64_t step, std::string_view what) const;
   void doing(const OpStart& at) const;
   const Tokenizer& tokenizer();
+  bool evaluates() const { return !config_.evaluation.tasks.empty(); }
   bool scales() const { return config_.precision == Precision::kFp16; }
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
+  Path checkpoint_at(int64_t step) const {
+    return directory() / "checkpoints" / std::to_string(step);
+  }
 
   RunConfig config_;
   LossScale loss_scale_;
@@ -111,7 +116,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
-  std::vector<std::pair<std::string, std::unique_ptr<ValidationData>>> validation_;
+  std::vector<ValidationSet> validation_;
   std::unique_ptr<MetricsFile> metrics_;
   std::unique_ptr<TensorBoardFile> tensorboard_;
   std::string tokenizer_bytes_;  // for checkpoints; of the first rank
@@ -194,6 +199,9 @@ void Run::prepare() {
       gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(device.outside_bytes()),
       gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
       gib(m.activations), gib(m.other), gib(m.live)));
+  if (evaluates())
+    require_task_memory(options_.tasks.bytes(config_), m.arena + device.outside_bytes(),
+                        device.memory_limit());
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
@@ -248,8 +256,8 @@ void Run::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
-  o.tokens_after = [shape = batch_shape(config_, 0)](int64_t steps) {
-    return shape.samples_before(steps) * shape.sequence_length;
+  o.tokens_after = [shape = batch_shape(config_, 0), each = row_tokens(config_)](int64_t steps) {
+    return shape.samples_before(steps) * each;
   };
   o.world = &world_;
   o.now_s = options_.now_s;
@@ -282,9 +290,7 @@ void Run::start() {
   shape.source_length = rows_->row_source();
   batches_ = std::make_unique<BatchSource>(
       shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
-  const DatasetSpec spec = training_spec(config_, config_.model.vocabulary, tokenizer());
-  for (ValidationSpec& v : validation_specs(config_, spec))
-    validation_.emplace_back(v.name, std::make_unique<ValidationData>(v.spec));
+  validation_ = validation_sets(config_, config_.model.vocabulary, tokenizer());
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
@@ -308,11 +314,9 @@ void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
   const std::string first = first_bad_value(*trainer_, world_);
   std::string norms;
   for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
-  const std::string last =
-      saves_->last() < 0
-          ? "There is no checkpoint yet."
-          : fmt::format("Last good checkpoint: {}.",
-                        (directory() / "checkpoints" / std::to_string(saves_->last())).string());
+  const std::string last = saves_->last() < 0 ? "There is no checkpoint yet."
+                                              : fmt::format("Last good checkpoint: {}.",
+                                                            checkpoint_at(saves_->last()).string());
   throw Error(
       "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
       "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
@@ -420,6 +424,20 @@ void Run::validate(int64_t step) {
   }
 }
 
+// From a checkpoint of this step, which every rank reads whole.
+void Run::evaluate(int64_t step) {
+  save_checkpoint(step);
+  saves_->finish();
+  world_.barrier();  // until it stands
+  doing(step, "evaluating tasks");
+  for (const TaskMetrics& m : options_.tasks.run(checkpoint_at(step), config_, world_)) {
+    if (!first_) continue;
+    metrics_->append_line(to_json_line(step, m));
+    if (tensorboard_) add_to_tensorboard(*tensorboard_, step, options_.wall_s(), m);
+    say(fmt::format("step {} {}", format_count(step), text_of(m)));
+  }
+}
+
 void Run::save_checkpoint(int64_t step) {
   CheckpointHeader header;
   header.step = step;
@@ -460,17 +478,19 @@ TrainOutcome Run::go() {
     const int64_t every = config_.metrics.validate_every_steps;
     if (step < last_step_ && every > 0 && step % every == 0) validate(step);
     if (step < last_step_ && saves_->due(step)) save_checkpoint(step);
+    const int64_t tasks_every = config_.evaluation.every_steps;
+    if (step < last_step_ && tasks_every > 0 && step % tasks_every == 0) evaluate(step);
   }
   progress_.finish();
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
   saves_->finish();
+  if (evaluates() && !outcome_.interrupted && first_step_ <= last_step_) evaluate(outcome_.step);
   if (recorder_)
     write_file(Path(config_.run.dump_values) / fmt::format("values-{}.txt", world_.rank()),
                to_text(recorder_->records()));
   world_.barrier();  // no rank leaves before the checkpoint stands
-  if (saves_->last() >= 0)
-    outcome_.checkpoint = (directory() / "checkpoints" / std::to_string(saves_->last())).string();
+  if (saves_->last() >= 0) outcome_.checkpoint = checkpoint_at(saves_->last()).string();
   if (outcome_.interrupted)
     say("stopped by a signal; the run goes on from here when started again");
   return outcome_;

@@ -8,6 +8,7 @@
 #include "launch/heartbeat.h"
 #include "train/progress.h"
 #include "train/run_config.h"
+#include "train/task_metrics.h"
 
 namespace tessera {
 
@@ -21,6 +22,7 @@ struct TrainOptions {
   bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
   Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
+  TaskEvaluation tasks;            // of evaluation.tasks; wanted where the run names some
 };
 
 struct TrainOutcome {

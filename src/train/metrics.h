@@ -7,6 +7,7 @@
 //    "slowest_over_mean"
 //                                  … ,"loss_scale":…,"skipped":…  of fp16
 //   {"step":8,"name":"wiki","validation_loss":…,"bits_per_byte":…}   one line a set and validation
+//   {"step":8,"task":"piqa","examples":…,"accuracy":…,"accuracy_error":…}   a task and evaluation
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
 // become null. Each line is one write(2) at the end of the file, so that a killed process leaves

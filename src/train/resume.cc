@@ -15,7 +15,8 @@ bool changes_the_run(const std::string& path) {
 bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "run.dump_gradients" ||
-         path == "run.dump_values" || path.starts_with("metrics.");
+         path == "run.dump_values" || path.starts_with("metrics.") ||
+         path.starts_with("evaluation.");
 }
 
 }  // namespace

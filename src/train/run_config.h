@@ -26,6 +26,7 @@ struct RunConfig {
   Layout layout;
   CompilerOptions compiler;
   CheckpointSection checkpoint;
+  EvaluationSection evaluation;
   MetricsSection metrics;
 
   std::string source;  // the run file, for messages
@@ -45,6 +46,7 @@ struct RunConfig {
     visit("layout", self.layout, "");
     visit("compiler", self.compiler, "");
     visit("checkpoint", self.checkpoint, "");
+    visit("evaluation", self.evaluation, "");
     visit("metrics", self.metrics, "");
   }
 };

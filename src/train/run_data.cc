@@ -113,4 +113,21 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpe
   return out;
 }
 
+std::vector<ValidationSet> validation_sets(const RunConfig& config, int64_t vocabulary,
+                                           const Tokenizer& tokenizer) {
+  std::vector<ValidationSet> out;
+  if (config.data.instructions.empty()) {
+    const DatasetSpec training = training_spec(config, vocabulary, tokenizer);
+    for (const ValidationSpec& v : validation_specs(config, training))
+      out.push_back({v.name, std::make_unique<ValidationData>(v.spec)});
+    return out;
+  }
+  for (const ValidationSource& source : config.data.validation) {
+    InstructionSpec spec = instruction_spec(config);
+    spec.files = {source.prefix};
+    out.push_back({source.name, std::make_unique<ValidationData>(spec, tokenizer)});
+  }
+  return out;
+}
+
 }  // namespace tessera

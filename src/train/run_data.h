@@ -51,4 +51,14 @@ std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vo
 // Of what training reads: with span corruption, where it has any.
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, DatasetSpec training);
 
+struct ValidationSet {
+  std::string name;
+  std::unique_ptr<ValidationData> data;
+};
+
+// What a run is validated on: those, or beside data.instructions each file of data.validation, read
+// as they are.
+std::vector<ValidationSet> validation_sets(const RunConfig& config, int64_t vocabulary,
+                                           const Tokenizer& tokenizer);
+
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "compile/optimizer.h"
 #include "train/data_section.h"
+#include "train/evaluation_section.h"
 #include "train/schedule.h"
 
 namespace tessera {
@@ -157,11 +158,13 @@ struct CheckpointSection {
     visit("every_steps", self.every_steps, "how often; 0: none but the last");
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
-    visit(
-        "keep_every_tokens", self.keep_every_tokens,
-        "the first step past each multiple of so many tokens is saved and stays for good; 0: none");
+    visit("keep_every_tokens", self.keep_every_tokens,
+          "the first step past each multiple of so many tokens (an encoder's and its decoder's) is "
+          "saved and stays for good; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
-    visit("from", self.from, "a checkpoint to start from");
+    visit(
+        "from", self.from,
+        "a checkpoint to start from, or a Hugging Face folder, of which each rank reads its part");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
     visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes, "resume with another model, data or seed");

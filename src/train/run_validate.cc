@@ -5,6 +5,7 @@
 
 #include "compile/layout_check.h"
 #include "data/span_corruption.h"
+#include "model/family.h"
 #include "train/run_config.h"
 #include "train/run_programs.h"
 
@@ -37,6 +38,7 @@ class Validation {
     schedule();
     layout();
     checkpoint();
+    evaluation();
     metrics();
   }
 
@@ -89,24 +91,24 @@ class Validation {
     if (m.head_width == 0 && m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
            fmt::join(divisors(m.hidden), ", "));
-    if (m.family == Family::kLlama) {
+    if (rule_of(m.family).groups_heads) {
       if (m.heads % m.kv_heads != 0)
         fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
              m.heads, fmt::join(divisors(m.heads), ", "));
     } else if (m.kv_heads != m.heads) {
-      fail("model.kv_heads",
-           "= {}, but gpt2, neox and t5 have as many as heads = {}. Leave it out.", m.kv_heads,
-           m.heads);
+      fail("model.kv_heads", "= {}, but family {} has as many as heads = {}. Leave it out.",
+           m.kv_heads, name_of_entry(m.family), m.heads);
     }
     encoder(m);
   }
 
   void encoder(const ModelConfig& m) const {
-    at_least("model.encoder_layers", m.encoder_layers, m.family == Family::kT5 ? 1 : 0);
-    if (m.family != Family::kT5 && m.encoder_layers > 0)
+    const bool encodes = rule_of(m.family).encodes;
+    at_least("model.encoder_layers", m.encoder_layers, encodes ? 1 : 0);
+    if (!encodes && m.encoder_layers > 0)
       fail("model.encoder_layers", "= {}, but family {} has no encoder. Leave it out.",
            m.encoder_layers, name_of_entry(m.family));
-    if (m.family != Family::kT5) return;
+    if (!encodes) return;
     if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
       fail("model.relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
     if (m.relative_distance <= m.relative_buckets / 2)
@@ -118,8 +120,7 @@ class Validation {
     const ModelConfig& m = c_.model;
     share("model.rotary_share", m.rotary_share, true);
     const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    const bool turns = m.family == Family::kNeox || m.family == Family::kLlama;
-    if (turns && (turned % 2 != 0 || turned == 0))
+    if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
       fail("model.rotary_share",
            "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
            m.rotary_share, turned, m.head_size());
@@ -230,8 +231,6 @@ class Validation {
     if (d.target_length > c_.model.context)
       fail("data.target_length", "= {} is longer than model.context = {}.", d.target_length,
            c_.model.context);
-    if (!d.validation.empty())
-      fail("data.validation", "is for data.train; pairs have no validation sets yet.");
   }
 
   void split(const std::string& text) const {
@@ -361,6 +360,18 @@ class Validation {
              c_.schedule.steps);
     if (k.load == Load::kAll && k.from.empty())
       fail("checkpoint.load", "= all, but checkpoint.from names no checkpoint");
+  }
+
+  void evaluation() const {
+    const EvaluationSection& e = c_.evaluation;
+    at_least("evaluation.every_steps", e.every_steps, 0);
+    at_least("evaluation.limit", e.limit, 0);
+    if (e.every_steps > 0 && e.tasks.empty())
+      fail("evaluation.every_steps", "= {}, but evaluation.tasks names no task file",
+           e.every_steps);
+    if (!e.tasks.empty() && c_.model.encoder_layers > 0)
+      fail("evaluation.tasks", "are given, but tasks are for decoders alone, not for family {}",
+           name_of_entry(c_.model.family));
   }
 
   void metrics() const {

@@ -7,12 +7,14 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/saving.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 #include "model/presets.h"
 #include "tests/checkpoint/temporary_folder.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -30,7 +32,7 @@ ModelConfig small(Family family) {
   m.vocabulary_multiple = 1;
   m.context = 16;
   m.tied_embeddings = family == Family::kGpt2;
-  if (family != Family::kLlama) return m;
+  if (!rule_of(family).groups_heads) return m;
   m.heads = 4;
   m.kv_heads = 2;
   return m;
@@ -84,7 +86,7 @@ class HfFolder : public testing::Test {
 };
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
+  for (const Family family : every_decoder())
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
       write_folder(at("hf"), small(family), type);
@@ -99,6 +101,38 @@ TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
         EXPECT_TRUE(std::ranges::equal(x.bytes, y.bytes)) << name;
       }
     }
+}
+
+// Any box of a folder's tensors is what it is of the checkpoint that is made of it, GPT-2's
+// transposed matrices too: so each rank can read its part.
+TEST_F(HfFolder, BoxesAreReadWithoutImport) {
+  for (const Family family : every_decoder()) {
+    for (const char* name : {"hf", "checkpoint"}) fs::remove_all(at(name));
+    write_folder(at("hf"), small(family), DType::kBF16);
+    import_hf(at("hf"), at("checkpoint"), "0.1.0");
+    CheckpointReader imported(at("checkpoint")), folder(resolve_checkpoint(at("hf")));
+    EXPECT_EQ(to_json(folder.header().model), to_json(imported.header().model));
+    ASSERT_EQ(folder.tensors().size(), imported.tensors().size());
+    for (const StoredTensor& t : imported.tensors()) {
+      std::vector<int64_t> begin, end;
+      for (const int64_t n : t.shape.dims()) {  // a middle part of each dimension that has one
+        begin.push_back(n / 3);
+        end.push_back(n - n / 4);
+      }
+      Shape part = t.shape;
+      for (int d = 0; d < part.rank(); ++d)
+        part[d] = end[static_cast<size_t>(d)] - begin[static_cast<size_t>(d)];
+      std::vector<float> wanted(static_cast<size_t>(part.elements())), got(wanted.size());
+      imported.read(t.name, begin, end, {wanted.data(), DType::kF32, part});
+      folder.read(t.name, begin, end, {got.data(), DType::kF32, part});
+      EXPECT_EQ(got, wanted) << t.name;
+      wanted.resize(static_cast<size_t>(t.shape.elements()));
+      got.resize(wanted.size());
+      imported.read(t.name, {wanted.data(), DType::kF32, t.shape});
+      folder.read(t.name, {got.data(), DType::kF32, t.shape});
+      EXPECT_EQ(got, wanted) << t.name;
+    }
+  }
 }
 
 TEST_F(HfFolder, ImportedWeightsLieAsTheModelReadsThem) {

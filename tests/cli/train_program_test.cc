@@ -90,6 +90,76 @@ TEST_F(TrainProgram, FaultsOfGenerateAndEval) {
   expect_fault("generate run/checkpoints/1 --prompt x", {"pieces-0.bin"});
 }
 
+constexpr const char* kTask =
+    "kind: choice\ndata: e.jsonl\nform: \"{query} {response}\"\nresponse: \"{choices}\"\n"
+    "gold: gold\n";
+constexpr const char* kExamples =
+    "{\"query\": \"the quick\", \"choices\": [\"brown\", \"qqqqq\"], \"gold\": 0}\n"
+    "{\"query\": \"fox 7\", \"choices\": [\"zzzzz\", \"jumps\"], \"gold\": 1}\n"
+    "{\"query\": \"jumps\", \"choices\": [\"again\", \"the\"], \"gold\": 0}\n";
+
+// The lines of metrics.jsonl that tell of the task.
+std::vector<std::string> task_lines(const std::string& metrics) {
+  std::vector<std::string> lines;
+  for (size_t at = 0, end; (end = metrics.find('\n', at)) != std::string::npos; at = end + 1) {
+    const std::string line = metrics.substr(at, end - at);
+    if (line.find("\"task\"") != std::string::npos) lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_F(TrainProgram, TasksAreEvaluatedOnTheWay) {
+  put("words.yaml", kTask);
+  put("e.jsonl", kExamples);
+  const std::string tasks =
+      " precision=fp32 evaluation.tasks=[words.yaml] evaluation.every_steps=2";
+  ASSERT_EQ(run("train run.yaml" + tasks).code, 0);
+  const std::vector<std::string> lines = task_lines(get("run/metrics.jsonl"));
+  ASSERT_EQ(lines.size(), 2u);  // after steps 2 and 4
+  EXPECT_EQ(lines[0].find("{\"step\":2,\"task\":\"words\",\"examples\":3,\"accuracy\":"), 0u)
+      << lines[0];
+  const ProgramResult r = run("eval run/checkpoints/4 --task words.yaml --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Tree line = parse_json(lines[1], "line"), said = parse_json(r.out, "eval");
+  const Tree* metrics = (*said.find("results")->as_list())[0].find("metrics");
+  for (const char* name : {"accuracy", "accuracy_length"})
+    EXPECT_EQ(to_json(*line.find(name)), to_json(*metrics->find(name)->find("value")));
+  expect_fault("train run.yaml evaluation.every_steps=2 run.directory=o",
+               {"evaluation.every_steps = 2", "evaluation.tasks names no task file"});
+  expect_fault("train run.yaml evaluation.tasks=[none.yaml] run.directory=o", {"none.yaml"});
+  ASSERT_EQ(run("train run.yaml run.directory=two layout.data=2" + tasks,
+                "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2")
+                .code,
+            0);
+  const std::vector<std::string> two = task_lines(get("two/metrics.jsonl"));
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].substr(0, 50), lines[0].substr(0, 50));
+}
+
+// Each rank reads its part of the folder itself.
+TEST_F(TrainProgram, StartsFromAHuggingFaceFolder) {
+  ASSERT_EQ(run("train run.yaml schedule.steps=2 run.directory=base").code, 0);
+  ASSERT_EQ(run("checkpoint export base --to hf").code, 0);
+  const std::string two = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
+  const auto losses = [&](const std::string& from, const std::string& directory) {
+    const ProgramResult r =
+        run(fmt::format("train run.yaml layout.tensor=2 checkpoint.from={} run.directory={}", from,
+                        directory),
+            two);
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::vector<std::string> out;
+    const std::string text = get(directory + "/metrics.jsonl");
+    for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
+      if (const Tree* loss = parse_json(text.substr(at, end - at), "line").find("loss"))
+        out.push_back(to_json(*loss));
+    return out;
+  };
+  const std::vector<std::string> one = losses("base", "a"), other = losses("hf", "b");
+  EXPECT_EQ(one.size(), 4u);
+  EXPECT_EQ(one, other);
+  EXPECT_EQ(run("generate hf --prompt the --max-tokens 4").code, 0);
+}
+
 TEST_F(TrainProgram, FullDiskLeavesThePreviousCheckpointWhole) {
   ASSERT_EQ(run("train run.yaml run.stop_after_steps=2").code, 0);
   const Files before = snapshot("run/checkpoints/2");

@@ -13,6 +13,7 @@
 #include "ir/rule.h"
 #include "ir/verify.h"
 #include "model/presets.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -27,8 +28,8 @@ ModelConfig tiny(Family family) {
   m.vocabulary_multiple = 32;
   m.context = 16;
   if (family == Family::kGpt2) m.tied_embeddings = true;
-  if (family == Family::kLlama) m.kv_heads = 2;
-  if (family == Family::kT5) m.encoder_layers = 2;
+  if (rule_of(family).groups_heads) m.kv_heads = 2;
+  if (rule_of(family).encodes) m.encoder_layers = 2;
   derive_sizes(m);
   return m;
 }
@@ -39,7 +40,7 @@ CompileRequest request(Family family, Purpose purpose) {
   r.purpose = purpose;
   r.sequences = 2;
   r.tokens = purpose == Purpose::kDecode ? 1 : 16;
-  if (family == Family::kT5) r.source = 24;
+  if (rule_of(family).encodes) r.source = 24;
   r.microbatches = purpose == Purpose::kTrain ? 3 : 1;
   return r;
 }
@@ -131,26 +132,39 @@ const Option kOptions[] = {
 };
 
 TEST(Compile, EveryOptionOfEveryFamilyIsSound) {
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5})
+  for (const Family family : every_family())
     for (const Option& option : kOptions) {
       SCOPED_TRACE(fmt::format("family {} {}", static_cast<int>(family), option.name));
       CompileRequest r = request(family, Purpose::kTrain);
       option.set(r);
-      if (family == Family::kT5) r.options.attention = AttentionKind::kFused;
+      if (rule_of(family).encodes) r.options.attention = AttentionKind::kFused;
       expect_sound(r, Target());
       expect_sound(r, demanding());
     }
 }
 
 TEST(Compile, EveryPurposeIsSound) {
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
+  for (const Family family : every_decoder())
     for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
       SCOPED_TRACE(
           fmt::format("family {} purpose {}", static_cast<int>(family), static_cast<int>(purpose)));
       expect_sound(request(family, purpose), demanding());
     }
-  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits})
+  for (const Purpose purpose : {Purpose::kValidate, Purpose::kLogits, Purpose::kDecode})
     expect_sound(request(Family::kT5, purpose), demanding());
+}
+
+// Behind its encoder a decoder finds all state, caches too, where the encoder's program has it.
+TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
+  CompileRequest r = request(Family::kT5, Purpose::kDecode);
+  const Program first = compile(r, demanding());
+  r.encoded = true;
+  expect_sound(r, demanding());
+  const Program next = compile(r, demanding());
+  EXPECT_EQ(first.state_bytes, next.state_bytes);
+  for (const Call& c : next.schedule)
+    EXPECT_EQ(next.segment(c).name.find("encoder"), std::string::npos) << next.segment(c).name;
+  EXPECT_LT(next.schedule.size(), first.schedule.size());
 }
 
 TEST(Compile, TextReadsBack) {
@@ -208,7 +222,7 @@ TEST(Compile, TheArenaIsHardlyLargerThanTheLiveSet) {
                                    {12, 128, 16, 128},
                                    {24, 128, 1, 1024},
                                    {12, 512, 4, 256}};
-  for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama})
+  for (const Family family : every_decoder())
     for (const auto& [layers, hidden, sequences, tokens] : kSizes)
       for (const char* recompute : {"none", "selective", "full", "full:2"})
         for (const int64_t microbatches : {1, 3})

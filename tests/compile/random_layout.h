@@ -14,6 +14,7 @@
 #include "compile/compile.h"
 #include "compile/layout_check.h"
 #include "model/presets.h"
+#include "tests/every_family.h"
 
 namespace tessera::testing {
 
@@ -46,10 +47,9 @@ class LayoutDraw {
  private:
   CompileRequest any() {
     CompileRequest r;
-    apply_family(one_of<Family>({Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5}),
-                 r.model);
+    apply_family(one_of<Family>(every_family()), r.model);
     r.model.layers = number(1, 6);
-    if (r.model.family == Family::kT5) {
+    if (rule_of(r.model.family).encodes) {
       r.model.encoder_layers = number(1, 3);
       r.model.layers = number(1, 3);
       r.source = 24;

@@ -8,6 +8,7 @@
 #include "ir/print.h"
 #include "model/forward.h"
 #include "model/presets.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -21,7 +22,7 @@ ModelConfig tiny(Family family) {
   m.vocabulary = 50;
   m.vocabulary_multiple = 1;
   m.context = 8;
-  if (family == Family::kT5) m.encoder_layers = 1;
+  if (rule_of(family).encodes) m.encoder_layers = 1;
   derive_sizes(m);
   return m;
 }
@@ -118,7 +119,7 @@ TEST(ShardCounts, OneNormIsGatheredOnce) {
 
 // Where the model divides nothing, tensor ranks that hold parts of the sequence still agree.
 TEST(ShardCounts, DataAloneCommunicatesNothing) {
-  for (const Family f : {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5}) {
+  for (const Family f : every_family()) {
     Graph g = forward(tiny(f), 4, 8);
     g.mesh[AxisKind::kReplica] = g.mesh[AxisKind::kShard] = 2;
     shard(g, Layout());

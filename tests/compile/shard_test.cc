@@ -13,6 +13,7 @@
 #include "model/forward.h"
 #include "model/presets.h"
 #include "tests/compile/lockstep.h"
+#include "tests/every_family.h"
 
 namespace tessera::testing {
 namespace {
@@ -27,12 +28,12 @@ struct Trial {
 };
 
 constexpr int64_t kSequences = 4, kTokens = 8;
-constexpr Family kFamilies[] = {Family::kGpt2, Family::kNeox, Family::kLlama, Family::kT5};
+const std::vector<Family> kFamilies = every_family();
 
 ModelConfig tiny(Family family) {
   ModelConfig m;
   apply_family(family, m);
-  const bool grouped = family == Family::kLlama;
+  const bool grouped = rule_of(family).groups_heads;
   m.layers = 2;
   m.hidden = grouped ? 64 : 32;
   m.heads = grouped ? 8 : 4;
@@ -43,7 +44,7 @@ ModelConfig tiny(Family family) {
   m.tied_embeddings = family == Family::kGpt2;
   m.init = m.output_init = Initialiser::kNormal;
   m.init_std = 0.1;
-  if (family == Family::kT5) m.encoder_layers = 2;
+  if (rule_of(family).encodes) m.encoder_layers = 2;
   derive_sizes(m);
   return m;
 }
@@ -192,10 +193,10 @@ Trial of(Family family) {
   return s;
 }
 
-TEST(Shard, Gpt2) { on_all_meshes(of(Family::kGpt2)); }
-TEST(Shard, Neox) { on_all_meshes(of(Family::kNeox)); }
-TEST(Shard, Llama) { on_all_meshes(of(Family::kLlama)); }
-TEST(Shard, T5) { on_all_meshes(of(Family::kT5)); }
+class EveryFamily : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Shard, EveryFamily, testing::ValuesIn(every_family()),
+                         [](const auto& f) { return name_of_entry(f.param); });
+TEST_P(EveryFamily, ComputesTheSameOnAllMeshes) { on_all_meshes(of(GetParam())); }
 
 TEST(Shard, UntiedAndSequentialResidual) {
   Trial s = of(Family::kGpt2);
@@ -213,7 +214,7 @@ TEST(Shard, UntiedAndSequentialResidual) {
 
 // Only causal attention is ever materialised.
 AttentionKind unfused_attention(Family f) {
-  return f == Family::kT5 ? AttentionKind::kFused : AttentionKind::kMaterialised;
+  return rule_of(f).encodes ? AttentionKind::kFused : AttentionKind::kMaterialised;
 }
 
 TEST(Shard, Dropout) {
@@ -256,7 +257,7 @@ TEST(Shard, Bf16) {
 TEST(Shard, ThreeAndSixRanks) {
   for (const Family f : kFamilies) {
     Trial s = of(f);
-    s.model.hidden = f == Family::kLlama ? 96 : 48;
+    s.model.hidden = rule_of(f).groups_heads ? 96 : 48;
     s.model.heads = s.model.hidden / 8;
     s.model.kv_heads = 6;
     s.model.feed_forward = 96;

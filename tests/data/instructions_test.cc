@@ -4,6 +4,7 @@
 #include <set>
 
 #include "data/permutation.h"
+#include "data/training_data.h"
 #include "tests/data/dataset_fixture.h"
 
 namespace tessera {
@@ -164,6 +165,36 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
   const InstructionData cut(s, tokenizer_);
   ASSERT_EQ(cut.examples(), 2);
   EXPECT_EQ(cut.ids(1).size(), 65u);
+}
+
+// A validation set of them has every row once, in one order, and counts what it asks.
+TEST_F(InstructionsTest, ValidationReadsEachRowOnce) {
+  std::string lines;
+  for (int i = 0; i < 9; ++i)
+    lines +=
+        fmt::format("{{\"prompt\":\"p{}\",\"response\":\"{}\"}}\n", i, std::string(1 + i, 'r'));
+  for (const int64_t target : {0, 12}) {
+    InstructionSpec s = spec(lines, 24);
+    s.target_length = target;
+    const ValidationData data(s, tokenizer_);
+    const InstructionData plain(s, tokenizer_);
+    ASSERT_EQ(data.samples(), plain.rows());
+    EXPECT_EQ(data.row_tokens(), target > 0 ? 12 : 24);
+    EXPECT_EQ(data.row_source(), target > 0 ? 24 : 0);
+    EXPECT_EQ(data.predicted_tokens(), 45 + 9);  // and their ends
+    EXPECT_EQ(data.text_bytes(tokenizer_), 45);
+    Row row(data.row_tokens());
+    row.source.resize(static_cast<size_t>(data.row_source()));
+    int64_t asked = 0;
+    for (int64_t i = 0; i <= data.samples(); ++i) {  // one beyond the end
+      data.read_row(i, row.view());
+      const auto count = std::count_if(row.labels.begin(), row.labels.end(),
+                                       [](int32_t label) { return label != kIgnoredLabel; });
+      EXPECT_EQ(count > 0, i < data.samples());
+      asked += count;
+    }
+    EXPECT_EQ(asked, data.predicted_tokens());
+  }
 }
 
 TEST_F(InstructionsTest, TemplatesAreChecked) {

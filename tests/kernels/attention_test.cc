@@ -120,5 +120,46 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
   });
 }
 
+// Keys and values of their own and a bias by distance, as T5's decoder has them.
+TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
+  for_every_target([] {
+    const int64_t batch = 2, tokens = 75, heads = 3, size = 16, capacity = 80, buckets = 16;
+    const Array q = Array::random({batch, tokens, heads, 1, size}, 1);
+    const Array kv = Array::random({batch, tokens, heads, 2, size}, 2);
+    const Array bias = Array::random({heads, buckets}, 3);
+    const Array whole({batch, tokens, heads, size}), cache({batch, capacity, 2, heads, size});
+    Attention all{q, whole, {}, 0.5f};
+    all.kv = kv;
+    all.scope.bias = bias;
+    all.scope.bias_distance = 40;
+    Workspace workspace(std::max(attention_workspace_bytes(tokens, size, 1, tokens),
+                                 cached_attention_workspace_bytes(capacity, size, 2)));
+    attention(all, workspace);
+    int64_t start = 0;
+    for (const int64_t n : {66, 1, 1, 5, 1, 1}) {
+      const auto piece = [&](const Array& from, int64_t row) {
+        Array out({batch, n, heads, row / (heads * size), size});
+        for (int64_t i = 0; i < out.size(); ++i)
+          out.set(i, from.at(i / (n * row) * tokens * row + start * row + i % (n * row)));
+        return out;
+      };
+      const Array pq = piece(q, heads * size), pkv = piece(kv, 2 * heads * size);
+      const Array out({batch, n, heads, size});
+      CachedAttention c{pq, cache, static_cast<int32_t>(start), out, 0.5f, 2};
+      c.kv = pkv;
+      c.bias = bias;
+      c.bias_distance = 40;
+      cached_attention(c, workspace);
+      std::vector<double> expected;
+      const int64_t width = heads * size;
+      for (int64_t i = 0; i < out.size(); ++i)
+        expected.push_back(
+            whole.at(i / (n * width) * tokens * width + start * width + i % (n * width)));
+      EXPECT_LT(distance(out, expected), tolerance(DType::kF32)) << start;
+      start += n;
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tessera::kernels

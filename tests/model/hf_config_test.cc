@@ -102,6 +102,28 @@ TEST(HfConfig, ReadsLlamaOfBothVersions) {
   EXPECT_DOUBLE_EQ(read(R"({"model_type": "llama"})").norm_epsilon, 1e-6);
 }
 
+// As transformers 4 writes it; `more` adds.
+std::string qwen2(const std::string& more) {
+  return R"({"model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 3,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 300, "max_position_embeddings": 256, "rms_norm_eps": 1e-06,
+    "hidden_act": "silu", "rope_theta": 1000000.0, "sliding_window": 131072,
+    "max_window_layers": 3, "use_sliding_window": false, "tie_word_embeddings": true)" +
+         more + "}";
+}
+
+TEST(HfConfig, ReadsQwen2) {
+  const ModelConfig m = read(qwen2(""));
+  EXPECT_EQ(m.family, Family::kQwen2);
+  EXPECT_EQ(m.kv_heads, 2);
+  EXPECT_DOUBLE_EQ(m.rotary_base, 1'000'000);
+  EXPECT_DOUBLE_EQ(m.norm_epsilon, 1e-6);
+  EXPECT_TRUE(m.tied_embeddings);
+  const ModelConfig absent = read(R"({"model_type": "qwen2"})");
+  EXPECT_EQ(absent.feed_forward, 22016);
+  EXPECT_DOUBLE_EQ(absent.rotary_base, 10000);
+}
+
 TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig neox = read(pythia(R"(, "hidden_act": "gelu_new", "rotary_pct": 0.5)"));
   neox.parallel_residual = false;
@@ -110,7 +132,7 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   const ModelConfig plain = read(llama(""));
   ModelConfig scaled = read(llama(R"(, "rope_scaling": )" + std::string(kScaling) + "}"));
   scaled.tied_embeddings = true;
-  for (const ModelConfig& m : {neox, gpt2, plain, scaled}) {
+  for (const ModelConfig& m : {neox, gpt2, plain, scaled, read(qwen2(""))}) {
     const Tree written = hf_config_of_model(m, 3, DType::kBF16);
     const ModelConfig back = model_from_hf_config(written, "written");
     EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));
@@ -158,6 +180,9 @@ constexpr Refused kRefused[] = {
     {R"({"model_type": "llama", "mlp_bias": true})", "an MLP with biases"},
     {R"({"model_type": "llama", "hidden_act": "gelu"})", "hidden_act is gelu"},
     {R"({"model_type": "llama", "quantization_config": {"bits": 4}})", "quantised weights"},
+    {R"({"model_type": "qwen2", "use_sliding_window": true})", "attention to a window of the text"},
+    {R"({"model_type": "qwen2", "rope_scaling": {"type": "yarn", "factor": 4.0}})",
+     "rope_type is yarn"},
     {R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})", "quantised weights"},
 };
 INSTANTIATE_TEST_SUITE_P(All, HfConfigRefuses, testing::ValuesIn(kRefused));

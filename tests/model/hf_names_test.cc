@@ -7,6 +7,7 @@
 
 #include "model/forward.h"
 #include "model/presets.h"
+#include "tests/every_family.h"
 
 namespace tessera {
 namespace {
@@ -23,7 +24,7 @@ ModelConfig small(Family family) {
   m.context = 16;
   if (family == Family::kNeox) m.rotary_share = 0.5;
   m.tied_embeddings = family == Family::kGpt2;
-  if (family == Family::kT5) {
+  if (rule_of(family).encodes) {
     m.encoder_layers = 3;
     m.head_width = 8;
   }
@@ -127,6 +128,22 @@ TEST(HfNames, LlamaJoinsQueryKeyValueByGroupAndGateWithValue) {
   EXPECT_EQ(theirs.at(mlp + "up_proj.weight").end(), (std::vector<int64_t>{M, 2, F}));
 }
 
+TEST(HfNames, Qwen2JoinsBiasesAsItsWeights) {
+  ModelConfig m = small(Family::kQwen2);
+  m.heads = 6;
+  m.kv_heads = 2;  // groups of 3 queries, heads of 2
+  std::map<std::string, HfTensor> theirs;
+  for (HfTensor& t : hf_tensors(m)) theirs[t.theirs] = t;
+  const std::pair<const char*, int64_t> slots[] = {{"q", 0}, {"k", 3}, {"v", 4}};
+  for (const auto& [name, slot] : slots) {
+    const HfTensor& t = theirs.at(fmt::format("model.layers.1.self_attn.{}_proj.bias", name));
+    EXPECT_EQ(t.ours, "layer1.attn.qkv.bias");
+    EXPECT_EQ(t.shape, (Shape{2, 5, 2}));
+    EXPECT_EQ(t.their_shape, (Shape{slot == 0 ? F : 4}));
+    EXPECT_EQ(t.begin, (std::vector<int64_t>{0, slot, 0}));
+  }
+}
+
 TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
   const ModelConfig m = small(Family::kT5);
   std::map<std::string, HfTensor> theirs;
@@ -148,7 +165,7 @@ TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
 
 // What the forward function declares as weights is what the map names, with the same shapes.
 TEST(HfNames, AreAllTheWeightsOfTheModel) {
-  for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama, Family::kT5}) {
+  for (const Family family : every_family()) {
     const ModelConfig m = small(family);
     std::set<std::string> shapes, declared;
     for (const HfTensor& t : hf_tensors(m)) {

@@ -27,7 +27,10 @@ TEST(Presets, HaveThePublishedNumbersOfParameters) {
       {"mt5-small", 300'176'768},       {"mt5-base", 582'401'280},
       {"mt5-large", 1'229'581'312},     {"mt5-xl", 3'742'619'648},
       {"mt5-xxl", 12'921'057'280},      {"t5-v1.1-small", 76'961'152},
-      {"t5-v1.1-base", 247'577'856}};
+      {"t5-v1.1-base", 247'577'856},    {"qwen2-0.5b", 494'032'768},
+      {"qwen2-1.5b", 1'543'714'304},    {"qwen2-7b", 7'615'616'512},
+      {"qwen2-72b", 72'706'203'648},    {"qwen2.5-3b", 3'085'938'688},
+      {"qwen2.5-14b", 14'770'033'664},  {"qwen2.5-32b", 32'763'876'352}};
   for (const auto& [name, number] : published) EXPECT_EQ(parameters(name), number) << name;
 }
 

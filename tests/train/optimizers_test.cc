@@ -171,6 +171,22 @@ TEST(Fp16, AnOverflowIsSkippedAndMended) {
   EXPECT_FALSE(bytes_of(*trainer) == before);
 }
 
+TEST(Fp16, AnEncoderAndADecoderTrainAsInF32) {
+  RunConfig c = tiny(Family::kT5);
+  const Curve plain = run(c, 5);
+  c.precision = Precision::kFp16;
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  trainer->initialise();
+  BatchSource source = batches(c);
+  for (size_t s = 0; s < 5; ++s) {
+    const StepResult r = trainer->step(static_cast<int64_t>(s) + 1, 1e-3, source, {}, 256);
+    ASSERT_TRUE(r.finite);
+    EXPECT_NEAR(r.loss, plain.losses[s], 5e-3 * plain.losses[s]);
+    EXPECT_NEAR(r.grad_norm, plain.norms[s], 2e-2 * plain.norms[s]);
+  }
+}
+
 TEST(LossScale, HalvesAfterOverflowsAndDoublesAfterAWindow) {
   LossScaleSection rule;
   rule.initial = 64;
@@ -226,8 +242,7 @@ TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
 }
 
 class EveryFamilyTuned : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned,
-                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned, testing::ValuesIn(every_family()));
 
 TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
   RunConfig c = tiny(GetParam());
@@ -257,7 +272,7 @@ TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
 
 TEST_P(EveryFamilyTuned, WhatIsFrozenStays) {
   RunConfig c = tiny(GetParam());
-  c.optimizer.freeze = {"embed.*", "layer.attn.*"};
+  c.optimizer.freeze = {"embed.*", "*.attn.*"};
   const auto world = self_world();
   const auto trainer = trainer_of(c, *world);
   trainer->initialise();

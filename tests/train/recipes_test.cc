@@ -3,7 +3,8 @@
 
 #include "base/file.h"
 #include "model/presets.h"
-#include "train/run_config.h"
+#include "train/run_programs.h"
+#include "train/small_twin.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +19,7 @@ std::vector<Path> recipes() {
 
 TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
   const std::vector<Path> all = recipes();
-  EXPECT_GE(all.size(), 18u);
+  EXPECT_GE(all.size(), 23u);
   for (const Path& path : all) {
     SCOPED_TRACE(path.string());
     const RunConfig c = load_run(path, {});
@@ -29,6 +30,27 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
     EXPECT_EQ(c.model.kv_heads % c.layout.tensor, 0);
     EXPECT_EQ(c.model.padded_vocabulary() % c.layout.tensor, 0);
     EXPECT_LE(c.data.sequence_length, c.model.context);
+  }
+}
+
+// What a recipe is of stays in its small twin.
+TEST(Recipes, TwinsAreSmallAndKeepTheRecipe) {
+  for (const Path& path : recipes()) {
+    SCOPED_TRACE(path.string());
+    const RunConfig whole = load_run(path, {}), small = load_run(path, small_twin(whole));
+    EXPECT_EQ(small.run.name, whole.run.name + "-small");
+    EXPECT_EQ(small.model.family, whole.model.family);
+    EXPECT_EQ(small.model.heads / small.model.kv_heads, whole.model.heads / whole.model.kv_heads);
+    EXPECT_EQ(small.model.tied_embeddings, whole.model.tied_embeddings);
+    EXPECT_EQ(small.optimizer.kind, whole.optimizer.kind);
+    EXPECT_EQ(small.optimizer.weight_decay, whole.optimizer.weight_decay);
+    EXPECT_EQ(small.precision, whole.precision);
+    EXPECT_EQ(small.schedule.kind, whole.schedule.kind);
+    EXPECT_EQ(small.schedule.floor, whole.schedule.floor);
+    EXPECT_EQ(small.schedule.warmup_steps > 0, whole.schedule.warmup_steps > 0);
+    EXPECT_EQ(small.data.objective, whole.data.objective);
+    EXPECT_EQ(mesh_of(small.layout).ranks(), 1);
+    EXPECT_LT(small.model.hidden * small.model.all_layers(), 512);
   }
 }
 

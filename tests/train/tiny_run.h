@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/presets.h"
+#include "tests/every_family.h"
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
@@ -19,7 +20,11 @@ inline RunConfig tiny(Family family) {
   c.model.vocabulary_multiple = 32;
   c.model.context = 24;
   c.model.tied_embeddings = family == Family::kGpt2;
-  if (family == Family::kLlama) c.model.kv_heads = 2;
+  if (rule_of(family).groups_heads) c.model.kv_heads = 2;
+  if (rule_of(family).encodes) {
+    c.model.encoder_layers = 2;
+    c.data.target_length = 12;
+  }
   derive_sizes(c.model);
   c.data.sequence_length = 24;
   c.batch.global = 4;
@@ -29,9 +34,29 @@ inline RunConfig tiny(Family family) {
   return c;
 }
 
+// Pairs for an encoder and a decoder, the end of each source padded.
+inline BatchSource pair_batches(const RunConfig& c, BatchShape shape) {
+  shape.source_length = c.data.sequence_length;
+  shape.sequence_length = c.data.target_length;
+  return BatchSource(shape, [](int64_t sample, const SampleRow& row) {
+    const auto id = [&](size_t place) {
+      return static_cast<int32_t>((sample * 31 + static_cast<int64_t>(place * place) * 7) % 95 + 1);
+    };
+    for (size_t s = 0; s < row.source.size(); ++s)
+      row.source[s] = s + 1 + static_cast<size_t>(sample % 5) < row.source.size() ? id(s) : 0;
+    for (size_t t = 0; t < row.labels.size(); ++t) {
+      row.labels[t] = id(t + 40);
+      row.tokens[t] = t == 0 ? 0 : row.labels[t - 1];
+      row.positions[t] = static_cast<int32_t>(t);
+      row.documents[t] = 0;
+    }
+  });
+}
+
 // Any function of (sample, place) that is not constant will do as text.
 inline BatchSource batches(const RunConfig& c) {
   const BatchShape shape = batch_shape(c, 0);
+  if (c.model.encoder_layers > 0) return pair_batches(c, shape);
   return BatchSource(shape, [](int64_t sample, std::span<int32_t> out) {
     for (size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);

@@ -9,8 +9,7 @@ namespace {
 constexpr double kRounding = 2e-6;  // f32 sums in another order, a few steps
 
 class EveryFamily : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily,
-                         testing::Values(Family::kGpt2, Family::kNeox, Family::kLlama));
+INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamily, testing::ValuesIn(every_decoder()));
 
 TEST_P(EveryFamily, OptionsChangeNothing) {
   const Curve plain = run(tiny(GetParam()));

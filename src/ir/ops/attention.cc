@@ -7,7 +7,8 @@
 // attention_grad: d_qkv, d_kv where keys stand apart, the bias's gradient (added to) where it has
 // one.
 // cached_attention: attention of T new tokens to those in the cache [B, C, 2, K, D] before them,
-// which it extends; positions [B, T] say where they stand.
+// which it extends; positions [B, T] say where they stand, and then come the new tokens' keys and
+// values where they are `across`, and a bias.
 #include "base/error.h"
 #include "ir/attention_operands.h"
 #include "ir/builder.h"
@@ -43,9 +44,10 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
 }
 
 std::vector<OutputSpec> infer_cached(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 2 && in[0]->shape.rank() == 5, "cached_attention takes qkv and positions");
+  CHECK(static_cast<int>(in.size()) == attention_operands(a, 2).count && in[0]->shape.rank() == 5,
+        "cached_attention takes qkv, positions and what its attributes say");
   const Shape& s = in[0]->shape;
-  return {{"", in[0]->dtype, out_shape(s)},
+  return {{"", in[0]->dtype, out_shape(s, slots(a))},
           {".cache", in[0]->dtype, {s[0], a.integer("context"), 2, s[2], s[4]}}};
 }
 
@@ -75,8 +77,10 @@ ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
   if (at.bias != kNone) r.outputs.emplace_back("kn");
   return r;
 }
-ShardingRule sharding_cached(const Op&, std::span<const Value>) {
-  return {{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}};
+ShardingRule sharding_cached(const Op& op, std::span<const Value>) {
+  ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}};
+  add_labels(op, 2, r);
+  return r;
 }
 
 void gradient(Gradients& g, const Op& op) {

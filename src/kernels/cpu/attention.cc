@@ -1,5 +1,6 @@
 #include "kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_simd.h"
@@ -7,6 +8,7 @@
 #include "kernels/cpu/attention_scope.h"
 #include "kernels/cpu/attention_simd.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/relative_position.h"
 
 namespace tessera::kernels {
 
@@ -46,13 +48,34 @@ void attention(const Attention& a, void* workspace) {
   });
 }
 
+namespace {
+
+// A head's bias by distance (QueryHead::bias) where the first query stands behind `start` keys.
+const float* cached_bias(const CachedAttention& a, const PackedHeads& p, int64_t head,
+                         const HeadBuffers& b) {
+  if (!a.bias) return nullptr;
+  const RelativeBuckets r{a.bias.shape[1], a.bias_distance, true};
+  const int64_t distances = *a.start + 2 * p.t - 1;
+  const Source bias(a.bias);
+  for (int64_t x = 0; x < distances; ++x)
+    b.bias[x] = bias[head * r.buckets + relative_bucket(r, x - (p.t - 1) - *a.start)];
+  std::fill(b.bias + distances, b.bias + round_up(p.t, kTile) + round_up(*a.start + p.t, kTile),
+            0.0f);
+  return b.bias;
+}
+
+}  // namespace
+
 int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads) {
   return attention_workspace_bytes(c, d, threads);
 }
 
 void cached_attention(const CachedAttention& a, void* workspace) {
-  const PackedHeads p(a.qkv);
+  const PackedHeads p(a.qkv, a.kv);
+  const TensorView& fresh = a.kv ? a.kv : a.qkv;
   check_attention(p, a.out, {}, {});
+  CHECK(p.s == p.t && (!a.bias || (a.bias.shape.rank() == 2 && a.bias.shape[0] == p.heads())),
+        "{} queries, {} keys, a bias of {}", p.t, p.s, to_string(a.bias.shape));
   CHECK(a.cache.shape.rank() == 5 && a.cache.shape[0] == p.b && a.cache.shape[2] == 2 &&
             a.cache.shape[3] == p.kv && a.cache.shape[4] == p.d,
         "attention of {} with a cache of {}", to_string(a.qkv.shape), to_string(a.cache.shape));
@@ -65,8 +88,8 @@ void cached_attention(const CachedAttention& a, void* workspace) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
     const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};
     const Rows v{k.data + p.kv * p.d, row};
-    copy(p.key(a.qkv, b, kv), p.t, p.d, {k.data + start * row, row});
-    copy(p.value(a.qkv, b, kv), p.t, p.d, {v.data + start * row, row});
+    copy(p.key(fresh, b, kv), p.t, p.d, {k.data + start * row, row});
+    copy(p.value(fresh, b, kv), p.t, p.d, {v.data + start * row, row});
     const HeadBuffers buffers =
         head_buffers(workspace, thread, capacity, capacity, p.d, HeadUse::kForward);
     KeyHead keys;
@@ -82,6 +105,7 @@ void cached_attention(const CachedAttention& a, void* workspace) {
       QueryHead h;
       h.q = p.query(a.qkv, b, kv, g);
       h.out = p.out(a.out, b, kv * p.g + g);
+      h.bias = cached_bias(a, p, kv * p.g + g, buffers);
       attend(keys, h, buffers);
     }
   });

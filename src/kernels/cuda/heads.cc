@@ -103,6 +103,7 @@ void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
 }
 
 void cached_attention(Stream s, const CachedAttention& a, void*) {
+  CHECK(!a.kv && !a.bias, "decoding beside an encoder on a device");
   const Shape& cache = a.cache.shape;  // [B, C, 2, KV, D]
   Attention plain;
   plain.qkv = a.qkv;

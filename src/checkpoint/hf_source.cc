@@ -1,0 +1,168 @@
+#include "checkpoint/hf_source.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/config.h"
+#include "checkpoint/index.h"
+#include "checkpoint/permute.h"
+#include "model/hf_config.h"
+#include "model/hf_names.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxListed = 12;  // faults named in one message
+
+// One of our tensors and where it lies in the folder.
+struct Match {
+  HfTensor names;
+  SafetensorsFolder::Found found;
+};
+
+std::string listed(const std::vector<std::string>& faults) {
+  std::string text;
+  for (size_t i = 0; i < std::min(faults.size(), kMaxListed); ++i) text += "\n  " + faults[i];
+  if (faults.size() > kMaxListed)
+    text += fmt::format("\n  and {} more", faults.size() - kMaxListed);
+  return text;
+}
+
+// The file's name of a tensor: as it should be, or without the prefix of the whole model.
+std::string name_in(const SafetensorsFolder& files, const std::string& full,
+                    std::string_view prefix) {
+  if (full.starts_with(prefix) && !files.find(full)) return full.substr(prefix.size());
+  return full;
+}
+
+void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
+                  std::vector<std::string>& faults) {
+  if (entry.shape != wanted)
+    faults.push_back(fmt::format("{}: has the shape {}, wanted {}", entry.name,
+                                 to_string(entry.shape), to_string(wanted)));
+  const bool known =
+      entry.dtype == DType::kF32 || entry.dtype == DType::kBF16 || entry.dtype == DType::kF16;
+  if (!known)
+    faults.push_back(
+        fmt::format("{}: is stored as {}, wanted F32, BF16 or F16", entry.name, entry.type));
+}
+
+std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& model,
+                         const std::string& source, std::vector<std::string>& skipped) {
+  std::vector<Match> matches;
+  std::vector<std::string> faults;
+  std::set<std::string> used;
+  for (HfTensor& t : hf_tensors(model)) {
+    const std::string name = name_in(files, t.theirs, hf_prefix(model.family));
+    const auto found = files.find(name);
+    if (!found) {
+      faults.push_back(fmt::format("{}: missing, wanted {}", t.theirs, to_string(t.their_shape)));
+      continue;
+    }
+    used.insert(name);
+    check_tensor(*found->entry, t.their_shape, faults);
+    matches.push_back({std::move(t), *found});
+  }
+  for (const std::string& name : files.names()) {
+    if (used.contains(name)) continue;
+    if (hf_is_buffer(model, name))
+      skipped.push_back(name);
+    else
+      faults.push_back(name + ": not a tensor of this model");
+  }
+  if (!faults.empty())
+    throw Error(
+        "{}: its tensors are not those of the model that config.json describes ({} layers, "
+        "width {}):{}",
+        source, model.layers, model.hidden, listed(faults));
+  return matches;
+}
+
+CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
+  CheckpointHeader header;
+  header.model = to_tree(model);
+  header.config = Tree::object();
+  header.state = Tree::object();
+  header.state.set("imported_from", Tree(hf_folder.filename().string()));
+  std::error_code error;
+  for (const char* name : {kTokenizerFile, kSentencePieceFile, "spiece.model"}) {
+    if (!header.tokenizer.empty() || !fs::exists(hf_folder / name, error)) continue;
+    header.tokenizer = read_file(hf_folder / name);
+  }
+  return header;
+}
+
+// Our tensors by name, each with the pieces that stand next to each other in `matches`.
+void add_tensors(std::vector<Match> matches, const std::string& source, HfSource& out) {
+  std::stable_sort(matches.begin(), matches.end(),
+                   [](const Match& a, const Match& b) { return a.names.ours < b.names.ours; });
+  for (Match& m : matches) {
+    const DType type = *m.found.entry->dtype;
+    if (out.tensors.empty() || out.tensors.back().name != m.names.ours) {
+      out.tensors.push_back({m.names.ours, type, m.names.shape, {}});
+      out.pieces.emplace_back();
+    }
+    StoredTensor& t = out.tensors.back();
+    if (t.dtype != type)
+      throw Error("{}: {} is stored as {}, but what stands beside it in {} as {}. Wanted one type.",
+                  source, m.names.theirs, name_of(type), t.name, name_of(t.dtype));
+    StoredPiece& p = t.pieces.emplace_back();
+    p.begin = m.names.begin;
+    p.end = m.names.end();
+    p.bytes = static_cast<int64_t>(m.found.bytes.size());
+    out.pieces.back().push_back({m.found.bytes, m.names.view, std::move(m.names.axes)});
+  }
+}
+
+}  // namespace
+
+bool HfPiece::moves() const { return !std::is_sorted(axes.begin(), axes.end()); }
+
+bool is_hf_folder(const Path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "config.json", error) && !fs::exists(folder / kIndexFile, error);
+}
+
+HfSource open_hf(const Path& folder) {
+  const Path config = folder / "config.json";
+  std::error_code error;
+  if (!fs::exists(config, error))
+    throw Error("{}: has no config.json; wanted a folder as transformers' save_pretrained makes it",
+                folder.string());
+  HfSource out;
+  out.model = model_from_hf_config(parse_json(read_file(config), config.string()), config.string());
+  out.files = std::make_unique<SafetensorsFolder>(folder);
+  add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
+  out.header = header_of(out.model, folder);
+  return out;
+}
+
+void copy_box(const Box& common, const Box& from_box, const HfPiece& from, const Box& to_box,
+              std::byte* to, int64_t element_bytes) {
+  if (!from.moves())
+    return copy_box(common, from_box, from.bytes.data(), to_box, to, element_bytes);
+  const size_t rank = common.begin.size();
+  const int64_t run = common.end[rank - 1] - common.begin[rank - 1];
+  const Shape from_extents = from_box.extents(), to_extents = to_box.extents();
+  const auto flat = [&](const std::vector<int64_t>& at, const Box& box, const Shape& extents) {
+    int64_t n = 0;
+    for (size_t d = 0; d < rank; ++d) n = n * extents.dims()[d] + at[d] - box.begin[d];
+    return n;
+  };
+  for (std::vector<int64_t> at = common.begin;;) {
+    copy_permuted(from.bytes.data(), from.view, from.axes, element_bytes,
+                  flat(at, from_box, from_extents), run,
+                  to + flat(at, to_box, to_extents) * element_bytes);
+    size_t d = rank - 1;  // the next run: the last dimension is in it whole
+    while (d > 0 && ++at[d - 1] == common.end[d - 1]) {
+      at[d - 1] = common.begin[d - 1];
+      --d;
+    }
+    if (d == 0) return;
+  }
+}
+
+}  // namespace tessera

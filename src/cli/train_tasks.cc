@@ -1,0 +1,42 @@
+#include "cli/train_tasks.h"
+
+#include "cli/checkpoint_file.h"
+#include "eval/evaluate.h"
+#include "eval/likelihood.h"
+
+namespace tessera {
+namespace {
+
+ModelOptions options_of(const RunConfig& c) {
+  const bool bf16 = c.precision == Precision::kBf16 || c.precision == Precision::kBf16Sr;
+  return {bf16 ? Precision::kBf16 : Precision::kFp32, static_cast<int>(c.run.threads)};
+}
+
+TaskMetrics metrics_of(const Task& task, const TaskResult& r) {
+  TaskMetrics out{task.name, static_cast<int64_t>(r.examples.size()), {}};
+  for (const Metric& m : r.metrics) out.figures.push_back({m.name, m.value, m.error});
+  return out;
+}
+
+}  // namespace
+
+TaskEvaluation task_evaluation(const RunConfig& config) {
+  const EvaluationSection& e = config.evaluation;
+  TaskEvaluation out;
+  if (e.tasks.empty()) return out;
+  out.bytes = [](const RunConfig& c) { return likelihood_bytes(c.model, options_of(c)); };
+  out.run = [tasks = read_tasks({e.tasks, e.data, -1, e.limit})](
+                const Path& checkpoint, const RunConfig& c, World& world) {
+    CheckpointReader reader(checkpoint);
+    const auto tokenizer = tokenizer_of(reader);
+    std::vector<TaskMetrics> results;
+    for (const Task& t : tasks) {
+      const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, world, options_of(c));
+      results.push_back(metrics_of(t, r));
+    }
+    return results;
+  };
+  return out;
+}
+
+}  // namespace tessera

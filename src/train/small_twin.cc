@@ -1,0 +1,66 @@
+#include "train/small_twin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLayers = 2, kHidden = 64, kHeads = 8, kInner = 176, kTokens = 64;
+constexpr int64_t kSequences = 8, kAtOnce = 4, kSteps = 100;
+constexpr double kRate = 3e-3;
+constexpr int64_t kLongestWarmUp = kSteps / 10;
+
+// So many of kSteps as `steps` are of the run's.
+int64_t share_of(const RunConfig& run, int64_t steps) {
+  if (steps == 0 || run.schedule.steps == 0) return 0;
+  return std::max<int64_t>(1, kSteps * steps / run.schedule.steps);
+}
+
+}  // namespace
+
+std::vector<std::string> small_twin(const RunConfig& run) {
+  std::vector<std::string> keys;
+  const auto set = [&](const char* key, const auto& value) {
+    keys.push_back(fmt::format("{}={}", key, value));
+  };
+  set("run.name", run.run.name + "-small");
+  set("run.directory", "runs/" + run.run.name + "-small");
+  set("model.layers", kLayers);
+  set("model.encoder_layers", run.model.encoder_layers > 0 ? kLayers : 0);
+  set("model.hidden", kHidden);
+  set("model.heads", kHeads);
+  set("model.kv_heads", std::max<int64_t>(1, kHeads * run.model.kv_heads / run.model.heads));
+  set("model.head_width", 0);
+  set("model.feed_forward", kInner);
+  set("model.vocabulary", 0);
+  set("model.vocabulary_multiple", 1);
+  set("model.context", kTokens);
+  set("data.sequence_length", kTokens);
+  if (run.data.objective == Objective::kSpanCorruption) set("data.target_length", 0);
+  set("data.stages", "[]");
+  set("batch.global", kSequences);
+  set("batch.micro", kAtOnce);
+  set("batch.ramp", "[]");
+  set("batch.ramp_steps", 0);
+  if (run.optimizer.kind == OptimizerKind::kAdamW) set("optimizer.learning_rate", kRate);
+  set("schedule.steps", kSteps);
+  set("schedule.warmup_steps", std::min(kLongestWarmUp, share_of(run, run.schedule.warmup_steps)));
+  set("schedule.decay_steps", share_of(run, run.schedule.decay_steps));
+  for (const char* axis : {"data", "tensor", "pipeline", "interleave"})
+    keys.push_back(fmt::format("layout.{}=1", axis));
+  set("layout.zero_group", 0);
+  set("layout.stages", "[]");
+  set("layout.pipeline_schedule", "1f1b");
+  if (run.layout.recompute.starts_with("full:")) set("layout.recompute", "full");
+  set("checkpoint.every_steps", 0);
+  set("checkpoint.keep_every_steps", 0);
+  set("checkpoint.keep_every_tokens", 0);
+  set("checkpoint.at_steps", "[]");
+  set("metrics.validate_every_steps", kSteps / 2);
+  set("metrics.validate_sequences", kSequences * 4);
+  return keys;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+#include "train/task_metrics.h"
+
+#include "base/error.h"
+#include "base/tree.h"
+
+namespace tessera {
+
+std::string to_json_line(int64_t step, const TaskMetrics& m) {
+  Tree t = Tree::object();
+  t.set("step", Tree(step));
+  t.set("task", Tree(m.task));
+  t.set("examples", Tree(m.examples));
+  for (const TaskMetrics::Figure& f : m.figures) {
+    t.set(f.name, Tree(f.value));
+    t.set(f.name + "_error", Tree(f.error));
+  }
+  return to_json(t);
+}
+
+std::string text_of(const TaskMetrics& m) {
+  std::string text = m.task;
+  for (const TaskMetrics::Figure& f : m.figures)
+    text += fmt::format(" {} {:.3f} ± {:.3f}", f.name, f.value, f.error);
+  return text;
+}
+
+void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, const TaskMetrics& m) {
+  for (const TaskMetrics::Figure& f : m.figures) {
+    const std::string tag = fmt::format("task/{}/{}", m.task, f.name);
+    const TensorBoardFile::Scalar scalars[] = {{tag, f.value}};
+    file.add(step, wall_s, scalars);
+  }
+}
+
+void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
+  if (need + bytes <= limit) return;
+  const auto gib = [](int64_t n) { return static_cast<double>(n) / (1 << 30); };
+  throw Error(
+      "evaluation.tasks: every rank reads the whole model for them, {:.2f} GiB beside the run's "
+      "{:.2f}; this process may use {:.2f}. Leave them out here and run `tessera eval` on the "
+      "checkpoints.",
+      gib(bytes), gib(need), gib(limit));
+}
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// Token by token, with what was kept of the ones before, a model says what it says of all at once.
+#include "checkpoint/saving.h"
+#include "eval/language_model.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/train/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+class Decoding : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Decoder, Decoding, testing::ValuesIn(every_family()));
+
+// The model of a run with fresh weights, saved.
+Path fresh_model(const Path& folder, const RunConfig& c) {
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  trainer.initialise();
+  CheckpointHeader h;
+  h.step = 1;
+  h.config = to_tree(c);
+  h.model = to_tree(c.model);
+  h.state = Tree::object();
+  h.version = "test";
+  save(folder, h, trainer.state());
+  return folder / "1";
+}
+
+TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
+  TemporaryFolder folder;
+  const RunConfig c = tiny(GetParam());
+  CheckpointReader reader(fresh_model(folder.path(), c));
+  std::vector<int32_t> tokens, source;
+  for (int32_t i = 0; i < 20; ++i) tokens.push_back((i * 7 + 3) % 96);
+  if (rule_of(GetParam()).encodes) source = {5, 9, 81, 2, 44, 7, 1, 0, 0};  // padded
+  LogitsModel all(reader, 1, 20, {}, static_cast<int64_t>(source.size()));
+  const std::span<const float> wanted = all.read(tokens, source);
+  const size_t vocabulary = wanted.size() / tokens.size();
+  Decoder decoder(reader, {}, source);
+  for (int text = 0; text < 2; ++text) {
+    decoder.forget();
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      const std::span<const float> got = decoder.read(std::span(tokens).subspan(t, 1));
+      for (size_t v = 0; v < vocabulary; ++v)
+        ASSERT_NEAR(got[v], wanted[t * vocabulary + v], 2e-5) << "token " << t << " logit " << v;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
