@@ -193,8 +193,8 @@ Trial of(Family family) {
   return s;
 }
 
-class EveryFamily : public testing::TestWithParam<Family> {};
-INSTANTIATE_TEST_SUITE_P(Shard, EveryFamily, testing::ValuesIn(every_family()),
+class EveryFamily : public ::testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Shard, EveryFamily, ::testing::ValuesIn(every_family()),
                          [](const auto& f) { return name_of_entry(f.param); });
 TEST_P(EveryFamily, ComputesTheSameOnAllMeshes) { on_all_meshes(of(GetParam())); }
 

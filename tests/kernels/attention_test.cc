@@ -128,7 +128,7 @@ TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
     const Array kv = Array::random({batch, tokens, heads, 2, size}, 2);
     const Array bias = Array::random({heads, buckets}, 3);
     const Array whole({batch, tokens, heads, size}), cache({batch, capacity, 2, heads, size});
-    Attention all{q, whole, {}, 0.5f};
+    Attention all{q, whole, {}, 0.5f, {}};
     all.kv = kv;
     all.scope.bias = bias;
     all.scope.bias_distance = 40;
@@ -145,7 +145,8 @@ TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
       };
       const Array pq = piece(q, heads * size), pkv = piece(kv, 2 * heads * size);
       const Array out({batch, n, heads, size});
-      CachedAttention c{pq, cache, static_cast<int32_t>(start), out, 0.5f, 2};
+      const auto first = static_cast<int32_t>(start);
+      CachedAttention c{pq, cache, &first, out, 0.5f, 2};
       c.kv = pkv;
       c.bias = bias;
       c.bias_distance = 40;
