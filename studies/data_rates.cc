@@ -1,9 +1,12 @@
 // data_rates RUN ROWS [key=value …]
 //
 // How fast one thread makes rows of a run's training data, whatever the run file's `data` says, and
-// how fast BatchSource hands out micro-batches that are asked for without a pause. Prints one object:
-//   rows, tokens_a_row (with an encoder's), row_s      a row on average, of the thread's own time, so
-//                                                      that other work on the machine does not count
+// how fast BatchSource hands out micro-batches that are asked for without a pause. Prints one
+// object:
+//   rows, tokens_a_row (with an encoder's), row_s      a row on average, of the thread's own time,
+//   so
+//                                                      that other work on the machine does not
+//                                                      count
 //   fill_s                                             a row on average, wall time, reading ahead
 #include <fmt/format.h>
 #include <time.h>
