@@ -1,15 +1,14 @@
 """Training on hosts that are network namespaces of this machine, with links of a limited rate."""
 import json
-import statistics
 import subprocess
 
 import small_runs
 
-NODES, STAGES, STEPS, WARM = (1, 2, 4), (0, 1, 2, 3), 6, 2
+NODES, STAGES, STEPS, WARM = (2, 4), (0, 1, 2, 3), 6, 2
 SENTINELS, VOCABULARY, MEGABYTES = 100, 2048, 4
 # Twins of mT5: as deep as wide, one weight in three to four in layers, fp32.
-SIZES = {"0.7M": dict(layers=2, encoder_layers=2, hidden=96, heads=2, feed_forward=192),
-         "2.2M": dict(layers=4, encoder_layers=4, hidden=160, heads=4, feed_forward=320)}
+SIZES = {"0.8M": dict(layers=2, encoder_layers=2, hidden=96, heads=2, feed_forward=192),
+         "2.9M": dict(layers=4, encoder_layers=4, hidden=160, heads=4, feed_forward=320)}
 
 
 class Hosts:
@@ -83,11 +82,10 @@ def measure(study, hosts, size, nodes, zero, rate):
     steps = small_runs.Curve(study.work / name).steps[WARM:]
     program = json.loads(study.tessera("compile", run, "--json"))
 
-    def median(key):
-        return statistics.median(r.get(key, 0) for r in steps)
-
-    row = {"size": size, "nodes": nodes, "zero": zero, "rate_mbit": rate, "step_s": median("step_s"),
-           "exposed_s": median("communication_exposed_s"),
+    # The quickest: other work on the machine makes steps longer, never shorter.
+    quickest = min(steps, key=lambda r: r["step_s"])
+    row = {"size": size, "nodes": nodes, "zero": zero, "rate_mbit": rate, "step_s": quickest["step_s"],
+           "exposed_s": quickest.get("communication_exposed_s", 0),
            "bytes_step": sum(steps[-1].get("bytes_sent", {}).values()) / nodes,
            "link_bytes_step": max(sent) / STEPS, "state_bytes": program["state_bytes"],
            "arena_bytes": program["arena_bytes"]}
