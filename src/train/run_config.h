@@ -24,6 +24,7 @@ struct RunConfig {
   Precision precision = Precision::kAuto;
   LossScaleSection loss_scale;
   Layout layout;
+  LayoutSearch layout_search;
   CompilerOptions compiler;
   CheckpointSection checkpoint;
   MetricsSection metrics;
@@ -43,6 +44,7 @@ struct RunConfig {
           "policy of the compiler; auto: what is fast and trains well here");
     visit("loss_scale", self.loss_scale, "");
     visit("layout", self.layout, "");
+    visit("layout", self.layout_search, "");
     visit("compiler", self.compiler, "");
     visit("checkpoint", self.checkpoint, "");
     visit("metrics", self.metrics, "");
