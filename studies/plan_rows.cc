@@ -2,7 +2,8 @@
 //
 // Predicts many rows of a table at once, as `tessera plan` does one: compiles each row's run once
 // and simulates it as often as it is asked. ROWS is a text file with a row a line, the keys that
-// replace those of RUN ("layout.tensor=8 batch.micro=4").
+// replace those of RUN ("layout.tensor=8 batch.micro=4"), and of SOFTWARE
+// ("software.compiler.attention=materialised").
 //
 //   --json     one object a row, what `tessera plan --json` prints
 //   otherwise  reads lines of figures from standard input ("device.matrix_efficiency=0.8
@@ -30,16 +31,34 @@ std::vector<std::string> words(const std::string& line) {
   return out;
 }
 
+// Takes what starts with "software." out of `all`, without that.
+std::vector<std::string> take_facts(std::vector<std::string>& all) {
+  constexpr std::string_view kSoftware = "software.";
+  std::vector<std::string> facts, rest;
+  for (const std::string& w : all)
+    if (w.starts_with(kSoftware))
+      facts.push_back(w.substr(kSoftware.size()));
+    else
+      rest.push_back(w);
+  all = std::move(rest);
+  return facts;
+}
+
 struct Row {
   CompileRequest request;
   std::vector<Program> stages;
+  std::vector<std::string> facts;  // of the software, of this row
 };
 
-Row compile_row(const std::string& run, const std::string& line, const Software& software) {
-  RunConfig config = open_run(run, words(line));
+Row compile_row(const std::string& run, const std::string& line, const std::string& program) {
+  std::vector<std::string> keys = words(line);
+  const std::vector<std::string> facts = take_facts(keys);
+  const Software software = load_software(program, facts);
+  RunConfig config = open_run(run, keys);
   if (config.precision == Precision::kAuto) config.precision = Precision::kBf16;
   resolve_sizes(config);
   Row row;
+  row.facts = facts;
   row.request = as_compiled_by(software, compile_request(config, Purpose::kTrain));
   row.stages = compile_stages(row.request, cluster_target());
   return row;
@@ -47,33 +66,31 @@ Row compile_row(const std::string& run, const std::string& line, const Software&
 
 void answer(const std::vector<Row>& rows, const std::string& cluster, const std::string& software,
             const std::string& line) {
-  constexpr std::string_view kSoftware = "software.";
-  std::vector<std::string> figures, facts;
-  for (const std::string& w : words(line))
-    if (w.starts_with(kSoftware))
-      facts.push_back(w.substr(kSoftware.size()));
-    else
-      figures.push_back(w);
+  std::vector<std::string> figures = words(line);
+  const std::vector<std::string> asked = take_facts(figures);
   const Hardware h = load_hardware(cluster, figures);
-  const Software s = load_software(software, facts);
   std::string out;
-  for (const Row& row : rows) out += fmt::format("{:.9g} ", simulate(row.stages, h, s).step_s);
+  for (const Row& row : rows) {
+    std::vector<std::string> facts = row.facts;
+    facts.insert(facts.end(), asked.begin(), asked.end());
+    out += fmt::format("{:.9g} ", simulate(row.stages, h, load_software(software, facts)).step_s);
+  }
   fmt::print("{}\n", out);
   std::fflush(stdout);
 }
 
 int run(const std::vector<std::string>& args) {
   if (args.size() < 4) throw Error("usage: plan_rows RUN CLUSTER SOFTWARE ROWS [--json]");
-  const Software software = load_software(args[2]);
   std::vector<Row> rows;
   std::istringstream lines(read_file(args[3]));
   const bool json = args.size() > 4;
   const Hardware hardware = load_hardware(args[1]);
   for (std::string line; std::getline(lines, line);) {
-    Row row = compile_row(args[0], line, software);
+    Row row = compile_row(args[0], line, args[2]);
     if (json)
-      fmt::print("{}\n", to_json(as_tree(simulate(row.stages, hardware, software), hardware,
-                                         row.request.layout)));
+      fmt::print("{}\n",
+                 to_json(as_tree(simulate(row.stages, hardware, load_software(args[2], row.facts)),
+                                 hardware, row.request.layout)));
     else
       rows.push_back(std::move(row));
   }

@@ -59,6 +59,7 @@ int verb_compile(Args args) {
   a.json(json);
   if (!a.parse(args)) return 0;
   RunConfig config = open_run(run, overrides);
+  require_layout(config, "compile");
   const CpuFeatures cpu = read_cpu_features();
   config.precision = resolve_precision(config.precision, cpu);
   resolve_sizes(config);

@@ -1,4 +1,6 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+#include <limits>
+
 #include "base/count.h"
 #include "cli/checkpoint_file.h"
 #include "cli/plan_search.h"
@@ -16,20 +18,8 @@ namespace tessera {
 namespace {
 
 constexpr size_t kProposals = 3;
+constexpr double kWorthwhile = 0.995;  // of the time now: what is proposed takes less
 constexpr double kGiB = 1 << 30;
-
-// A file, or the name of one of configs/<folder>/.
-Path find_config(const std::string& name, const char* folder) {
-  if (std::filesystem::exists(name)) return name;
-  const Path known = Path("configs") / folder / (name + ".yaml");
-  if (std::filesystem::exists(known)) return known;
-  std::string all;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(Path("configs") / folder, none))
-    all += fmt::format(" {}", entry.path().stem().string());
-  throw Error("there is no file '{}'{}", name,
-              all.empty() ? "." : fmt::format(", and in configs/{}/ only:{}", folder, all));
-}
 
 struct Plan {
   CompileRequest request;
@@ -55,12 +45,11 @@ std::string memory_text(const Prediction& p) {
 
 // What would be better: neighbours that take less time.
 void propose(const Plan& plan, const Prediction& now) {
-  const std::vector<Tried> tried =
-      try_neighbours(plan.request, plan.hardware, plan.software, plan.target);
+  const std::vector<Tried> tried = try_neighbours(plan.request, plan.hardware, plan.software,
+                                                  plan.target, kWorthwhile * now.step_s);
   std::string text;
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i) {
     const double gain = now.step_s - tried[i].prediction.step_s;
-    if (gain < 0.005 * now.step_s) break;
     text += fmt::format("{}{} (−{:.3g} s, {})", text.empty() ? "" : ", ", tried[i].keys, gain,
                         memory_text(tried[i].prediction));
   }
@@ -78,7 +67,8 @@ void propose(const Plan& plan, const Prediction& now) {
       gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
       gib(plan.hardware.device.outside_bytes));
   const std::vector<Tried> tried =
-      try_neighbours(plan.request, plan.hardware, plan.software, plan.target);
+      try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
+                     std::numeric_limits<double>::infinity());
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i)
     text +=
         fmt::format("\n  {} {:60} {:>10}, {:+.0f} % time", i == 0 ? "It fits with" : "            ",
@@ -127,12 +117,11 @@ int verb_plan(Args args) {
   plan.target = at_hand ? library.target() : cluster_target();
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
-  if (search_all) {
-    SearchRequest asked;
-    asked.base = as_compiled_by(plan.software, plan.request);
-    asked.devices = devices > 0 ? devices : mesh_of(config.layout).ranks();
-    asked.global = config.batch.global;
-    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
+  if (devices < 0) throw UsageError("--devices {}: wanted 1 or more", devices);
+  if (search_all || config.layout_search.search) {
+    const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
+    search_layouts(search_request(config, plan.software, ranks), plan.target, plan.hardware,
+                   plan.software, json);
     return 0;
   }
   const std::vector<Program> stages =

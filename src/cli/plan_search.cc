@@ -1,11 +1,17 @@
 #include "cli/plan_search.h"
 
 #include <ctime>
+#include <optional>
+#include <sstream>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "base/tree.h"
+#include "cli/checkpoint_file.h"
+#include "cli/run_file.h"
 #include "plan/explain.h"
+#include "plan/predict.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -17,16 +23,19 @@ double gib(int64_t bytes) { return static_cast<double>(bytes) / kGiB; }
 // Of this thread.
 double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// The keys of a run file that give this layout.
-std::string keys_of(const Candidate& c) {
-  constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
-  const Layout& l = c.layout;
-  return fmt::format(
-      "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
-      "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
-      l.tensor, l.pipeline, l.data, c.micro, l.interleave,
-      kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
-      l.recompute);
+[[noreturn]] void nothing_fits(const SearchResult& r, int64_t devices, const Hardware& hardware,
+                               const std::optional<LeastDevices>& least = {}) {
+  std::string text = fmt::format("none of {} layouts on {} devices fits in {:.1f} GiB.",
+                                 format_count(r.candidates), format_count(devices),
+                                 hardware.device.memory_bytes / kGiB);
+  if (r.smallest_bytes > 0)
+    text +=
+        fmt::format(" The smallest needs at least {:.1f} GiB on a device.", gib(r.smallest_bytes));
+  if (!least) throw Error("{} Take more devices, or a smaller model.", text);
+  throw Error(
+      "{} The least that does: {} devices, layout.tensor={} layout.pipeline={} "
+      "layout.recompute=full batch.micro=1, {:.1f} GiB each.",
+      text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
 }
 
 void print_json(const SearchResult& r, const Hardware& hardware, double seconds) {
@@ -67,17 +76,52 @@ void print_page(const SearchResult& r, double seconds) {
 
 }  // namespace
 
+std::string keys_of(const Candidate& c) {
+  constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
+  const Layout& l = c.layout;
+  return fmt::format(
+      "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
+      "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
+      l.tensor, l.pipeline, l.data, c.micro, l.interleave,
+      kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
+      l.recompute);
+}
+
+SearchRequest search_request(const RunConfig& config, const Software& software, int64_t devices) {
+  SearchRequest asked;
+  asked.base = as_compiled_by(software, compile_request(config, Purpose::kTrain));
+  asked.devices = devices;
+  asked.global = config.batch.global;
+  return asked;
+}
+
+RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
+                            RunConfig config, int64_t ranks) {
+  if (!config.layout_search.search) return config;
+  const Hardware hardware = load_hardware(find_config(config.layout_search.cluster, "clusters"));
+  RunConfig resolved = config;
+  const CpuFeatures cpu = read_cpu_features();
+  resolved.precision = resolve_precision(config.precision, cpu);
+  resolve_sizes(resolved);
+  Library library(cpu, threads_or_all(config.run.threads));
+  const SearchResult found =
+      search(search_request(resolved, {}, ranks), library.target(), hardware, {});
+  if (found.best.empty()) nothing_fits(found, ranks, hardware);
+  std::istringstream keys(keys_of(found.best[0].candidate));
+  for (std::string key; keys >> key;) overrides.push_back(key);
+  overrides.push_back("layout.stages=[]");
+  return open_run(run, overrides);
+}
+
 void search_layouts(const SearchRequest& request, const Target& target, const Hardware& hardware,
                     const Software& software, bool json) {
   const double start = processor_s();
   const SearchResult r = search(request, target, hardware, software);
   const double seconds = processor_s() - start;
-  if (r.best.empty())
-    throw Error(
-        "none of {} layouts on {} devices fits in {:.1f} GiB. The smallest needs at least {:.1f} "
-        "GiB on a device: take more devices, or a smaller model.",
-        format_count(r.candidates), format_count(request.devices),
-        hardware.device.memory_bytes / kGiB, gib(r.smallest_bytes));
+  if (r.best.empty()) {
+    const auto least = least_devices(request.base, hardware, software, target);
+    nothing_fits(r, request.devices, hardware, least);
+  }
   if (json)
     print_json(r, hardware, seconds);
   else

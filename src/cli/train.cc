@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/train_tasks.h"
@@ -114,7 +115,11 @@ int verb_train(Args args) {
   options.heartbeat = heartbeat.get();
   std::unique_ptr<World> world;
   try {
-    const RunConfig config = open_run(run, overrides, small);
+    const RunConfig config =
+        with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks);
+    if (place.rank == 0 && config.layout_search.search)
+      fmt::print(options.terminal.file, "layout    found for {} rank{}: {}\n", place.ranks,
+                 place.ranks == 1 ? "" : "s", keys_of({config.layout, config.batch.micro}));
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
     world = world_of(config, place.ranks);

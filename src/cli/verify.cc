@@ -94,6 +94,7 @@ class Verification {
 
   // 0 where nothing differs beyond the bound, else 1.
   int go() {
+    require_layout(config_, "verify");
     const int64_t ranks = mesh_of(config_.layout).ranks();
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,

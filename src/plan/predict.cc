@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/presets.h"
+#include "plan/search_bound.h"
 #include "plan/simulate.h"
 
 namespace tessera {
@@ -50,6 +51,36 @@ class Neighbours {
 
  private:
   const CompileRequest& from_;
+};
+
+// Whether a neighbour may fit and be fast enough, by what is proved without its schedule.
+class Promise {
+ public:
+  Promise(const CompileRequest& request, const Hardware& hardware, const Software& software,
+          const Target& target, double below_s)
+      : hardware_(hardware), below_s_(below_s) {
+    search_.base = as_compiled_by(software, request);
+    search_.devices = mesh_of(request.layout).ranks();
+    search_.global = global_batch(request);
+    bounds_.emplace(search_, target, hardware, software);
+  }
+
+  // Throws Error for what is no layout of the model.
+  bool holds(const CompileRequest& r) {
+    const std::string& again = r.layout.recompute;
+    const bool known = again == "none" || again == "selective" || again == "full";
+    if (!known || r.model.encoder_layers > 0) return true;
+    const Bound b = bounds_->closer({r.layout, r.sequences});
+    const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
+    return bytes <= hardware_.device.memory_bytes &&
+           static_cast<double>(b.step_ns) < 1e9 * below_s_;
+  }
+
+ private:
+  const Hardware& hardware_;
+  double below_s_;
+  SearchRequest search_;
+  std::optional<Bounds> bounds_;  // refers to search_
 };
 
 // The fullest of the stages that can be: the ends hold embedding and head, the first most
@@ -139,16 +170,18 @@ std::vector<Neighbour> neighbours(const CompileRequest& request) {
 }
 
 std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target) {
+                                  const Software& software, const Target& target, double below_s) {
   std::vector<Tried> tried;
+  Promise promise(request, hardware, software, target, below_s);
   for (const Neighbour& n : neighbours(request)) {
     const int64_t calls =
         2 * n.request.microbatches * (n.request.model.layers + 2 * n.request.layout.pipeline);
     if (calls > kMostCalls) continue;
     try {
+      if (!promise.holds(n.request)) continue;
       Prediction p = predict(n.request, hardware, software, target);
-      if (static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes)
-        tried.push_back({n.keys, std::move(p)});
+      const bool fits = static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes;
+      if (fits && p.step_s < below_s) tried.push_back({n.keys, std::move(p)});
     } catch (const Error&) {  // not a layout of this model
     }
   }

@@ -32,9 +32,10 @@ struct Tried {
   Prediction prediction;
 };
 
-// Neighbours that can be compiled and fit, the fastest first.
+// Neighbours that can be compiled, fit and take less than `below_s`, the fastest first. Those whose
+// proved bounds (search_bound.h) say that they do not are never compiled.
 std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target);
+                                  const Software& software, const Target& target, double below_s);
 
 // The fewest devices (powers of two and eighths between them) on which the model fits, divided by
 // tensor ranks (powers of two within a node) and stages, everything recomputed and micro-batches of

@@ -73,10 +73,17 @@ bool Search::may_fit(const Bound& b) {
   return false;
 }
 
+// The bounds by formula and walk know one stack of layers; beside an encoder, only the compiled
+// first stage bounds a layout.
 void Search::all_bounds() {
+  const bool one_stack = request_.base.model.encoder_layers == 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    const Bound b = request_.prune ? bounds_.quick(candidates_[i]) : Bound{};
-    if (may_fit(b)) open_.push({b.step_ns, i, request_.prune ? Known::kFormula : Known::kAlone});
+    if (!request_.prune || !one_stack) {
+      open_.push({0, i, request_.prune ? Known::kWalk : Known::kAlone});
+      continue;
+    }
+    const Bound b = bounds_.quick(candidates_[i]);
+    if (may_fit(b)) open_.push({b.step_ns, i, Known::kFormula});
   }
 }
 
@@ -155,10 +162,6 @@ void add_part(std::vector<std::pair<double, std::string>>& parts, const std::str
 
 SearchResult search(const SearchRequest& request, const Target& target, const Hardware& hardware,
                     const Software& software) {
-  if (request.base.model.encoder_layers > 0)
-    throw Error(
-        "the search knows models of one stack of layers, and this one has an encoder. `tessera "
-        "plan` predicts any layout of it that a run file names.");
   const Software here = on_machine(software, hardware);
   SearchResult r = Search(request, target, hardware, here).run();
   if (r.candidates == 0)

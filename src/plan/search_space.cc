@@ -25,7 +25,7 @@ std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   if (pipeline == 1) return all;
   all.push_back({PipelineSchedule::kGpipe, 1});
   all.push_back({PipelineSchedule::kZeroBubble, 1});
-  for (int64_t v = 2; v <= r.most_interleave && v * pipeline <= r.base.model.layers; ++v)
+  for (int64_t v = 2; v <= r.most_interleave && v * pipeline <= r.base.model.all_layers(); ++v)
     all.push_back({PipelineSchedule::kInterleaved1F1B, v});
   return all;
 }
@@ -38,7 +38,8 @@ bool divides_model(const ModelConfig& m, int64_t tensor) {
 
 // All that can still be chosen for these ranks.
 void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& out) {
-  const bool divided = ranks.tensor > 1, may_split = r.base.tokens % ranks.tensor == 0;
+  const bool divided = ranks.tensor > 1;
+  const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
   for (const int64_t micro : divisors(r.global / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)
@@ -62,7 +63,7 @@ std::vector<Candidate> candidates(const SearchRequest& r) {
     if (!divides_model(r.base.model, tensor)) continue;
     for (const int64_t pipeline : divisors(r.devices / tensor)) {
       const int64_t data = r.devices / tensor / pipeline;
-      if (pipeline > r.base.model.layers || r.global % data != 0) continue;
+      if (pipeline > r.base.model.all_layers() || r.global % data != 0) continue;
       Layout ranks = r.base.layout;
       ranks.stages.clear();
       ranks.context = ranks.expert = 1;

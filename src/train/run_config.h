@@ -24,6 +24,7 @@ struct RunConfig {
   Precision precision = Precision::kAuto;
   LossScaleSection loss_scale;
   Layout layout;
+  LayoutSearch layout_search;
   CompilerOptions compiler;
   CheckpointSection checkpoint;
   EvaluationSection evaluation;
@@ -44,6 +45,7 @@ struct RunConfig {
           "policy of the compiler; auto: what is fast and trains well here");
     visit("loss_scale", self.loss_scale, "");
     visit("layout", self.layout, "");
+    visit("layout", self.layout_search, "");
     visit("compiler", self.compiler, "");
     visit("checkpoint", self.checkpoint, "");
     visit("evaluation", self.evaluation, "");

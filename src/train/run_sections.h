@@ -49,6 +49,20 @@ struct RunSection {
   }
 };
 
+// Whether `layout` is found rather than given.
+struct LayoutSearch {
+  bool search = false;
+  std::string cluster = "hardware.yaml";
+
+  static void fields(auto& self, auto&& visit) {
+    visit(
+        "search", self.search,
+        "take the fastest layout that is predicted for the ranks that start, and its batch.micro");
+    visit("cluster", self.cluster,
+          "for search: the machine, a file of tessera bench or a name of configs/clusters");
+  }
+};
+
 struct BatchSection {
   int64_t global = 1, micro = 1;
   std::vector<int64_t> ramp;

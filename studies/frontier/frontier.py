@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """The Frontier paper's three models: throughput by its own counter, memory by stage, scaling.
 
-usage: studies/frontier/frontier.py MEMORY_CSV [--fit] [--scaling 175B|all]
-Writes *.csv beside this file.
+usage: studies/frontier/frontier.py MEMORY_CSV [--fit] [--only PART]
+Writes *.csv beside this file. Parts: sizes, memory, observations, scaling, flash, importance,
+search (which needs build/tessera too).
 Needs: ninja -C build plan_rows
 """
 import argparse
 import csv
+import itertools
+import json
+import math
 import pathlib
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
@@ -59,26 +64,33 @@ def sizes(fit):
                   f"{100 * (g / r[7] - 1):+.1f} %")
 
 
-def scaling(all_sizes):
+# Efficiency in percent that the paper reports for the largest of each.
+PUBLISHED_SCALING = {("175B", "weak", 1024): 100.0, ("1T", "weak", 3072): 100.0,
+                     ("175B", "strong", 1024): 89.93, ("1T", "strong", 3072): 87.05}
+
+
+def scaling():
     """Weak scaling (batch grows with the replicas) and strong (a fixed batch), by data ranks."""
     runs = [("175B", "weak", d, keys("frontier-175b", 4, 16, d, 1, 320 * d)) for d in (2, 8, 16)]
     runs += [("175B", "strong", d, keys("frontier-175b", 4, 16, d, 1, 8000)) for d in (8, 16)]
-    if all_sizes:
-        runs += [("1T", "weak", d, keys("frontier-1t", 8, 64, d, 1, 1600 * d)) for d in (1, 3, 6)]
-        runs += [("1T", "strong", d, keys("frontier-1t", 8, 64, d, 1, 8016)) for d in (3, 6)]
+    runs += [("1T", "weak", d, keys("frontier-1t", 8, 64, d, 1, 1600 * d)) for d in (1, 3, 6)]
+    runs += [("1T", "strong", d, keys("frontier-1t", 8, 64, d, 1, 8016)) for d in (3, 6)]
     rows = rows_of([r[3] for r in runs])
     seconds = rows.seconds({})
     rows.close()
     base = {}
     with open(HERE / "scaling.csv", "w", newline="") as f:
         writer = csv.writer(f)
-        writer.writerow(["model", "kind", "devices", "step_s", "efficiency_percent"])
+        writer.writerow(["model", "kind", "devices", "step_s", "efficiency_percent",
+                         "published_percent"])
         for (name, kind, data, _), s in zip(runs, seconds):
             devices = data * (64 if name == "175B" else 512)
             first = base.setdefault((name, kind), (s, data))
             ideal = first[0] if kind == "weak" else first[0] * first[1] / data
-            writer.writerow([name, kind, devices, f"{s:.2f}", f"{100 * ideal / s:.1f}"])
-            print(f"{name:5} {kind:6} {devices:5} GCDs {s:9.2f} s  {100 * ideal / s:5.1f} %")
+            published = PUBLISHED_SCALING.get((name, kind, devices), "")
+            writer.writerow([name, kind, devices, f"{s:.2f}", f"{100 * ideal / s:.1f}", published])
+            print(f"{name:5} {kind:6} {devices:5} GCDs {s:9.2f} s  {100 * ideal / s:5.1f} %  "
+                  f"{published}")
 
 
 def observations():
@@ -118,17 +130,124 @@ def memory(path):
         print("memory by stage:", table.summary(errors))
 
 
+def flash():
+    """The same runs with attention's scores held for all pairs, as before FlashAttention."""
+    runs = [r for r in RUNS if r[0] != "1T"]
+    rows = rows_of([keys(*r[1:7], more) for r in runs
+                    for more in ("", "software.compiler.attention=materialised "
+                                     "software.compiler.scores=half")])
+    predictions = rows.predictions()
+    got = counted(predictions)
+    rows.close()
+    with open(HERE / "flash.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["model", "fused_tflops", "materialised_tflops", "gain_percent",
+                         "materialised_fits"])
+        for i, r in enumerate(runs):
+            fused, plain = got[2 * i], got[2 * i + 1]
+            writer.writerow([r[0], f"{fused:.2f}", f"{plain:.2f}", f"{100 * (fused / plain - 1):.1f}",
+                             predictions[2 * i + 1]["fits"]])
+            print(f"{r[0]:5} fused {fused:.1f}, materialised {plain:.1f} TFLOP/s a GCD: "
+                  f"{100 * (fused / plain - 1):+.1f} %")
+
+
+# The space of the paper's search for the 175B model, as far as it is known (it is from memory).
+KNOBS = {"tensor": (1, 2, 4, 8), "pipeline": (1, 2, 4, 8, 12, 16), "micro": (4, 8, 12, 16, 20),
+         "zero": (0, 1), "nodes": (12, 16)}
+MICRO_BATCHES = 10
+
+
+def shapley(points, values):
+    """Mean size of each knob's exact Shapley share, as plan/shapley.h defines it, over all points."""
+    knobs = len(points[0])
+    size = [0.0] * knobs
+    worth = {}
+    for n in range(knobs + 1):
+        for coalition in itertools.combinations(range(knobs), n):
+            sums = {}
+            for p, v in zip(points, values):
+                total = sums.setdefault(tuple(p[k] for k in coalition), [0, 0])
+                total[0] += v
+                total[1] += 1
+            worth[coalition] = {key: s / count for key, (s, count) in sums.items()}
+    at = lambda coalition, p: worth[coalition][tuple(p[k] for k in coalition)]
+    for p in points:
+        for k in range(knobs):
+            share = 0
+            for coalition in worth:
+                if k in coalition:
+                    continue
+                n = len(coalition)
+                weight = (math.factorial(n) * math.factorial(knobs - n - 1) / math.factorial(knobs))
+                share += weight * (at(tuple(sorted((*coalition, k))), p) - at(coalition, p))
+            size[k] += abs(share) / len(points)
+    return size
+
+
+def importance():
+    """What each knob is worth in TFLOP/s a GCD; a layout that does not fit counts as none, as the
+    paper's failed trials do."""
+    points, lines = [], []
+    for t, p, b, z, n in itertools.product(*KNOBS.values()):
+        if 8 * n % (t * p) != 0 or (z > 0 and 8 * n == t * p):
+            continue
+        data = 8 * n // (t * p)
+        points.append((t, p, b, z, n))
+        lines.append(keys("frontier-175b", t, p, data, b, MICRO_BATCHES * data * b,
+                          f"layout.zero={z}"))
+    rows = rows_of(lines)
+    predictions = rows.predictions()
+    rows.close()
+    values = [g if p["fits"] else 0.0 for g, p in zip(counted(predictions), predictions)]
+    fit = sum(1 for v in values if v > 0)
+    best = max(range(len(values)), key=values.__getitem__)
+    sizes = shapley(points, values)
+    print(f"{len(points)} points, {fit} fit; the best {values[best]:.1f}: "
+          f"{dict(zip(KNOBS, points[best]))}")
+    with open(HERE / "importance.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["knob", "mean_share_tflops"])
+        for name, s in sorted(zip(KNOBS, sizes), key=lambda x: -x[1]):
+            writer.writerow([name, f"{s:.2f}"])
+            print(f"  {name:9} {s:5.2f} TFLOP/s")
+
+
+def search():
+    """The fastest layout of all that Tessera knows, beside the paper's."""
+    with open(HERE / "search.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["model", "devices", "paper_layout", "paper_tflops", "best_layout",
+                         "best_tflops", "candidates", "simulated", "search_s"])
+        for name, preset, t, p, d, micro, batch, _ in RUNS[:2]:
+            rows = rows_of([keys(preset, t, p, d, micro, batch)])
+            paper = counted(rows.predictions())[0]
+            rows.close()
+            done = subprocess.run(
+                ["build/tessera", "plan", str(HERE / "frontier.yaml"), "--cluster",
+                 "mi250x-frontier", "--software", "megatron-deepspeed-frontier", "--search", "--json",
+                 *keys(preset, t, p, d, micro, batch).split()],
+                capture_output=True, text=True, cwd=HERE.parent.parent, check=True)
+            found = json.loads(done.stdout)
+            best = found["best"][0]
+            writer.writerow([name, t * p * d, f"t{t} p{p} d{d}", f"{paper:.2f}", best["keys"],
+                             f"{counted([best])[0]:.2f}", found["candidates"], found["simulated"],
+                             f"{found['search_s']:.1f}"])
+            print(f"{name:5} paper {paper:.1f}, best {counted([best])[0]:.1f} TFLOP/s: "
+                  f"{best['keys']}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("memory_csv")
     parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--scaling", choices=("175B", "all"), help="minutes of compiling")
+    parser.add_argument("--only", help="one part")
     a = parser.parse_args()
-    sizes(a.fit)
-    memory(a.memory_csv)
-    observations()
-    if a.scaling:
-        scaling(a.scaling == "all")
+    parts = {"sizes": lambda: sizes(a.fit), "memory": lambda: memory(a.memory_csv),
+             "observations": observations, "scaling": scaling, "flash": flash,
+             "importance": importance, "search": search}
+    for name, part in parts.items():
+        if a.only in (None, name):
+            part()
 
 
 if __name__ == "__main__":

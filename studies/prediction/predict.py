@@ -4,7 +4,7 @@
 usage: studies/prediction/predict.py TABLES [--fit] [--swap] [--ablate] [--only TABLE]
 
 TABLES is the folder of the two CSV files (the Korthikanti rows stand in rows.py). Which rows are
-fitted follows from SEED alone. Writes results.csv (and fit.csv, ablation.csv) beside this file.
+fitted follows from SEED alone. Writes results.csv (swapped: results_swapped.csv), choice.csv and ablation.csv beside this file.
 Needs: ninja -C build plan_rows
 """
 import argparse
@@ -80,6 +80,31 @@ def report(tables, values, fitted):
     return lines
 
 
+def sweep_of(keys):
+    """What the rows of a sweep share: model, devices, sequences of a step."""
+    k = dict(word.split("=", 1) for word in keys.split())
+    devices = math.prod(int(k[f"layout.{axis}"]) for axis in ("tensor", "pipeline", "data"))
+    return k["model.layers"], k["model.hidden"], devices, k["batch.global"]
+
+
+def choice(t, values):
+    """In each sweep: the row predicted fastest, measured beside the fastest measured."""
+    sweeps = {}
+    for entry, p in zip(t.entries, t.seconds(values)):
+        sweeps.setdefault(sweep_of(entry[2]), []).append((p, entry[1], entry[0]))
+    with open(HERE / "choice.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["layers", "hidden", "devices", "batch", "rows", "picked", "measured_s",
+                         "fastest_measured_s", "slower_percent"])
+        for sweep, found in sweeps.items():
+            picked, fastest = min(found), min(m for _, m, _ in found)
+            slower = 100 * (picked[1] / fastest - 1)
+            writer.writerow([*sweep, len(found), picked[2], f"{picked[1]:.4g}", f"{fastest:.4g}",
+                             f"{slower:.1f}"])
+            print(f"sweep of {len(found):2} rows on {sweep[2]:4}: picks {picked[2]}, "
+                  f"{slower:+.1f} % of the fastest measured")
+
+
 # Each effect left out, the constants as they are: {name: figures}.
 ABLATIONS = {
     "host's launches": {"software.launch_s": 0},
@@ -125,6 +150,9 @@ def main():
         writer = csv.writer(f)
         writer.writerow(["table", "row", "part", "measured_s", "predicted_s", "error_percent"])
         writer.writerows(lines)
+    for t in tables:
+        if t.name == "multi_node" and not a.swap:
+            choice(t, values)
     if a.ablate:
         ablate(tables)
     for t in tables:

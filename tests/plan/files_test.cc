@@ -93,6 +93,23 @@ TEST(Neighbours, KeepTheDevicesAndTheBatch) {
   }
 }
 
+// What bounds leave out is what compiling would have.
+TEST(Neighbours, TriedAreThoseThatFitAndAreFaster) {
+  const Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  const CompileRequest r = small();
+  const double now = predict(r, h, {}, cluster_target()).step_s;
+  size_t faster = 0;
+  for (const Neighbour& n : neighbours(r)) try {
+      faster += predict(n.request, h, {}, cluster_target()).step_s < now;
+    } catch (const Error&) {  // not a layout of this model
+    }
+  const auto tried = try_neighbours(r, h, {}, cluster_target(), now);
+  EXPECT_EQ(tried.size(), faster);
+  EXPECT_GT(faster, 0u);
+  for (size_t i = 1; i < tried.size(); ++i)
+    EXPECT_LE(tried[i - 1].prediction.step_s, tried[i].prediction.step_s);
+}
+
 TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
   Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
   h.device.outside_bytes = 0;

@@ -62,6 +62,28 @@ TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
   }
 }
 
+TEST(SearchBruteForce, ModelsWithAnEncoder) {
+  int64_t with_answer = 0, simulated = 0, all_simulated = 0;
+  for (uint64_t seed = 900; seed < 908; ++seed) {
+    SearchDraw draw(seed);
+    SearchRequest r = draw.request({2, 4}, {1, 2});
+    r.base.model.family = Family::kT5;
+    r.base.model.encoder_layers = draw.pick({1, 2});
+    apply_family(Family::kT5, r.base.model);
+    derive_sizes(r.base.model);
+    r.base.source = 32;
+    const Hardware h = draw.hardware();
+    const Software s = draw.software();
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    with_answer += !all.best.empty();
+    simulated += fast.simulated;
+    all_simulated += all.simulated;
+  }
+  EXPECT_GE(with_answer, 3);
+  EXPECT_LT(simulated, all_simulated);
+}
+
 // What search() reports is what simulate() says of the programs that compile_stages() makes.
 TEST(SearchBruteForce, TheBestAreSimulatedInFull) {
   SearchDraw draw(77);
