@@ -37,13 +37,14 @@ int64_t fullest_call(const Program& p, const std::vector<Span>& lives) {
   return std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
 }
 
-// Streams and saved values at the call where most of them are alive.
+// Streams and saved values of layers at the call where most of them are alive.
 int64_t most_saved(const Program& p, const std::vector<Span>& lives) {
   std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
   for (size_t f = 0; f < lives.size(); ++f) {
     const FrameKind& kind = p.kind(p.frames[f].kind);
     const Role role = p[kind.values.at(0)].role;
-    if (lives[f].last < 0 || (role != Role::kStream && role != Role::kActivation)) continue;
+    const bool kept = role == Role::kStream || role == Role::kActivation;
+    if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
     bytes[static_cast<size_t>(lives[f].first)] += kind.bytes;
     bytes[static_cast<size_t>(lives[f].last) + 1] -= kind.bytes;
   }

@@ -11,7 +11,7 @@ namespace tessera {
 struct MemoryPlan {
   int64_t weights = 0, optimizer = 0, gradients = 0, activations = 0, other = 0;
   int64_t arena = 0, live = 0;
-  // The most that forwards leave to backwards at once: saved values and inputs of layers.
+  // The most that layers leave to their backwards at once: saved values and inputs.
   int64_t saved = 0;
 };
 MemoryPlan memory_plan(const Program& program);

@@ -77,8 +77,9 @@ void split_backward(Graph& graph);
 
 // Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
 // that their outputs need not be saved. Without it gathered values are saved and no gather is
-// repeated. `what`: all of these, or of the layers' computation attention alone, with what moves
-// its operands and those of products.
+// repeated. `what`: all of these, or of the layers' computation attention alone (where it is
+// materialised up to its weights, the result is kept), with what moves its operands and those of
+// products.
 void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

@@ -11,7 +11,7 @@ namespace {
 
 bool of_attention(OpKind k) {
   return k == OpKind::kAttention || k == OpKind::kAttentionScores || k == OpKind::kSoftmax ||
-         k == OpKind::kAttentionMix || k == OpKind::kAllGather || k == OpKind::kSlice;
+         k == OpKind::kAllGather || k == OpKind::kSlice;
 }
 // Of the attention weights; a mask that is kept of other dropouts is not drawn again.
 bool drops_weights(const Block& block, const Op& op) {
@@ -20,8 +20,8 @@ bool drops_weights(const Block& block, const Op& op) {
   return from >= 0 && block.forward[static_cast<size_t>(from)].kind == OpKind::kSoftmax;
 }
 bool cheap(OpKind k) {
-  return of_attention(k) || k == OpKind::kNorm || k == OpKind::kRmsNorm ||
-         k == OpKind::kGatedActivation;
+  return of_attention(k) || k == OpKind::kAttentionMix || k == OpKind::kNorm ||
+         k == OpKind::kRmsNorm || k == OpKind::kGatedActivation;
 }
 
 // The ops of the forward that are run again, in order: cheap ones of which the backward, or another

@@ -61,11 +61,11 @@ Cost cost_of(const Op& op, std::span<const Value> values);
 // stretch of n elements that is this op's piece, and the bytes that are copied on the way, on one
 // rank.
 DType wire_type(const Op& op, const Value& v);
-struct Piece {
+struct FlatPiece {
   int64_t first = 0, last = 0;
   int64_t elements() const { return last - first; }
 };
-Piece piece_of(const Op& op, int64_t n);
+FlatPiece piece_of(const Op& op, int64_t n);
 bool is_staged(const Op& op);
 int64_t staged_bytes(const Op& op, std::span<const Value> local_values);
 

@@ -118,7 +118,7 @@ Ticket start_scatter(const BoundOp& b) {
   const ReduceScatter how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
-    const Piece piece = piece_of(*b.op, share);
+    const FlatPiece piece = piece_of(*b.op, share);
     const int64_t n = piece.elements();
     const TensorView terms = staged(b, n * b.channel->size());
     for (int64_t r = 0; r < b.channel->size(); ++r)
@@ -135,7 +135,7 @@ Ticket start_scatter(const BoundOp& b) {
 
 // This op's stretch of a flat operand, or all of any.
 TensorView own_piece(const BoundOp& b, const TensorView& x) {
-  const Piece piece = piece_of(*b.op, x.elements());
+  const FlatPiece piece = piece_of(*b.op, x.elements());
   return part(flat(x), piece.first, piece.last);
 }
 

@@ -73,7 +73,7 @@ DType wire_type(const Op& op, const Value& v) {
   return op.attributes.has("wire") ? *dtype_from_name(op.attributes.text("wire")) : v.dtype;
 }
 
-Piece piece_of(const Op& op, int64_t n) {
+FlatPiece piece_of(const Op& op, int64_t n) {
   const int64_t pieces = op.attributes.integer("pieces", 1), k = op.attributes.integer("piece");
   return {n * k / pieces, n * (k + 1) / pieces};
 }
