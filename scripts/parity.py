@@ -315,7 +315,8 @@ def compare_text(options, work, family, report):
         given = torch.tensor([[*ids, end] if t5 else ids])
         with torch.no_grad():
             out = model.generate(given, attention_mask=torch.ones_like(given), do_sample=False,
-                                 max_new_tokens=NEW_TOKENS, pad_token_id=0)[0].tolist()
+                                 max_new_tokens=NEW_TOKENS, pad_token_id=0,
+                                 use_cache=False)[0].tolist()  # its cache is for as many layers in both stacks
         theirs = out[1 if t5 else len(ids):]
         theirs = theirs[:theirs.index(end)] if end in theirs else theirs
         ours = json.loads(run_tessera(

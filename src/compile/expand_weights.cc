@@ -33,12 +33,16 @@ bool Expander::reduces_each() const {
 }
 
 // A weight that several blocks use is in a group of its own: its gradient is complete only when
-// all of them have added to it.
+// all of them have added to it. Behind an encoder (CompileRequest::encoded) some are not used at
+// all, but stand where the program that ran it has them.
 WeightGroup& Expander::group_for(ValueId weight) {
   WeightGroup g;
-  for (size_t b = 0; b < g_.blocks.size(); ++b)
-    if (readers(g_.blocks[b].forward, weight) + readers(g_.blocks[b].backward, weight) > 0)
+  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+    const Block& block = g_.blocks[b];
+    const bool past = request_.encoded && g_[weight].name.starts_with(block.name + ".");
+    if (past || readers(block.forward, weight) + readers(block.backward, weight) > 0)
       g.blocks.push_back(b);
+  }
   CHECK(!g.blocks.empty(), "weight {} is used by no block", g_[weight].name);
   g.frozen = g_[weight].frozen;
   if (!g.frozen) g.partial = partial_axes(g_[weight], g_.mesh);
