@@ -96,7 +96,7 @@ SearchRequest search_request(const RunConfig& config, const Software& software, 
 }
 
 RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
-                            RunConfig config, int64_t ranks) {
+                            RunConfig config, int64_t ranks, bool small) {
   if (!config.layout_search.search) return config;
   const Hardware hardware = load_hardware(find_config(config.layout_search.cluster, "clusters"));
   RunConfig resolved = config;
@@ -110,7 +110,7 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   std::istringstream keys(keys_of(found.best[0].candidate));
   for (std::string key; keys >> key;) overrides.push_back(key);
   overrides.push_back("layout.stages=[]");
-  return open_run(run, overrides);
+  return open_run(run, overrides, small);
 }
 
 void search_layouts(const SearchRequest& request, const Target& target, const Hardware& hardware,

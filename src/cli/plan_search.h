@@ -16,7 +16,7 @@ SearchRequest search_request(const RunConfig& config, const Software& software, 
 // for one (`layout.search: true`); else as it is. `overrides`: those it was opened with. Every rank
 // finds the same. Throws Error where nothing fits.
 RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
-                            RunConfig config, int64_t ranks);
+                            RunConfig config, int64_t ranks, bool small);
 
 // Searches and prints: a page for people, or one JSON object. Throws Error where nothing fits.
 void search_layouts(const SearchRequest& request, const Target& target, const Hardware& hardware,

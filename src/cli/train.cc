@@ -116,7 +116,7 @@ int verb_train(Args args) {
   std::unique_ptr<World> world;
   try {
     const RunConfig config =
-        with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks);
+        with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks, small);
     if (place.rank == 0 && config.layout_search.search)
       fmt::print(options.terminal.file, "layout    found for {} rank{}: {}\n", place.ranks,
                  place.ranks == 1 ? "" : "s", keys_of({config.layout, config.batch.micro}));
