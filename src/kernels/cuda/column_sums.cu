@@ -1,5 +1,6 @@
 // Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take
 // turns at the rows and are added in order. The stripes are then added in order.
+#include "kernels/cuda/activation.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
@@ -16,11 +17,20 @@ struct Sums {
   float plain[kGroup] = {}, scaled[kGroup] = {};
 };
 
+__device__ void multiply_by_slope(const ColumnSums& a, int64_t row, int64_t c, int n,
+                                  float (&dy)[kGroup]) {
+  float u[kGroup], bias[kGroup] = {};
+  read_group(a.of, row * a.groups.columns + c, n, a.groups.vector, u);
+  if (a.bias.data != nullptr) read_group(a.bias, c, n, a.groups.vector, bias);
+  for (int k = 0; k < kGroup; ++k) dy[k] *= activate(a.kind, u[k] + bias[k]).slope;
+}
+
 __device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, int64_t end) {
   Sums s;
   for (int64_t row = begin + warp_index(); row < end; row += kWarps) {
     float dy[kGroup], x[kGroup];
     read_group(a.dy, row * a.groups.columns + c, n, a.groups.vector, dy);
+    if (a.of.data != nullptr) multiply_by_slope(a, row, c, n, dy);
     for (int k = 0; k < kGroup; ++k) s.plain[k] += dy[k];
     if (a.gain.data == nullptr) continue;
     const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];

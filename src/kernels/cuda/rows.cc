@@ -121,14 +121,25 @@ void gelu(Stream s, GeluKind kind, View x, View bias, View y) {
 }
 
 void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
-  launch_gelu_grad({.groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx),
+  const Groups groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx);
+  if (a.dbias) {  // first, and of what is not rounded yet: dx may take the place of x or dy
+    ColumnSums sums;
+    sums.groups = groups;
+    sums.dy = numbers(a.dy);
+    sums.to = numbers(a.dbias);
+    sums.of = numbers(a.x);
+    sums.bias = numbers(a.bias);
+    sums.kind = activation(a.kind);
+    sums.partials = static_cast<float*>(workspace);
+    launch_column_sums(sums, s);
+  }
+  launch_gelu_grad({.groups = groups,
                     .kind = activation(a.kind),
                     .x = numbers(a.x),
                     .bias = numbers(a.bias),
                     .y = numbers(a.dx),
                     .dy = numbers(a.dy)},
                    s);
-  if (a.dbias) bias_grad(s, a.dx, a.dbias, workspace);
 }
 
 void gated_activation(Stream s, GateKind kind, View x, View y) {

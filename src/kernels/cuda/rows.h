@@ -42,8 +42,10 @@ void launch_norm_grad(const NormGradRows& a, Stream s);  // dx alone
 struct ColumnSums {
   Groups groups;
   Numbers dy;
-  Numbers to;  // or none
-  Numbers x;   // of xh = (x - mean) * rstd
+  Numbers to;        // or none
+  Numbers of, bias;  // where there are any: dy is times the slope of the activation of their sum
+  Activation kind = Activation::kErf;
+  Numbers x;  // of xh = (x - mean) * rstd
   const float* stats = nullptr;
   Numbers gain;
   float* partials = nullptr;  // column_partials() floats
