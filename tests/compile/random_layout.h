@@ -113,7 +113,7 @@ inline std::string text_of(const CompileRequest& r) {
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
       l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
-      name_of_entry(r.options.gradients), enum_text(r.options.communication),
+      name_of_entry(r.options.gradients), name_of_entry(r.options.communication),
       name_of_entry(r.options.accumulate), name_of_entry(r.options.masks), r.options.bucket_bytes);
 }
 
