@@ -153,13 +153,15 @@ def draw(rng, precision=None, family=None):
             "compiler.attention": attention if model["texts"] == "one" else "fused",
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
-            **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng)}
+            **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng, precision)}
 
 
-def draw_sums(rng):
-    """How gradients are summed and sent; with fp32 all of these are the same."""
-    return {"compiler.gradients": rng.choice(["f32", "half"]),
-            "compiler.communication": rng.choice(["sums", "half"]),
+def draw_sums(rng, precision):
+    """How gradients are summed and sent; with fp32 all of these are the same. Sums over tokens
+    overflow f16 at a loss scale that their terms bear, and then a step is skipped."""
+    wide = precision == "fp16"
+    return {"compiler.gradients": rng.choice(["f32", "f32" if wide else "half"]),
+            "compiler.communication": rng.choice(["sums", "sums" if wide else "half"]),
             "compiler.accumulate": rng.choice(["fused", "apart"]),
             "compiler.bucket_bytes": rng.choice([0, 0, 1000, 20000]),
             "compiler.masks": rng.choice(["drawn", "kept"])}
@@ -228,7 +230,8 @@ def data_keys(case, work):
                       f"data.target_length={case['model.context']}"],
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
                       "data.documents_apart=true"],
-            "instructions": [*asked, "data.documents_apart=true"]}[case["texts"]]
+            "instructions": [*asked, f"data.validation=[{work}/asked.jsonl]",
+                             "data.documents_apart=true"]}[case["texts"]]
 
 
 def layout_words(case):
@@ -379,7 +382,7 @@ class Trained:
 
 
 def relative(pairs):
-    gaps = [abs(a - b) / abs(a) for a, b in pairs]
+    gaps = [math.nan if None in (a, b) else abs(a - b) / abs(a) for a, b in pairs]
     return math.inf if any(math.isnan(gap) for gap in gaps) else max(gaps, default=math.inf)
 
 

@@ -64,6 +64,7 @@ int verb_generate(Args args) {
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   options.seed = static_cast<uint64_t>(seed);
+  options.vocabulary = tokenizer->vocabulary_size();
   if (!ignore_end) options.stop = tokenizer->end_of_text();
   // An encoder reads the prompt with its end, and the decoder begins with padding.
   const bool encodes = model_of(reader).encoder_layers > 0;

@@ -25,8 +25,8 @@ TaskEvaluation task_evaluation(const RunConfig& config) {
   TaskEvaluation out;
   if (e.tasks.empty()) return out;
   out.bytes = [](const RunConfig& c) { return likelihood_bytes(c.model, options_of(c)); };
-  out.run = [tasks = read_tasks({e.tasks, e.data, -1, e.limit})](
-                const Path& checkpoint, const RunConfig& c, World& world) {
+  out.run = [tasks = read_tasks({e.tasks, e.data, -1, e.limit})](const Path& checkpoint,
+                                                                 const RunConfig& c, World& world) {
     CheckpointReader reader(checkpoint);
     const auto tokenizer = tokenizer_of(reader);
     std::vector<TaskMetrics> results;

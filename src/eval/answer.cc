@@ -45,6 +45,7 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   GenerateOptions o;
   o.sampling.temperature = 0;
   o.max_tokens = spec.max_tokens;
+  o.vocabulary = tokenizer.vocabulary_size();
   o.stop = tokenizer.end_of_text();
   o.enough = [&](std::span<const int32_t> ids) {
     return stop_of(tokenizer.decode(ids), spec.stop) != std::string::npos;

@@ -23,7 +23,8 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   std::span<float> logits = decoder.read(prompt);
   while (static_cast<int64_t>(out.size()) < options.max_tokens) {
     const auto position = static_cast<uint64_t>(decoder.position());
-    const auto vocabulary = static_cast<int64_t>(logits.size());
+    auto vocabulary = static_cast<int64_t>(logits.size());
+    if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
     workspace.resize(static_cast<size_t>(kernels::sample_workspace_bytes(vocabulary)));
     const int32_t token =
         kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,

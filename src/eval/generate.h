@@ -13,6 +13,7 @@ namespace tessera {
 struct GenerateOptions {
   kernels::Sampling sampling;
   int64_t max_tokens = 100;
+  int64_t vocabulary = 0;  // only ids below it: those behind pad the model's table; 0: all
   uint64_t seed = 0;
   std::optional<int32_t> stop;  // ends the text; is not part of it
   // Asked after each token with all new ones; true ends the text, of which they are part.

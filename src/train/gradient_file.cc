@@ -1,6 +1,7 @@
 #include "train/gradient_file.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 
 #include "base/box.h"
@@ -56,7 +57,18 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
     return write_for_hugging_face(file, trainer, model);
   }
   CheckpointWriter writer(file, group);
-  for (const StateTensor& t : trainer.gradients()) writer.add(t);
+  // In f32 whatever they are summed in, so that those of any two layouts can be compared.
+  std::deque<std::vector<float>> wide;
+  for (StateTensor t : trainer.gradients()) {
+    if (size_of(t.data.dtype) < 4) {
+      wide.emplace_back(static_cast<size_t>(t.data.elements()));
+      const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
+      kernels::cast(t.data, to);
+      t.data = to;
+      t.dtype = DType::kF32;
+    }
+    writer.add(t);
+  }
   CheckpointHeader header;
   header.model = to_tree(model);
   writer.commit(header);

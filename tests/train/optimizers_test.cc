@@ -254,7 +254,8 @@ TEST_P(EveryFamilyTuned, AdaptersAloneAreTrainedAndKept) {
   const auto before = bytes_of(*trainer);
   BatchSource source = batches(c);
   std::vector<double> losses;
-  for (int s = 1; s <= 10; ++s) losses.push_back(trainer->step(s, 1e-2, source).loss);
+  // One batch again and again: over ten of random tokens a loss need not fall.
+  for (int s = 0; s < 10; ++s) losses.push_back(trainer->step(1, 1e-2, source).loss);
   EXPECT_NEAR(losses[0], plain.losses[0], 1e-6 * losses[0]);  // B starts at zero
   EXPECT_LT(losses.back(), losses[0]);
   int64_t adapters = 0;
