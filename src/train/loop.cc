@@ -53,14 +53,6 @@ int64_t row_tokens(const RunConfig& c) {
   return r.tokens + r.source;
 }
 
-// Ranks of one host share its cores, unless who started them gave each its own.
-int64_t threads_for(const CpuFeatures& cpu, const World& world) {
-  if (cpu.cores < cpu.online_cores) return cpu.cores;
-  int64_t here = 0;
-  for (int64_t r = 0; r < world.size(); ++r) here += world.host(r) == world.host(world.rank());
-  return std::max<int64_t>(1, cpu.cores / here);
-}
-
 class Run {
  public:
   Run(RunConfig config, const TrainOptions& options)

@@ -48,6 +48,13 @@ std::unique_ptr<Library> RunDevice::library(int threads) const {
               : std::make_unique<Library>(cpu, threads);
 }
 
+int64_t threads_for(const CpuFeatures& cpu, const World& world) {
+  if (cpu.cores < cpu.online_cores) return cpu.cores;
+  int64_t here = 0;
+  for (int64_t r = 0; r < world.size(); ++r) here += world.host(r) == world.host(world.rank());
+  return std::max<int64_t>(1, cpu.cores / here);
+}
+
 RunDevice resolve_device(RunConfig& config, const World& world) {
   RunDevice d;
   d.cpu = read_cpu_features();

@@ -24,6 +24,9 @@ struct RunDevice {
 // of a host takes another of its devices. Throws Error where cuda was asked for and is not there.
 RunDevice resolve_device(RunConfig& config, const World& world);
 
+// Ranks of one host share its cores, unless who started them gave each its own.
+int64_t threads_for(const CpuFeatures& cpu, const World& world);
+
 // The rate of products of this type, in operations a second: see kernels/matmul.h.
 double measure_matrix_rate(const Library& library, DType type,
                            const std::function<double()>& now_s);

@@ -176,9 +176,7 @@ struct CheckpointSection {
           "the first step past each multiple of so many tokens (an encoder's and its decoder's) is "
           "saved and stays for good; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
-    visit(
-        "from", self.from,
-        "a checkpoint to start from, or a Hugging Face folder, of which each rank reads its part");
+    visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
     visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes, "resume with another model, data or seed");
