@@ -19,6 +19,7 @@ if(NOT TESSERA_CUDA STREQUAL OFF AND NOT TESSERA_SANITIZE)
     enable_language(CUDA)
     find_package(CUDAToolkit 13 REQUIRED)
     set(TESSERA_HAS_CUDA ON)
+    list(GET CUDAToolkit_LIBRARY_DIR 0 TESSERA_CUDA_FOLDER)  # where libraries are opened later
   elseif(TESSERA_CUDA STREQUAL ON)
     message(FATAL_ERROR "TESSERA_CUDA=ON, but there is no nvcc of CUDA 13 or later: install the "
       "toolkit, or name its folder in CUDA_HOME")

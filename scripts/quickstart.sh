@@ -51,17 +51,22 @@ prepare_text() {
 }
 
 # What xz -9 makes of the validation text, in bits per byte: alone, and after the training text (of
-# which it remembers the last 64 MB).
+# which it remembers the last 64 MB). One pass over both: where xz waits for input it writes out what
+# it has, so the size between the texts is that of the first.
 measure_xz() {
   [ -s "$folder/xz.txt" ] && return
-  local before=$folder/xz.before alone first both
-  tail -c 67108864 "$folder/train.txt" >"$before"
+  local out=$folder/xz.out alone first
   alone=$(xz -9 -T1 -c "$folder/valid.txt" | wc -c)
-  first=$(xz -9 -T1 -c "$before" | wc -c)
-  both=$(cat "$before" "$folder/valid.txt" | xz -9 -T1 -c | wc -c)
-  rm "$before"
-  awk -v n="$(size_of "$folder/valid.txt")" -v a="$alone" -v f="$first" -v b="$both" \
+  {
+    tail -c 67108864 "$folder/train.txt"
+    sleep 20 # xz has a pipe's worth left to do
+    size_of "$out" >"$out.first"
+    cat "$folder/valid.txt"
+  } | xz -9 -T1 --flush-timeout=1000 -c >"$out"
+  first=$(cat "$out.first")
+  awk -v n="$(size_of "$folder/valid.txt")" -v a="$alone" -v f="$first" -v b="$(size_of "$out")" \
     'BEGIN { printf "%.2f %.2f\n", 8 * a / n, 8 * (b - f) / n }' >"$folder/xz.part"
+  rm "$out" "$out.first"
   mv "$folder/xz.part" "$folder/xz.txt"
 }
 

@@ -257,10 +257,10 @@ std::string Executor::group_of_call(CallId c, const PreparedOp* op) {
 void Executor::tell(CallId c, const PreparedOp* op, double since_s) {
   Waiting w;
   if (c != kNone) {
-    const Active& first = op ? Active{c} : line_of(c).front();
-    w.call = first.call;
+    const Active* const first = op ? nullptr : &line_of(c).front();
+    w.call = first ? first->call : c;
     w.since_s = since_s;
-    if (!op && first.op != kNone) op = &ops_of(w.call)[static_cast<size_t>(first.op)];
+    if (first && first->op != kNone) op = &ops_of(w.call)[static_cast<size_t>(first->op)];
     if (op || !ops_of(w.call).empty()) announce(w.call, op ? *op : ops_of(w.call).front(), true);
     if (op && op->bound.channel) {
       w.op = op->op->origin;

@@ -10,16 +10,7 @@ class CudaTraining : public testing::OnCuda {
   Curve on_cuda(const RunConfig& c, int steps) {
     const auto world = self_world();
     Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
-    trainer.initialise();
-    BatchSource source = batches(c);
-    Curve out;
-    for (int s = 1; s <= steps; ++s) {
-      const StepResult r = trainer.step(s, 1e-3, source);
-      EXPECT_TRUE(r.finite);
-      out.losses.push_back(r.loss);
-      out.norms.push_back(r.grad_norm);
-    }
-    return out;
+    return curve_of(trainer, c, steps);
   }
 };
 

@@ -61,26 +61,26 @@ TEST_P(EveryOptimizer, TrainsInEveryPrecision) {
   }
 }
 
-// What a run keeps of a weight, in bytes: AdamW's two moments beside weight and master.
+// Bytes a parameter, of these parts of a run's memory. Members of a frame begin at multiples of 64
+// elements, so there is a little more than the sizes of the types.
+void expect_bytes(double bytes, const RunConfig& c, int64_t (*part)(const MemoryPlan&)) {
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  double parameters = 0;
+  for (const StateTensor& t : trainer->state())
+    if (t.name.find('|') == std::string::npos) parameters += static_cast<double>(t.data.elements());
+  const double found = static_cast<double>(part(memory_plan(trainer->program()))) / parameters;
+  EXPECT_GE(found, bytes) << name_of_entry(c.precision);
+  EXPECT_LT(found, bytes * 1.02) << name_of_entry(c.precision);
+}
+
+// What a run keeps: AdamW's two moments beside weight and master.
 TEST(Precisions, KeepAsManyBytesAsTheTableSays) {
-  const auto kept = [](Precision p, MomentType moments) {
+  const auto expect = [](double bytes, Precision p, MomentType moments = MomentType::kAuto) {
     RunConfig c = tiny(Family::kLlama);
     c.precision = p;
     c.optimizer.moments = moments;
-    const auto world = self_world();
-    const auto trainer = trainer_of(c, *world);
-    double parameters = 0;
-    for (const StateTensor& t : trainer->state())
-      if (t.name.find('|') == std::string::npos)
-        parameters += static_cast<double>(t.data.elements());
-    const MemoryPlan m = memory_plan(trainer->program());
-    return static_cast<double>(m.weights + m.optimizer) / parameters;
-  };
-  // Members of a frame begin at multiples of 64 elements, so there is a little more.
-  const auto expect = [&](double bytes, Precision p, MomentType moments = MomentType::kAuto) {
-    const double found = kept(p, moments);
-    EXPECT_GE(found, bytes) << name_of_entry(p);
-    EXPECT_LT(found, bytes * 1.02) << name_of_entry(p);
+    expect_bytes(bytes, c, [](const MemoryPlan& m) { return m.weights + m.optimizer; });
   };
   expect(12, Precision::kFp32);
   expect(14, Precision::kBf16);
@@ -97,16 +97,8 @@ TEST(Precisions, HalfGradientsTakeTwoBytes) {
     RunConfig c = tiny(Family::kLlama);
     c.precision = p;
     c.compiler.gradients = GradientType::kHalf;
-    const auto world = self_world();
-    const auto trainer = trainer_of(c, *world);
-    double parameters = 0;
-    for (const StateTensor& t : trainer->state())
-      if (t.name.find('|') == std::string::npos)
-        parameters += static_cast<double>(t.data.elements());
-    const MemoryPlan m = memory_plan(trainer->program());
-    const double found = static_cast<double>(m.weights + m.optimizer + m.gradients) / parameters;
-    EXPECT_GE(found, bytes) << name_of_entry(p);
-    EXPECT_LT(found, bytes * 1.02) << name_of_entry(p);
+    expect_bytes(bytes, c,
+                 [](const MemoryPlan& m) { return m.weights + m.optimizer + m.gradients; });
   }
 }
 

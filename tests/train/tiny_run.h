@@ -68,9 +68,8 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-inline Curve run(const RunConfig& c, int steps = 3) {
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+// The first steps of a trainer that has not begun.
+inline Curve curve_of(Trainer& trainer, const RunConfig& c, int steps) {
   trainer.initialise();
   BatchSource source = batches(c);
   Curve out;
@@ -81,6 +80,12 @@ inline Curve run(const RunConfig& c, int steps = 3) {
     out.norms.push_back(r.grad_norm);
   }
   return out;
+}
+
+inline Curve run(const RunConfig& c, int steps = 3) {
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  return curve_of(trainer, c, steps);
 }
 
 inline void expect_same(const Curve& a, const Curve& b, double bound) {

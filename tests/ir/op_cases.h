@@ -1,0 +1,27 @@
+// Every op on sample inputs: what comes out, and its FLOPs counted by hand.
+#pragma once
+
+#include <vector>
+
+#include "ir/op.h"
+
+namespace tessera::testing {
+
+struct In {
+  DType dtype;
+  Shape shape;
+  Role role = Role::kActivation;
+};
+
+struct Case {
+  const char* name;
+  OpKind kind;
+  Attributes attributes;
+  std::vector<In> inputs;
+  std::vector<In> outputs;  // their types and shapes
+  double flops = 0;
+};
+
+std::vector<Case> cases();
+
+}  // namespace tessera::testing
