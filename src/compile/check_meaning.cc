@@ -61,6 +61,7 @@ class Meaning {
       roles_.push_back(k.values.empty() ? Role::kScratch : p[k.values[0]].role);
       needed_.push_back(roles_.back() == Role::kGradient ? partial_axes(k) : Axes());
     }
+    mark_measures();
     begin_old();
   }
 
@@ -81,6 +82,9 @@ class Meaning {
   }
   Role role(FrameId f) const { return roles_[static_cast<size_t>(p_.frame(f).kind)]; }
   const Axes& needed(FrameId f) const { return needed_[static_cast<size_t>(p_.frame(f).kind)]; }
+  bool is_sum(FrameId f) const {
+    return role(f) == Role::kGradient || measures_.contains(p_.frame(f).kind);
+  }
   bool is_report(FrameId f) const {
     return role(f) == Role::kReport && p_.kind(p_.frame(f).kind).name == "report";
   }
@@ -102,6 +106,22 @@ class Meaning {
     if (weights.stages.size() > 1)
       axes.insert(fmt::format("stages:{}", fmt::join(weights.stages, ",")));
     return axes;
+  }
+
+  // What Adafactor measures of a rank's own part of weights means something once the ranks of the
+  // stage have added theirs.
+  void mark_measures() {
+    Axes stage;
+    for (size_t a = 0; a < kMaxAxes; ++a)
+      if (static_cast<AxisKind>(a) != AxisKind::kPipeline && p_.mesh.size[a] > 1)
+        stage.insert(std::string(name_of(static_cast<AxisKind>(a))));
+    for (const Segment& s : p_.segments)
+      for (const Op& op : s.ops)
+        if (op.kind == OpKind::kAdafactorSums || op.kind == OpKind::kAdafactorSquares) {
+          const FrameKindId kind = p_[op.outputs.back()].frame;
+          measures_.insert(kind);
+          needed_[static_cast<size_t>(kind)] = stage;
+        }
   }
 
   // The program that ran before may have updated the own part alone of what is gathered here.
@@ -153,7 +173,8 @@ class Meaning {
   // Who computes with a sum means all of it; who adds to it means what is of one rank.
   void compute(int64_t x, FrameId f, Access access) {
     Known& k = known_[static_cast<size_t>(f)];
-    if (role(f) == Role::kGradient && access != Access::kAdd && k.over != needed(f))
+    const bool begins = measures_.contains(p_.frame(f).kind) && access == Access::kWrite;
+    if (is_sum(f) && !begins && access != Access::kAdd && k.over != needed(f))
       say(x, fmt::format("{} reads {} summed over [{}], wanted [{}]", call(x), name(f),
                          text(k.over), text(needed(f))));
     if (!is_report(f) || p_.mesh.ranks() == 1) return;
@@ -179,7 +200,7 @@ class Meaning {
     if (is_report(to) && (c.wire.over != "world" || !target.over.empty()))
       say(x, fmt::format("{} sums {} over {}, wanted once over world", call(x), name(to),
                          c.wire.over));
-    if (role(from) == Role::kGradient) check_axes(x, from, over, source.over);
+    if (is_sum(from)) check_axes(x, from, over, source.over);
     over.insert(source.over.begin(), source.over.end());
     const bool joins = from != to && !target.over.empty();
     if (joins && target.over != over)
@@ -203,6 +224,7 @@ class Meaning {
   std::vector<std::vector<Part>> parts_;  // of each parameter of each segment
   std::vector<Role> roles_;               // of each kind
   std::vector<Axes> needed_;              // of each kind: what its sums go over in the end
+  std::set<FrameKindId> measures_;        // that Adafactor writes of each rank's own part
   std::vector<Known> known_;              // of each frame
   std::set<std::string> said_;
   std::vector<Finding> findings_;

@@ -194,6 +194,8 @@ void Run::prepare() {
   if (evaluates())
     require_task_memory(options_.tasks.bytes(config_), m.arena + device.outside_bytes(),
                         device.memory_limit());
+  if (!device.cuda)
+    require_host_memory(world_, m.arena + device.outside_bytes(), device.cpu.memory_bytes);
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(

@@ -66,6 +66,23 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
   return d;
 }
 
+void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
+  const std::vector<std::string> needs = world.all_gather(std::to_string(need));
+  int64_t together = 0, ranks = 0;
+  for (int64_t r = 0; r < world.size(); ++r) {
+    if (world.host(r) != world.host(world.rank())) continue;
+    together += std::stoll(needs[static_cast<size_t>(r)]);
+    ++ranks;
+  }
+  constexpr double kGib = 1 << 30;
+  if (together > host_bytes)
+    throw Error(
+        "the {} ranks of this run on {} need {:.2f} GiB together; the host has {:.2f}.\n  Start "
+        "fewer ranks on a host, or make each smaller: layout.zero, layout.recompute, batch.micro",
+        ranks, world.host(world.rank()), static_cast<double>(together) / kGib,
+        static_cast<double>(host_bytes) / kGib);
+}
+
 double measure_matrix_rate(const Library& library, DType type,
                            const std::function<double()>& now_s) {
   if (library.on_cuda()) return measure_cuda_rate(type, now_s);

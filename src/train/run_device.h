@@ -15,7 +15,7 @@ struct RunDevice {
   std::optional<CudaFeatures> cuda;  // without: the run computes on the CPU
 
   // What the process may take for its arena and beside it.
-  int64_t memory_limit() const;
+  int64_t memory_limit() const;   // were it alone on its host
   int64_t outside_bytes() const;  // beside the arena
   std::unique_ptr<Library> library(int threads) const;
 };
@@ -26,6 +26,10 @@ RunDevice resolve_device(RunConfig& config, const World& world);
 
 // Ranks of one host share its cores, unless who started them gave each its own.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);
+
+// All ranks call it with what each needs: the ranks of one host need that together of it. Throws
+// Error with both figures on every rank of a host that has less.
+void require_host_memory(World& world, int64_t need, int64_t host_bytes);
 
 // The rate of products of this type, in operations a second: see kernels/matmul.h.
 double measure_matrix_rate(const Library& library, DType type,

@@ -11,6 +11,7 @@
 
 #include "model/presets.h"
 #include "tests/comm/ranks.h"
+#include "train/run_device.h"
 #include "train/run_programs.h"
 #include "train/trainer.h"
 
@@ -159,6 +160,19 @@ TEST_P(EveryStage, TakesWhatThePlanSays) {
   EXPECT_LT(selective, none);
   EXPECT_LT(full, selective);
   expect_promises(GetParam(), "none", GradientType::kHalf);
+}
+
+TEST(MemoryOverRanks, AHostHoldsAllItsRanks) {
+  const int64_t n = ranks().size(), need = 1000 + ranks().rank(), all = 1000 * n + n * (n - 1) / 2;
+  EXPECT_NO_THROW(require_host_memory(ranks(), need, all));
+  try {
+    require_host_memory(ranks(), need, all - 1);
+    ADD_FAILURE() << "a host that is too small was taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(fmt::format("the {} ranks of this run on ", n)),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 }  // namespace
