@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 limit_s=${QUICKSTART_SECONDS:-600} # for everything
 longest_training_s=300
 shortest_training_s=60
-after_training_s=25 # loading, the last checkpoint, writing some text
+after_training_s=12 # the last checkpoint, loading it, writing some text
 tessera=build/tessera
 SECONDS=0
 
@@ -111,7 +111,7 @@ median_of() {
 # Steps that fit into what is left, by a short run that measures the speed here.
 steps_that_fit() {
   local step_s rate
-  write_run probe 12
+  write_run probe 24
   sed -i '/validation/s/validation: \[[^]]*\],//; s/every_steps: 200/every_steps: 0/' "$folder/probe.yaml"
   $tessera train "$folder/probe.yaml" >>"$folder/log.txt" 2>&1 || stop "training failed; see $folder/log.txt"
   step_s=$(median_of "$folder/probe/metrics.jsonl" step_s)
