@@ -17,9 +17,10 @@ Count: relative differences to one rank of the same precision, the worst over th
     gradients   |a - b| / |a| of each global parameter at step 1    fp32 1e-4   bf16 5e-2
     parameters  the same of each weight and moment after step 5     fp32 1e-4   bf16 5e-2
 The bounds of bf16 (and bf16_sr) are a few of its roundings (2^-8 each), fewer where a sum averages
-them; those of fp16 (2^-11 each) a quarter or a fifth. AdamW's
-epsilon is well above a gradient's roundings: gradients that are zero but for these, as of GPT-2's
-key biases, would else become steps of any size. Optimizers are drawn, too, and now and then
+them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summed in 16 bits, too
+(compiler.gradients: half), each term is rounded once more: twice the bounds, in rows of their own.
+AdamW's epsilon is well above a gradient's roundings: gradients that are zero but for these, as of
+GPT-2's key biases, would else become steps of any size. Optimizers are drawn, too, and now and then
 adapters or a frozen embedding.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
@@ -56,6 +57,8 @@ BOUNDS = {"fp32": dict(loss=1e-5, validation=1e-5, norm=1e-4, gradients=1e-4, pa
           "bf16": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
           "bf16_sr": dict(loss=2e-3, validation=2e-3, norm=2e-2, gradients=5e-2, parameters=5e-2),
           "fp16": dict(loss=5e-4, validation=5e-4, norm=5e-3, gradients=1e-2, parameters=1e-2)}
+for kind in ["bf16", "bf16_sr", "fp16"]:
+    BOUNDS[kind + ", sums too"] = {k: 2 * v for k, v in BOUNDS[kind].items()}
 EPSILON = {"fp32": 1e-5, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5"]
@@ -95,6 +98,12 @@ def draw_model(rng, tensor, chunks, family=None):
     if family == "neox":
         model.update(rotary_share=0.5, parallel_residual=rng.random() < 0.5)
     return {f"model.{key}": value for key, value in model.items()}
+
+
+def rounding_of(case):
+    """The row of BOUNDS."""
+    halves = case["precision"] != "fp32" and case["compiler.gradients"] == "half"
+    return case["precision"] + (", sums too" if halves else "")
 
 
 def draw_texts(rng, family):
@@ -449,11 +458,11 @@ class Check:
         except Broken as broken:
             return self.report(index, case, f"    {broken}")
         figures = " ".join(f"{k} {v:.1e}" for k, (v, _) in worst.items())
-        bounds = BOUNDS[case["precision"]]
+        bounds = BOUNDS[rounding_of(case)]
         far = [f"    {k} differs by {v:.2e}, bound {bounds[k]:g} {name}"
                for k, (v, name) in worst.items() if not v <= bounds[k]]
         for k, (v, _) in worst.items():
-            key = (case["precision"], k)
+            key = (rounding_of(case), k)
             self.worst[key] = max(self.worst.get(key, 0.0), v)
         return self.report(index, case, "\n".join(far), figures)
 
@@ -463,9 +472,9 @@ class Check:
         odd = sum(bool(set(uneven(c)) - {"clipping"}) for c in drawn)
         for index in self.indices(count):
             self.layout(index)
-        for (precision, measure), value in sorted(self.worst.items()):
-            bound = BOUNDS[precision][measure]
-            print(f"{precision} {measure:10} worst {value:.2e} of {bound:g}")
+        for (rounding, measure), value in sorted(self.worst.items()):
+            bound = BOUNDS[rounding][measure]
+            print(f"{rounding:17} {measure:10} worst {value:.2e} of {bound:g}")
         print(f"layouts: {self.failures} of {self.cases} differ; {odd} uneven")
 
     def same_bits(self, index, first, others):
@@ -531,7 +540,7 @@ def options_given():
     parser.add_argument("--any-to-any", type=int, default=0, help="pairs of layouts")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--only", type=int, help="this case alone; its files stay")
-    parser.add_argument("--precision", choices=list(BOUNDS), help="default: drawn")
+    parser.add_argument("--precision", choices=list(EPSILON), help="default: drawn")
     parser.add_argument("--family", choices=FAMILIES, help="default: drawn")
     parser.add_argument("--verbose", action="store_true", help="a line for what agrees, too")
     options = parser.parse_args()

@@ -127,6 +127,7 @@ class Scheduler {
   void state();
   void state_of(FrameKindId kind, const std::vector<int64_t>& layers);
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
+  int64_t first_backward() const;
   std::vector<Item> items() const;
   void message(const Item& item);
   void forward(const Action& a);
@@ -281,10 +282,24 @@ void Scheduler::state() {
   for (int64_t m = 0; m < request_.microbatches; ++m) add_state(named_.at("batch"), kNone, m);
 }
 
+// The first chunk that computes in the backward: frozen embeddings do not, and no message goes
+// there.
+int64_t Scheduler::first_backward() const {
+  int64_t chunk = 0;
+  for (bool computes = false; chunk < share_.pipeline.chunks(); ++chunk) {
+    each_block({ActionKind::kBackward, chunk}, true, [&](size_t b, int64_t, Positions) {
+      computes = computes || e_.segments[b].backward != kNone;
+    });
+    if (computes) break;
+  }
+  return chunk;
+}
+
 // What this stage does, in the order of all stages.
 std::vector<Item> Scheduler::items() const {
   std::vector<Item> items;
   const auto& all = share_.actions;
+  const int64_t first = first_backward();
   const auto add = [&](const Action& a, bool backward, int64_t from, int64_t to) {
     if (from != share_.stage && to != share_.stage) return;
     items.push_back({a.finish, false, backward, a, to == share_.stage});
@@ -295,7 +310,7 @@ std::vector<Item> Scheduler::items() const {
       if (stages() == 1) continue;
       if (a.kind == ActionKind::kForward && !last_chunk(a.chunk))
         add(a, false, s, (s + 1) % stages());
-      if (a.kind == ActionKind::kBackward && a.chunk > 0)
+      if (a.kind == ActionKind::kBackward && a.chunk > first)
         add(a, true, s, (s + stages() - 1) % stages());
     }
   std::stable_sort(items.begin(), items.end(),

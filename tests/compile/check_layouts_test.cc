@@ -28,6 +28,28 @@ TEST(CheckLayouts, RandomLayoutsHaveNoFinding) {
   }
 }
 
+// Nothing before the first layer is trained, and chunks stand between: no gradient travels there.
+TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
+  LayoutDraw draw(43);
+  CompileRequest r = draw.request(1);
+  apply_family(Family::kLlama, r.model);
+  r.model.layers = 4;
+  r.model.encoder_layers = r.source = 0;
+  derive_sizes(r.model);
+  r.frozen = {"embed.*"};
+  r.layout.pipeline = 2;
+  for (const std::vector<int64_t>& stages : {std::vector<int64_t>{0, 4}, {0, 0, 3, 1}}) {
+    r.layout.stages = stages;
+    r.layout.interleave = static_cast<int64_t>(stages.size()) / 2;
+    r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+    SCOPED_TRACE(testing::text_of(r));
+    const std::vector<Program> programs = compile_stages(r, {});
+    EXPECT_EQ(first_finding(programs, true), "");
+    for (const Program& p : programs)
+      for (const Call& c : p.schedule) EXPECT_NE(c.wire.label, "d_hidden layer=0 mb=0");
+  }
+}
+
 // Validation and generation start from weights of which an update left only a part new.
 TEST(CheckLayouts, OtherPurposesHaveNoFinding) {
   LayoutDraw draw(41);

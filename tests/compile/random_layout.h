@@ -75,6 +75,8 @@ class LayoutDraw {
     if (number(0, 4) == 0) r.frozen = {r.source > 0 ? "decoder.mlp.*" : "layer.mlp.*"};
     if (number(0, 9) == 0) r.frozen.emplace_back("embed.*");
     layout(r.layout);
+    if (r.layout.pipeline > 1 && number(0, 2) == 0)
+      r.layout.stages = spread(r.model.all_layers(), r.layout.pipeline * r.layout.interleave);
     r.options.gradients = one_of<GradientType>({GradientType::kF32, GradientType::kHalf});
     r.options.communication = one_of<WireType>({WireType::kSums, WireType::kHalf});
     r.options.accumulate = one_of<AccumulateKind>({AccumulateKind::kFused, AccumulateKind::kApart});
@@ -97,6 +99,13 @@ class LayoutDraw {
     l.recompute = one_of<std::string>({"none", "none", "selective", "full", "full:1"});
   }
 
+  // Each layer to any chunk: some get none.
+  std::vector<int64_t> spread(int64_t layers, int64_t chunks) {
+    std::vector<int64_t> stages(static_cast<size_t>(chunks));
+    for (int64_t l = 0; l < layers; ++l) ++stages[static_cast<size_t>(number(0, chunks - 1))];
+    return stages;
+  }
+
   std::mt19937_64 d_;
 };
 
@@ -107,14 +116,15 @@ inline std::string text_of(const CompileRequest& r) {
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
       "{} recompute {} optimizer {} adapters {} frozen {} gradients {} wire {} accumulate {} masks "
       "{} "
-      "buckets {}",
+      "buckets {} stages {}",
       static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
       l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
       name_of_entry(r.options.gradients), name_of_entry(r.options.communication),
-      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks), r.options.bucket_bytes);
+      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks), r.options.bucket_bytes,
+      fmt::join(l.stages, " "));
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.
