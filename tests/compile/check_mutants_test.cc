@@ -310,6 +310,7 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     CompileRequest r = draw.request(8);
     r.layout.pipeline = 1;
     r.layout.interleave = 1;
+    r.layout.stages.clear();
     r.layout.data = 2 + 2 * (i % 2);
     if (i % 3 == 0) r.optimizer.kind = OptimizerKind::kAdafactor;
     SCOPED_TRACE(testing::text_of(r));

@@ -181,6 +181,7 @@ TEST(Simulate, OverlapIsNeverSlower) {
     CompileRequest r = draw.request(16);
     r.layout.pipeline = 1;
     r.layout.interleave = 1;
+    r.layout.stages.clear();
     r.layout.pipeline_schedule = PipelineSchedule::k1F1B;
     const std::vector<Program> stages = compile_stages(r, cluster_target());
     EXPECT_LE(simulate(stages, plain_machine(), {}).step_s,
