@@ -4,23 +4,32 @@
     ninja -C build tensorboard_sample
     python3 -m venv V && V/bin/pip install tensorboard
     V/bin/python scripts/check_tensorboard.py build/tests/train/tensorboard_sample
+    V/bin/python scripts/check_tensorboard.py --run RUN_DIRECTORY
 
 The sample is a run that wrote steps 1 to 8, died, and was resumed from step 5: the curve must have
-each step once, with the values of the session that came last.
+each step once, with the values of the session that came last. Of a run's directory every loss,
+gradient norm, validation loss and figure of a task must be what metrics.jsonl says.
 """
+import json
+import struct
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 
-def main() -> int:
-    sample = sys.argv[1] if len(sys.argv) > 1 else "build/tests/train/tensorboard_sample"
+def read(folder):
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return events
+
+
+def check_sample(sample):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sample, folder], check=True)
-        events = EventAccumulator(folder, size_guidance={"scalars": 0})
-        events.Reload()
+        events = read(folder)
         tags = sorted(events.Tags()["scalars"])
         loss = [(e.step, e.value, e.wall_time) for e in events.Scalars("train/loss")]
     expected = [(s, float(s), 1.7e9 + s) for s in range(1, 6)]
@@ -30,6 +39,41 @@ def main() -> int:
         return 1
     print("TensorBoard reads 10 steps of 2 tags, each once, across a resume")
     return 0
+
+
+def scalars_of(line):
+    """{tag: value} of a line of metrics.jsonl."""
+    if "task" in line:
+        skipped = {"step", "task", "examples"} | {k for k in line if k.endswith("_error")}
+        return {f"task/{line['task']}/{k}": v for k, v in line.items() if k not in skipped}
+    if "validation_loss" in line:
+        return {f"validation_loss/{line['name']}": line["validation_loss"]}
+    return {k: line[k] for k in ("loss", "grad_norm") if k in line}
+
+
+def check_run(run):
+    events, wanted = read(run / "tensorboard"), {}
+    for text in (run / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        for tag, value in scalars_of(line).items():
+            single = struct.unpack("f", struct.pack("f", value))[0]
+            wanted.setdefault(tag, []).append((line["step"], single))
+    there = set(events.Tags()["scalars"])
+    wrong = [tag for tag, points in wanted.items()
+             if tag not in there or [(e.step, e.value) for e in events.Scalars(tag)] != points]
+    for tag in wrong:
+        found = [(e.step, e.value) for e in events.Scalars(tag)] if tag in there else "nothing"
+        print(f"TensorBoard reads of {tag} {found}\n  wanted {wanted[tag]}")
+    points = sum(len(p) for p in wanted.values())
+    print(f"TensorBoard reads {points} points of {len(wanted)} tags, {len(wrong)} tags differ: "
+          + ", ".join(sorted(wanted)))
+    return 1 if wrong or not wanted else 0
+
+
+def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "--run":
+        return check_run(Path(sys.argv[2]))
+    return check_sample(sys.argv[1] if len(sys.argv) > 1 else "build/tests/train/tensorboard_sample")
 
 
 if __name__ == "__main__":

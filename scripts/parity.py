@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Parity with PyTorch, live: the same weights and the same batches through both.
 
-    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16]
+    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--adafactor]
 
-For a Pythia-type, a GPT-2-type three LLaMA-type models, a Qwen2-type and two T5-type ones of 4 layers x 128 (learning rate 3e-4, fp32) compares the
-logits, every tensor's gradient, the losses and gradient norms of 50 steps; in bf16 200 steps with
-PyTorch's autocast and with our own fp32; then the way back: a model exported after training gives
-the same logits and greedy text in transformers, and import, no step, export keeps every byte. Exit status 1 where a
-bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of ours.
+For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type and four T5- and mT5-type ones
+of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
+and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32; then
+the way back: a model exported after training gives the same logits and greedy text in transformers,
+AutoTokenizer the same ids, and import, a checkpoint that 2 x 2 ranks write, export keeps every byte.
+`--adafactor` trains 200 steps with it in fp32 on both sides, and compares nothing else. Exit status 1
+where a bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
+ours.
 """
 import argparse
 import json
@@ -20,23 +23,30 @@ import tempfile
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import parity_reference as reference
 
 LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS = 4, 128, 8, 4096, 128
 GLOBAL_BATCH, MICRO_BATCH = 4, 2
 T5 = f"family: t5, encoder_layers: {LAYERS}, head_width: 16, feed_forward: {3 * HIDDEN}"
-STEPS, BF16_STEPS, SMOOTHED = 50, 200, 10
+STEPS, LONG_STEPS, SMOOTHED = 50, 200, 10
 LEARNING_RATE = 3e-4
-FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", "t5", "t5-tied")
+FAMILIES = ("neox", "gpt2", *reference.LLAMAS, "qwen2", *reference.T5S)
+ADAMW = ("kind: adamw, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8, weight_decay: 0.1, clip_norm: 1.0, "
+         f"learning_rate: {LEARNING_RATE}")
+ADAFACTOR_RATE = 0.01
+ADAFACTOR = f"kind: adafactor, clip_norm: 0, learning_rate: {ADAFACTOR_RATE}"
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "4"]
 SENTINELS = 100
 PROMPTS, NEW_TOKENS = 4, 24
+TEXTS = 300  # lines of which AutoTokenizer gives the ids
 # Largest distances allowed from PyTorch's fp32, and the most they may be of its own fp32-to-fp64
 # distance.
 BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
 MOST_OF_OWN = 20
 BF16_BOUND = 0.005
+ADAFACTOR_BOUND = 1e-3  # where transformers has the same matrices
 # Tensors whose true gradient is zero, which rounding makes relative nonsense: whole tensors only.
 ZERO_GRADIENT = ()
 
@@ -62,9 +72,15 @@ class Report:
             self.failures.append(what)
 
 
-def run_tessera(options, *arguments):
-    command = [options.tessera, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
+def encodes(family):
+    return family in reference.T5S
+
+
+def run_tessera(options, *arguments, ranks=()):
+    command = [*ranks, options.tessera, *map(str, arguments)]
+    environment = dict(os.environ, OMP_NUM_THREADS="1") if ranks else None
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env=environment)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n  exit {done.returncode}: {done.stderr.strip()[-2000:]}")
     return done.stdout
@@ -76,7 +92,7 @@ def corpus(options, work):
                 work / "tokenizer.json", options.text)
     run_tessera(options, "data", "build", "--tokenizer", work / "tokenizer.json", "--split",
                 "paragraphs", "--out", work / "train", options.text)
-    if not any(family.startswith("t5") for family in options.family or FAMILIES):
+    if not any(encodes(family) for family in options.family or FAMILIES):
         return
     run_tessera(options, "tokenizer", "train", "--kind", "unigram", "--vocabulary", VOCABULARY,
                 "--sentinels", SENTINELS, "--out", work / "spiece.model", options.text)
@@ -96,7 +112,7 @@ def peer_batches(options):
     return list(samples[order[:STEPS * GLOBAL_BATCH]].split(GLOBAL_BATCH))
 
 
-def run_file(options, work, family, name, precision, steps):
+def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
     model = {
         "neox": "family: neox, rotary_share: 0.25, parallel_residual: true, tied_embeddings: false, gelu: erf",
         "gpt2": "family: gpt2, tied_embeddings: true, gelu: tanh",
@@ -105,9 +121,10 @@ def run_file(options, work, family, name, precision, steps):
                          f"rotary_scale: {{ factor: 8, context: {TOKENS // 2} }}",
         "llama-tied": "family: llama, feed_forward: 336, kv_heads: 1, tied_embeddings: true",
         "qwen2": "family: qwen2, feed_forward: 336, kv_heads: 4, rotary_base: 10000, norm_epsilon: 1.0e-5",
-        "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true",
+        "t5": T5, "t5-tied": f"{T5}, tied_embeddings: true", "mt5": T5,
+        "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]
-    t5 = family.startswith("t5")
+    t5 = encodes(family)
     tokenizer, train = ("spiece.model", "train-t5") if t5 else ("tokenizer.json", "train")
     objective = ", objective: span_corruption" if t5 else ""
     path = work / f"{family}.{name}.yaml"
@@ -117,8 +134,7 @@ model: {{ {model}, layers: {LAYERS + t5}, hidden: {HIDDEN}, heads: {HEADS},
          vocabulary: {VOCABULARY}, vocabulary_multiple: 1, context: {TOKENS} }}
 data: {{ tokenizer: {work / tokenizer}, train: [{work / train}], sequence_length: {TOKENS}{objective} }}
 batch: {{ global: {GLOBAL_BATCH}, micro: {MICRO_BATCH} }}
-optimizer: {{ kind: adamw, learning_rate: {LEARNING_RATE}, beta1: 0.9, beta2: 0.95, epsilon: 1.0e-8,
-             weight_decay: 0.1, clip_norm: 1.0 }}
+optimizer: {{ {optimizer} }}
 schedule: {{ kind: constant, steps: {steps}, warmup_steps: 0 }}
 precision: {precision}
 checkpoint: {{ every_steps: 0, from: {work / family / 'imported'}, load: weights }}
@@ -250,16 +266,16 @@ def compare_bf16(options, work, family, peer, report):
     """200 steps: our bf16, our fp32 and PyTorch's autocast over fp32 weights."""
     curves = {}
     for precision in ("fp32", "bf16"):
-        run = run_file(options, work, family, f"long-{precision}", precision, BF16_STEPS)
+        run = run_file(options, work, family, f"long-{precision}", precision, LONG_STEPS)
         run_tessera(options, "train", run)
         curves[precision] = our_curve(work / family / f"long-{precision}")[0]
-    batches = our_batches(options, run, BF16_STEPS)
+    batches = our_batches(options, run, LONG_STEPS)
     peer.restore()
     theirs, _ = reference.train(peer.model, batches, LEARNING_RATE, autocast=True)
     peer.restore()
     ours = smooth(curves["bf16"])
-    report.line(f"bf16, {BF16_STEPS} steps, to autocast", curve_distance(ours, smooth(theirs)), BF16_BOUND)
-    report.line(f"bf16, {BF16_STEPS} steps, to our fp32", curve_distance(ours, smooth(curves["fp32"])),
+    report.line(f"bf16, {LONG_STEPS} steps, to autocast", curve_distance(ours, smooth(theirs)), BF16_BOUND)
+    report.line(f"bf16, {LONG_STEPS} steps, to our fp32", curve_distance(ours, smooth(curves["fp32"])),
                 BF16_BOUND)
 
 
@@ -275,7 +291,7 @@ def compare_way_back(options, work, family, peer, report):
     folder = work / family
     exported = folder / "exported"
     run_tessera(options, "checkpoint", "export", folder / "fp32", "--to", exported)
-    loader = AutoModelForSeq2SeqLM if family.startswith("t5") else AutoModelForCausalLM
+    loader = AutoModelForSeq2SeqLM if encodes(family) else AutoModelForCausalLM
     theirs = loader.from_pretrained(exported, dtype=torch.float32)
     tokens = reference.inputs_of(peer.batches[0])
     with torch.no_grad():
@@ -283,15 +299,19 @@ def compare_way_back(options, work, family, peer, report):
     ours = our_logits(options, folder / "fp32", tokens, folder)
     report.line("logits of the exported model", largest_distance(ours, logits), BOUNDS["logits"])
     untouched = run_file(options, work, family, "untouched", "fp32", 0)
-    run_tessera(options, "train", untouched)
+    # One key/value head is for one tensor rank; span corruption has no lengths that two ranks share.
+    second = "pipeline" if family == "llama-tied" else "tensor"
+    run_tessera(options, "train", untouched, "layout.data=2", f"layout.{second}=2", "layout.zero=1",
+                f"layout.sequence_parallel={str(not encodes(family)).lower()}", "run.threads=1",
+                ranks=MPIRUN)
     run_tessera(options, "checkpoint", "export", folder / "untouched", "--to", folder / "again")
     before, after = tensors_of(folder / "hf"), tensors_of(folder / "again")
     wrong = sorted(n for n in before.keys() | after.keys()
                    if n not in before or n not in after
                    or before[n].dtype != after[n].dtype or before[n].shape != after[n].shape
                    or before[n].numpy().tobytes() != after[n].numpy().tobytes())
-    report.same("import, no step, export: same bytes", not wrong, f"differ: {wrong}" if wrong else
-                f"{len(before)} tensors")
+    report.same("bytes over a save of 2 x 2 ranks", not wrong, f"differ: {wrong}" if wrong else
+                f"{len(before)} tensors, data 2 x {second} 2")
 
 
 def prompts_of(options):
@@ -300,9 +320,29 @@ def prompts_of(options):
     return [lines[i * len(lines) // PROMPTS] for i in range(PROMPTS)]
 
 
+def compare_ids(options, work, family, report):
+    """What AutoTokenizer makes of an exported folder, and what we do."""
+    folder, name = work / family, "spiece.model" if encodes(family) else "tokenizer.json"
+    lines = [l.strip() for l in pathlib.Path(options.text).read_text(
+        encoding="utf-8", errors="replace").splitlines() if l.strip()]
+    lines = [lines[i * len(lines) // TEXTS] for i in range(TEXTS)]
+    (folder / "lines.jsonl").write_text("".join(json.dumps({"text": l}) + "\n" for l in lines))
+    ours = run_tessera(options, "tokenizer", "encode", "--tokenizer", work / name,
+                       folder / "lines.jsonl").splitlines()
+    theirs = AutoTokenizer.from_pretrained(folder / "exported")
+    wrong = [l for l, ids in zip(lines, ours, strict=True)
+             if theirs(l, add_special_tokens=False).input_ids != [int(i) for i in ids.split()]]
+    report.same("AutoTokenizer, ids of lines", not wrong,
+                f"{len(wrong)} of {TEXTS} differ" + (f", such as {wrong[0][:60]!r}" if wrong else ""))
+    if encodes(family):
+        named = theirs.convert_tokens_to_ids(["<extra_id_0>", f"<extra_id_{SENTINELS - 1}>"])
+        last = VOCABULARY - 1
+        report.same("AutoTokenizer, sentinels", named == [last, last - SENTINELS + 1], str(named))
+
+
 def compare_text(options, work, family, report):
     """What the exported model writes in transformers, always the most probable token."""
-    folder, t5 = work / family, family.startswith("t5")
+    folder, t5 = work / family, encodes(family)
     loader = AutoModelForSeq2SeqLM if t5 else AutoModelForCausalLM
     model = loader.from_pretrained(folder / "exported", dtype=torch.float32).eval()
     end = model.config.eos_token_id
@@ -327,6 +367,23 @@ def compare_text(options, work, family, report):
     report.same(f"greedy text, {PROMPTS} x {NEW_TOKENS} tokens", not differ, "; ".join(differ))
 
 
+def compare_adafactor(options, work, family, peer, report):
+    """Ours takes fused weights as one matrix each. GPT-2 and NeoX have them fused on both sides."""
+    run = run_file(options, work, family, "adafactor", "fp32", LONG_STEPS, ADAFACTOR)
+    run_tessera(options, "train", run)
+    ours = our_curve(work / family / "adafactor")[0]
+    batches = our_batches(options, run, LONG_STEPS)
+    theirs, _ = reference.train(peer.model, batches, ADAFACTOR_RATE, clip_norm=0,
+                                optimizer=reference.adafactor)
+    last = 2 * SMOOTHED
+    a, b = (sum(curve[-last:]) / last for curve in (ours, theirs))
+    distance = curve_distance(smooth(ours), smooth(theirs))
+    note = f"loss of the last {last}: {a:.4f}, transformers {b:.4f} ({(a - b) / b:+.2%})"
+    if family in ("neox", "gpt2"):
+        return report.line(f"adafactor, {LONG_STEPS} steps", distance, ADAFACTOR_BOUND, note=note)
+    print(f"  ..  adafactor, {LONG_STEPS} steps: {distance:.2e} at most; {note}", flush=True)
+
+
 def check_family(options, work, family, report):
     print(f"{family}: {LAYERS} layers x {HIDDEN}, {STEPS} steps of {GLOBAL_BATCH} x {TOKENS} tokens, "
           f"learning rate {LEARNING_RATE}", flush=True)
@@ -340,14 +397,17 @@ def check_family(options, work, family, report):
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
     peer = Peer(family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
-    tokenizer = "spiece.model" if family.startswith("t5") else "tokenizer.json"
+    tokenizer = "spiece.model" if encodes(family) else "tokenizer.json"
     (folder / "hf" / tokenizer).write_bytes((work / tokenizer).read_bytes())
     run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
+    if options.adafactor:
+        return compare_adafactor(options, work, family, peer, report)
     peer.measure()
     peer.print_own()
     compare_fp32(options, work, family, peer, run, report)
     compare_way_back(options, work, family, peer, report)
     compare_text(options, work, family, report)
+    compare_ids(options, work, family, report)
     if not options.skip_bf16:
         compare_bf16(options, work, family, peer, report)
 
@@ -359,6 +419,7 @@ def main():
     parser.add_argument("--family", choices=FAMILIES, action="append")
     parser.add_argument("--keep", help="a folder for all files, kept")
     parser.add_argument("--skip-bf16", action="store_true")
+    parser.add_argument("--adafactor", action="store_true", help="only that optimizer")
     parser.add_argument("--peer-only", action="store_true")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),
                         help="of both sides; default: all cores")

@@ -10,7 +10,9 @@ import math
 import torch
 import torch.nn.functional as F
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
-                          LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
+                          LlamaForCausalLM, MT5Config, MT5ForConditionalGeneration, Qwen2Config,
+                          Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
+from transformers.optimization import Adafactor
 from transformers.utils import logging
 
 logging.disable_progress_bar()
@@ -46,9 +48,15 @@ class Pairs:
         return int((self.labels != IGNORED).sum())
 
 
-def make_t5(tied, layers, hidden, heads, vocabulary):
+T5S = ("t5", "t5-tied", "mt5", "mt5-tied")  # a tied head of MT5 is not scaled
+
+
+def make_t5(family, layers, hidden, heads, vocabulary):
     """Heads wider than hidden / heads, and a decoder with one layer more than the encoder."""
-    model = T5ForConditionalGeneration(T5Config(
+    config, kind = ((MT5Config, MT5ForConditionalGeneration) if family.startswith("mt5")
+                    else (T5Config, T5ForConditionalGeneration))
+    tied = family.endswith("-tied")
+    model = kind(config(
         vocab_size=vocabulary, d_model=hidden, d_kv=16, d_ff=3 * hidden, num_layers=layers,
         num_decoder_layers=layers + 1, num_heads=heads, dropout_rate=0.0,
         feed_forward_proj="gated-gelu", tie_word_embeddings=tied, pad_token_id=0, eos_token_id=1,
@@ -88,10 +96,10 @@ def make_model(family, layers, hidden, heads, vocabulary, context, seed, spread=
             num_attention_heads=heads, num_key_value_heads=heads // 2,
             intermediate_size=8 * hidden // 3 // 8 * 8, max_position_embeddings=context,
             rms_norm_eps=1e-5, attn_implementation="sdpa"))
-    elif family in ("t5", "t5-tied"):
-        model = make_t5(family == "t5-tied", layers, hidden, heads, vocabulary)
+    elif family in T5S:
+        model = make_t5(family, layers, hidden, heads, vocabulary)
     else:
-        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, t5, t5-tied or {', '.join(LLAMAS)}")
+        raise SystemExit(f"unknown family {family}: neox, gpt2, qwen2, {', '.join((*T5S, *LLAMAS))}")
     if spread is not None:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -132,7 +140,7 @@ def double_copy(model):
         if type(module).__name__ in ("GPTNeoXRotaryEmbedding", "LlamaRotaryEmbedding",
                                        "Qwen2RotaryEmbedding"):
             module.forward = _rotary_in_double.__get__(module)
-        if type(module).__name__ in ("LlamaRMSNorm", "Qwen2RMSNorm", "T5LayerNorm"):
+        if type(module).__name__ in ("LlamaRMSNorm", "Qwen2RMSNorm", "T5LayerNorm", "MT5LayerNorm"):
             module.forward = _rms_norm_in_double.__get__(module)
     return twin
 
@@ -196,10 +204,17 @@ def adamw(model, learning_rate, beta1=0.9, beta2=0.95, epsilon=1e-8, weight_deca
     return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon)
 
 
-def train(model, batches, learning_rate, clip_norm=1.0, autocast=False, rows=None, **optimizer):
+def adafactor(model, learning_rate):
+    """As ours by default: a step is the rate times the weight's own size, without moments or decay."""
+    return Adafactor(list(model.parameters()), lr=learning_rate, relative_step=False,
+                     scale_parameter=True, warmup_init=False)
+
+
+def train(model, batches, learning_rate, clip_norm=1.0, autocast=False, rows=None, optimizer=adamw,
+          **how):
     """One step a batch: the losses, and the norms before clipping. `rows`: sequences that are
     computed at once; the gradient is that of the mean over the whole batch all the same."""
-    update = adamw(model, learning_rate, **optimizer)
+    update = optimizer(model, learning_rate, **how)
     losses, norms = [], []
     for batch in batches:
         update.zero_grad(set_to_none=True)

@@ -7,6 +7,7 @@
 #include "base/config.h"
 #include "checkpoint/index.h"
 #include "checkpoint/permute.h"
+#include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 
@@ -135,6 +136,12 @@ HfSource open_hf(const Path& folder) {
   HfSource out;
   out.model = model_from_hf_config(parse_json(read_file(config), config.string()), config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
+  const FamilyRule& family = rule_of(out.model.family);
+  if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
+      !out.files->find(std::string(family.hf_head))) {
+    out.model.tied_embeddings = true;
+    out.model.scaled_head = false;
+  }
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
   out.header = header_of(out.model, folder);
   return out;

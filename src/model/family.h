@@ -34,6 +34,8 @@ struct FamilyRule {
   std::string_view hf_also = {};  // another that is read as this one
   std::string_view hf_prefix;     // of tensors; files of the bare model have names without it
   std::string_view hf_head;       // the head's tensor, absent or a copy where embeddings are tied
+  // A folder without a head has one that is tied and not scaled, whatever its config.json says.
+  bool hf_ties_missing_head = false;
   void (*hf_read)(const HfReader&, ModelConfig&);
   Tree (*hf_write)(const ModelConfig&);
   void (*hf_tensors)(const ModelConfig&, HfTensorList&);

@@ -39,6 +39,7 @@ struct ModelConfig {
   RotaryScale rotary_scale;
   int64_t relative_buckets = 32, relative_distance = 128;  // of T5's biases
   bool parallel_residual = true, tied_embeddings = false;
+  bool scaled_head = true;  // of t5 with tied embeddings
   double norm_epsilon = 1e-5;
   Gelu gelu = Gelu::kErf;
   double dropout = 0, attention_dropout = 0;
@@ -76,6 +77,8 @@ struct ModelConfig {
     visit("parallel_residual", self.parallel_residual,
           "attention and MLP read the same residual stream");
     visit("tied_embeddings", self.tied_embeddings, "the head uses the embedding's weights");
+    visit("scaled_head", self.scaled_head,
+          "t5: a head that uses the embedding's weights reads hidden^-0.5 times its input");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
     visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");

@@ -108,9 +108,9 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   decoder(graph, batch, m);
   BlockWriter w(graph, batch, m, "head");
   ValueId x = w.dropout("drop", w.rms_norm("norm", w.stream()));
-  if (m.tied_embeddings)
-    x = w.scale("scale", x, std_of(m, F) / m.init_std);
-  else  // as in T5X; transformers starts with standard deviation 1, and a loss of hundreds
+  if (m.tied_embeddings && m.scaled_head) x = w.scale("scale", x, std_of(m, F) / m.init_std);
+  if (!m.tied_embeddings)  // as in T5X; transformers starts with standard deviation 1, and a loss
+                           // of hundreds
     table = w.matrix("weight", {V, F}, std_of(m, F), 0);
   w.linear_cross_entropy(x, table);
   w.finish_with_loss();
@@ -162,7 +162,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.dropout = m.attention_dropout = in.number("dropout_rate", 0.1, 0, 1);
   m.init_std = in.number("initializer_factor", 1, 0, 100);
   const bool multilingual = in.get<std::string>("model_type", "") == "mt5";
-  // Version 5 of transformers says that all are tied and means by the other that they were not.
+  // Version 5 of transformers says of all that they are tied, and by the other key whether the head
+  // is scaled; those that are tied and not scaled have no head in their files.
   const bool tied = in.get<bool>("tie_word_embeddings", true);
   m.tied_embeddings = !multilingual && tied && in.get<bool>("scale_decoder_outputs", true);
   const auto inner = in.get<std::string>("feed_forward_proj", multilingual ? "gated-gelu" : "relu");
@@ -172,8 +173,10 @@ void read_hf(const HfReader& in, ModelConfig& m) {
 }
 
 Tree write_hf(const ModelConfig& m) {
-  Tree out = m.preset.starts_with("mt5") ? hf_config_start("MT5ForConditionalGeneration", "mt5")
-                                         : hf_config_start("T5ForConditionalGeneration", "t5");
+  const bool scaled = m.tied_embeddings && m.scaled_head;  // which transformers' MT5 is not
+  Tree out = m.preset.starts_with("mt5") && !scaled
+                 ? hf_config_start("MT5ForConditionalGeneration", "mt5")
+                 : hf_config_start("T5ForConditionalGeneration", "t5");
   out.set("d_model", Tree(m.hidden));
   out.set("d_kv", Tree(m.head_size()));
   out.set("d_ff", Tree(inner_width(m)));
@@ -187,6 +190,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("initializer_factor", Tree(m.init_std));
   out.set("feed_forward_proj", Tree(std::string("gated-gelu")));
   out.set("is_encoder_decoder", Tree(true));
+  if (m.tied_embeddings && !m.scaled_head) out.set("scale_decoder_outputs", Tree(false));
   out.set("decoder_start_token_id", Tree(int64_t{0}));
   out.set("pad_token_id", Tree(int64_t{0}));
   return out;
@@ -261,6 +265,7 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .hf_also = "mt5",
                               .hf_prefix = "",
                               .hf_head = "lm_head.weight",
+                              .hf_ties_missing_head = true,
                               .hf_read = read_hf,
                               .hf_write = write_hf,
                               .hf_tensors = add_tensors,

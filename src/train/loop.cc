@@ -225,9 +225,9 @@ void Run::resume(const StartingPoint& start) {
   CheckpointReader reader(start.checkpoint);
   const CheckpointHeader& header = reader.header();
   const bool all = start.load == Load::kAll;
-  if (start.resumes)
-    for (const Change& c : accepted_changes(config_, header.config))
-      say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
+  for (const Change& c : start.resumes ? accepted_changes(config_, header.config)
+                                       : changed_computation(config_, header.model))
+    say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
   try {
     trainer_->load(reader, start.load);
   } catch (const Error& e) {

@@ -19,6 +19,21 @@ bool is_housekeeping(const std::string& path) {
          path.starts_with("evaluation.");
 }
 
+// With the keys that an older version did not know, as they are where nobody gives them.
+Tree completed(const Tree& saved, const Tree& defaults) {
+  if (!saved.as_members() || !defaults.as_members()) return saved;
+  Tree out = saved;
+  for (const auto& [key, value] : *defaults.as_members()) {
+    const Tree* found = saved.find(key);
+    out.set(key, found ? completed(*found, value) : value);
+  }
+  return out;
+}
+
+std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
+  return differences(completed(saved_model, to_tree(ModelConfig{})), to_tree(config.model));
+}
+
 }  // namespace
 
 StartingPoint find_start(const RunConfig& config) {
@@ -48,7 +63,7 @@ StartingPoint find_start(const RunConfig& config) {
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved) {
   std::vector<Change> told;
   std::string refused;
-  for (const Change& c : differences(saved, to_tree(config))) {
+  for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config))) {
     if (is_housekeeping(c.path)) continue;
     told.push_back(c);
     if (changes_the_run(c.path))
@@ -62,9 +77,22 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
   return told;
 }
 
+std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model) {
+  std::vector<Change> told;
+  for (Change& c : model_differences(config, saved_model)) {
+    const bool computes = c.path.starts_with("rotary") || c.path.starts_with("relative") ||
+                          c.path == "parallel_residual" || c.path == "scaled_head" ||
+                          c.path == "norm_epsilon" || c.path == "gelu";
+    if (!computes) continue;
+    c.path = "model." + c.path;
+    told.push_back(std::move(c));
+  }
+  return told;
+}
+
 std::string other_model(const RunConfig& config, const Tree& saved_model) {
   std::string text;
-  for (const Change& c : differences(saved_model, to_tree(config.model)))
+  for (const Change& c : model_differences(config, saved_model))
     text += fmt::format("\n    model.{} is {} there, {} in this run", c.path, c.before, c.after);
   if (text.empty()) return text;
   return fmt::format(

@@ -32,6 +32,7 @@ ModelConfig small(Family family) {
   m.vocabulary_multiple = 1;
   m.context = 16;
   m.tied_embeddings = family == Family::kGpt2;
+  if (rule_of(family).encodes) m.encoder_layers = 3;
   if (!rule_of(family).groups_heads) return m;
   m.heads = 4;
   m.kv_heads = 2;
@@ -86,7 +87,7 @@ class HfFolder : public testing::Test {
 };
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
-  for (const Family family : every_decoder())
+  for (const Family family : every_family())
     for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
       write_folder(at("hf"), small(family), type);
@@ -106,7 +107,7 @@ TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
 // Any box of a folder's tensors is what it is of the checkpoint that is made of it, GPT-2's
 // transposed matrices too: so each rank can read its part.
 TEST_F(HfFolder, BoxesAreReadWithoutImport) {
-  for (const Family family : every_decoder()) {
+  for (const Family family : every_family()) {
     for (const char* name : {"hf", "checkpoint"}) fs::remove_all(at(name));
     write_folder(at("hf"), small(family), DType::kBF16);
     import_hf(at("hf"), at("checkpoint"), "0.1.0");
@@ -194,6 +195,21 @@ TEST_F(HfFolder, NamesWithoutPrefixAndMasksAreAccepted) {
   const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
   EXPECT_EQ(made.skipped, std::vector<std::string>{"h.0.attn.bias"});
   EXPECT_EQ(made.tensors, static_cast<int64_t>(hf_tensors(small(Family::kGpt2)).size()));
+}
+
+// As transformers 5 writes T5 and mT5 that it made itself.
+TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
+  ModelConfig m = small(Family::kT5);
+  m.tied_embeddings = true;
+  m.scaled_head = false;
+  write_folder(at("hf"), m, DType::kF32);
+  const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  EXPECT_TRUE(made.model.tied_embeddings);
+  EXPECT_FALSE(made.model.scaled_head);
+  export_hf(at("checkpoint"), at("back"), {});
+  EXPECT_EQ(SafetensorsFolder(at("hf")).names(), SafetensorsFolder(at("back")).names());
+  CheckpointReader folder(resolve_checkpoint(at("back")));
+  EXPECT_EQ(to_json(folder.header().model), to_json(to_tree(made.model)));
 }
 
 TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {

@@ -1,6 +1,7 @@
 // What faults of the world make of train, generate and eval: every one must give its exit code,
 // name its place, say what was found and wanted and what to do, and leave every file as it was. And
 // a run that is told to stop saves, leaves, and goes on bit for bit.
+#include "base/wire_message.h"
 #include "tests/cli/program.h"
 
 namespace tessera {
@@ -108,6 +109,15 @@ std::vector<std::string> task_lines(const std::string& metrics) {
   return lines;
 }
 
+// A number of such a line as an event file has it under `tag`.
+std::string scalar(const std::string& tag, const std::string& line, const char* key) {
+  std::string bytes;
+  append_wire_bytes(bytes, 1, tag);
+  append_wire_float(
+      bytes, 2, static_cast<float>(std::get<double>(parse_json(line, "line").find(key)->value)));
+  return bytes;
+}
+
 TEST_F(TrainProgram, TasksAreEvaluatedOnTheWay) {
   put("words.yaml", kTask);
   put("e.jsonl", kExamples);
@@ -124,6 +134,13 @@ TEST_F(TrainProgram, TasksAreEvaluatedOnTheWay) {
   const Tree* metrics = (*said.find("results")->as_list())[0].find("metrics");
   for (const char* name : {"accuracy", "accuracy_length"})
     EXPECT_EQ(to_json(*line.find(name)), to_json(*metrics->find(name)->find("value")));
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run/tensorboard"))
+    events += read_file(entry.path());
+  for (const std::string& said_of_step : lines)
+    EXPECT_NE(events.find(scalar("task/words/accuracy", said_of_step, "accuracy")),
+              std::string::npos)
+        << said_of_step;
   expect_fault("train run.yaml evaluation.every_steps=2 run.directory=o",
                {"evaluation.every_steps = 2", "evaluation.tasks names no task file"});
   expect_fault("train run.yaml evaluation.tasks=[none.yaml] run.directory=o", {"none.yaml"});

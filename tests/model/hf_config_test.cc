@@ -124,6 +124,41 @@ TEST(HfConfig, ReadsQwen2) {
   EXPECT_DOUBLE_EQ(absent.rotary_base, 10000);
 }
 
+// As transformers 5 writes T5's, which says of all that they are tied; `more` adds.
+std::string t5(const std::string& type, const std::string& more) {
+  return R"({"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 3, "num_decoder_layers": 2,
+    "num_heads": 4, "vocab_size": 300, "feed_forward_proj": "gated-gelu", "model_type": ")" +
+         type + "\"" + more + "}";
+}
+
+TEST(HfConfig, ReadsWhatIsTiedInT5OfBothVersions) {
+  const ModelConfig tied = read(t5("t5", R"(, "tie_word_embeddings": true)"));
+  EXPECT_EQ(tied.encoder_layers, 3);
+  EXPECT_EQ(tied.layers, 2);
+  EXPECT_TRUE(tied.tied_embeddings && tied.scaled_head);
+  EXPECT_FALSE(read(t5("t5", R"(, "tie_word_embeddings": false)")).tied_embeddings);
+  const std::string fifth = R"(, "tie_word_embeddings": true, "scale_decoder_outputs": false)";
+  EXPECT_FALSE(read(t5("t5", fifth)).tied_embeddings);
+  EXPECT_FALSE(read(t5("mt5", R"(, "tie_word_embeddings": true)")).tied_embeddings);
+}
+
+// transformers scales what a tied head of T5 reads, and never MT5's.
+TEST(HfConfig, SaysOfT5WhetherItsHeadIsScaled) {
+  ModelConfig m = read(t5("t5", R"(, "tie_word_embeddings": true)"));
+  m.preset = "mt5-small";
+  const auto written = [&](const char* key) {
+    const Tree tree = hf_config_of_model(m, 1, DType::kF32);
+    const Tree* found = tree.find(key);
+    return found == nullptr ? "absent" : to_json(*found);
+  };
+  EXPECT_EQ(written("model_type"), "\"t5\"");
+  EXPECT_EQ(written("scale_decoder_outputs"), "absent");
+  m.scaled_head = false;
+  EXPECT_EQ(written("model_type"), "\"mt5\"");
+  EXPECT_EQ(written("scale_decoder_outputs"), "false");
+  EXPECT_EQ(written("tie_word_embeddings"), "true");
+}
+
 TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig neox = read(pythia(R"(, "hidden_act": "gelu_new", "rotary_pct": 0.5)"));
   neox.parallel_residual = false;
@@ -132,7 +167,9 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   const ModelConfig plain = read(llama(""));
   ModelConfig scaled = read(llama(R"(, "rope_scaling": )" + std::string(kScaling) + "}"));
   scaled.tied_embeddings = true;
-  for (const ModelConfig& m : {neox, gpt2, plain, scaled, read(qwen2(""))}) {
+  const ModelConfig tied = read(t5("t5", ""));
+  const ModelConfig untied = read(t5("t5", R"(, "tie_word_embeddings": false)"));
+  for (const ModelConfig& m : {neox, gpt2, plain, scaled, read(qwen2("")), tied, untied}) {
     const Tree written = hf_config_of_model(m, 3, DType::kBF16);
     const ModelConfig back = model_from_hf_config(written, "written");
     EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));

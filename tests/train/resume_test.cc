@@ -1,0 +1,74 @@
+#include "train/resume.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+RunConfig llama() {
+  RunConfig c;
+  apply_family(Family::kLlama, c.model);
+  c.model.layers = 2;
+  c.run.seed = 7;
+  return c;
+}
+
+// The tree without `key` of its section, as a version wrote it that did not know that key.
+Tree without(const Tree& tree, std::string_view section, std::string_view key) {
+  Tree out = Tree::object(), part = Tree::object();
+  for (const auto& [name, value] : *tree.find(section)->as_members())
+    if (name != key) part.set(name, value);
+  for (const auto& [name, value] : *tree.as_members())
+    out.set(name, name == section ? part : value);
+  return out;
+}
+
+std::string refusal(const RunConfig& config, const Tree& saved) {
+  try {
+    accepted_changes(config, saved);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
+  const RunConfig before = llama();
+  RunConfig now = before;
+  EXPECT_TRUE(accepted_changes(now, to_tree(before)).empty());
+  now.optimizer.learning_rate = 0.5;
+  EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 1u);
+  now.model.rotary_base = 500000;
+  EXPECT_NE(refusal(now, to_tree(before)).find("model.rotary_base was 10000"), std::string::npos);
+  now.checkpoint.allow_changes = true;
+  EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 2u);
+}
+
+TEST(Resume, AKeyThatDidNotExistWasAtItsDefault) {
+  RunConfig now = llama();
+  const Tree saved = without(to_tree(now), "model", "scaled_head");
+  EXPECT_TRUE(accepted_changes(now, saved).empty());
+  now.model.scaled_head = false;
+  EXPECT_NE(refusal(now, saved).find("model.scaled_head was true, is now false"),
+            std::string::npos);
+}
+
+TEST(Resume, WhatShapesDoNotShowIsTold) {
+  const Tree saved = to_tree(llama().model);
+  RunConfig now = llama();
+  now.model.dropout = 0.1;
+  now.model.context = 4096;
+  EXPECT_TRUE(changed_computation(now, saved).empty());
+  now.model.rotary_base = 500000;
+  now.model.rotary_scale.factor = 8;
+  now.model.norm_epsilon = 1e-6;
+  std::string told;
+  for (const Change& c : changed_computation(now, saved)) told += c.path + " ";
+  EXPECT_EQ(told, "model.rotary_base model.rotary_scale.factor model.norm_epsilon ");
+}
+
+}  // namespace
+}  // namespace tessera
