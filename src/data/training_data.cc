@@ -158,8 +158,9 @@ void TrainingData::make_mixture() {
   mixture_ = std::make_unique<Mixture>(std::move(stages), datasets());
 }
 
-void TrainingData::read(int64_t sample, std::span<int32_t> out) {
-  const Blend::Pick pick = mixture_->at(sample);
+void TrainingData::read(int64_t sample, std::span<int32_t> out) { read(mixture_->at(sample), out); }
+
+void TrainingData::read(const Blend::Pick& pick, std::span<int32_t> out) {
   const Dataset& from = datasets_[static_cast<size_t>(pick.source)];
   from.order->read(pick.index, out);
   const bool fits = std::all_of(out.begin(), out.end(), [&](int32_t id) {
@@ -177,14 +178,15 @@ void TrainingData::read(int64_t sample, std::span<int32_t> out) {
 void TrainingData::read_row(int64_t sample, const SampleRow& row) {
   CHECK(std::ssize(row.tokens) == row_tokens() && std::ssize(row.source) == row_source(),
         "a row of {} + {} tokens", row.tokens.size(), row.source.size());
-  read(sample, ids_);
+  // Once: to ask for the sample again would be a step back, which repeats thousands of choices.
+  const Blend::Pick pick = mixture_->at(sample);
+  read(pick, ids_);
   if (spec_.spans) return corrupt(spec_, spans_, sample, ids_, row);
   fill_row(ids_, row);
-  mark_documents(sample, row);
+  mark_documents(pick, row);
 }
 
-void TrainingData::mark_documents(int64_t sample, const SampleRow& row) {
-  const Blend::Pick pick = mixture_->at(sample);
+void TrainingData::mark_documents(const Blend::Pick& pick, const SampleRow& row) {
   DocumentMarks marks(row, spec_.documents_apart);
   for (const SamplePiece& p : datasets_[static_cast<size_t>(pick.source)].order->pieces(pick.index))
     marks.next(p.count);

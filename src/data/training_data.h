@@ -110,7 +110,8 @@ class TrainingData {
   void open(const std::string& prefix);
   Mixture::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
   void make_mixture();
-  void mark_documents(int64_t sample, const SampleRow& row);
+  void read(const Blend::Pick& pick, std::span<int32_t> out);
+  void mark_documents(const Blend::Pick& pick, const SampleRow& row);
 
   DatasetSpec spec_;
   SpanLengths spans_;   // with span corruption
