@@ -1,7 +1,8 @@
 #!/bin/bash
 # Fuzzes the readers with libFuzzer under ASan and UBSan, from the seeds in tests/fuzz/corpus, and
 # prints the line coverage of each reader. Finds stay in build-fuzz/finds/NAME.
-# usage: scripts/fuzz.sh [NAME …]     RUNS=1000000 a reader, SECONDS_EACH=0 (no limit), TIMEOUT=10 s an input
+# usage: scripts/fuzz.sh [NAME …]     RUNS=1000000 a reader, SECONDS_EACH=0 (no limit), TIMEOUT=10 s an input,
+#        MAX_LEN=4096 bytes
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install_packages.sh build test fuzz
@@ -17,7 +18,7 @@ for name in "${names[@]}"; do
   program=build-fuzz/tests/fuzz/${name}_fuzz
   echo "== $name: ${RUNS:-1000000} runs"
   LLVM_PROFILE_FILE="$here/profile.raw" "$program" -runs="${RUNS:-1000000}" \
-    -max_total_time="${SECONDS_EACH:-0}" -timeout="${TIMEOUT:-10}" -rss_limit_mb=2048 -max_len=4096 \
+    -max_total_time="${SECONDS_EACH:-0}" -timeout="${TIMEOUT:-10}" -rss_limit_mb=2048 -max_len="${MAX_LEN:-4096}" \
     -artifact_prefix="$here/" "$here/corpus" "tests/fuzz/corpus/$name" >"$here/log" 2>&1 || {
       failed=1
       tail -30 "$here/log"
