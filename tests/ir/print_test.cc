@@ -14,12 +14,14 @@
 #include "ir/summary.h"
 #include "model/forward.h"
 #include "tests/ir/sample_program.h"
+#include "tests/ir/small_request.h"
 
 namespace tessera {
 namespace {
 
 using testing::sample_graph;
 using testing::sample_program;
+using testing::small_request;
 
 void expect_round_trip(const Program& p) {
   const std::string text = print(p);
@@ -111,23 +113,8 @@ TEST(Print, GraphsComeBack) {
   EXPECT_TRUE(h == g);
 }
 
-CompileRequest request() {
-  CompileRequest r;
-  r.model.layers = 2;
-  r.model.hidden = 64;
-  r.model.heads = 4;
-  r.model.kv_heads = 4;
-  r.model.feed_forward = 256;
-  r.model.vocabulary = 128;
-  r.model.context = 32;
-  r.sequences = 2;
-  r.tokens = 32;
-  r.microbatches = 2;
-  return r;
-}
-
 TEST(Print, CompiledProgramsComeBack) {
-  CompileRequest r = request();
+  CompileRequest r = small_request();
   for (const Family family : {Family::kNeox, Family::kGpt2, Family::kLlama})
     for (const Precision precision : {Precision::kFp32, Precision::kBf16})
       for (const char* recompute : {"none", "selective", "full:1"}) {
@@ -142,7 +129,7 @@ TEST(Print, CompiledProgramsComeBack) {
 }
 
 TEST(Print, AnEncoderComesBack) {
-  CompileRequest r = request();
+  CompileRequest r = small_request();
   r.model.family = Family::kT5;
   r.model.encoder_layers = 2;
   r.source = 24;
@@ -169,7 +156,7 @@ TEST(Print, NumbersComeBack) {
 }
 
 TEST(Summary, GroupsCallsAndAddsUp) {
-  const std::string s = summary(compile(request(), {}));
+  const std::string s = summary(compile(small_request(), {}));
   for (const char* wanted :
        {"program train: ", "#2-#3        forward.layer layer=0…1 mb=0\n",
         "#5-#6        backward.layer layer=1…0 mb=0\n", "  layer.weights ", "state", "arena"})

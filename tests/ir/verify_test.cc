@@ -8,6 +8,7 @@
 #include "compile/compile.h"
 #include "model/forward.h"
 #include "tests/ir/sample_program.h"
+#include "tests/ir/small_request.h"
 
 namespace tessera {
 namespace {
@@ -15,26 +16,12 @@ namespace {
 using testing::Sample;
 using testing::sample_graph;
 using testing::sample_program;
+using testing::small_request;
 
 std::string texts(const std::vector<std::string>& findings) {
   std::string all;
   for (const std::string& s : findings) all += s + "\n";
   return all;
-}
-
-CompileRequest request() {
-  CompileRequest r;
-  r.model.layers = 2;
-  r.model.hidden = 64;
-  r.model.heads = 4;
-  r.model.kv_heads = 4;
-  r.model.feed_forward = 256;
-  r.model.vocabulary = 128;
-  r.model.context = 32;
-  r.sequences = 2;
-  r.tokens = 32;
-  r.microbatches = 2;
-  return r;
 }
 
 // A target that wants a workspace for every product and packed weights.
@@ -50,7 +37,7 @@ Target greedy_target() {
 TEST(Verify, ProgramsWithAnEncoderAreRight) {
   for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits})
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-      CompileRequest r = request();
+      CompileRequest r = small_request();
       r.model.family = Family::kT5;
       r.model.encoder_layers = 3;
       r.model.dropout = r.model.attention_dropout = 0.1;
@@ -70,7 +57,7 @@ TEST(Verify, CompiledProgramsAreRight) {
       for (const Precision precision : {Precision::kFp32, Precision::kBf16})
         for (const char* recompute : {"none", "selective", "full:1"})
           for (const bool fused : {true, false}) {
-            CompileRequest r = request();
+            CompileRequest r = small_request();
             r.model.family = family;
             r.model.tied_embeddings = family == Family::kGpt2;
             r.model.parallel_residual = fused;
@@ -291,7 +278,7 @@ TEST(VerifyProgram, NamesBrokenCalls) {
 
 // A frame that is written, but not all of it.
 TEST(VerifyProgram, NamesWhatIsLeftOut) {
-  Program p = compile(request(), {});
+  Program p = compile(small_request(), {});
   for (Segment& s : p.segments) {
     if (s.name != "backward.layer") continue;
     const auto norm = std::find_if(s.ops.begin(), s.ops.end(),
@@ -306,7 +293,7 @@ TEST(VerifyProgram, NamesWhatIsLeftOut) {
 // Every value of a compiled program moved onto the bytes of another: found whenever both are alive,
 // so most of the time.
 TEST(VerifyProgram, NamesScratchThatOverlaps) {
-  const Program good = compile(request(), {});
+  const Program good = compile(small_request(), {});
   int moved = 0, found = 0;
   for (size_t v = 0; v < good.values.size(); ++v) {
     if (good.values[v].frame != kNone || good.values[v].offset <= 0) continue;

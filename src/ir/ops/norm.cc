@@ -13,20 +13,7 @@ namespace {
 bool sums(const Attributes& a) { return a.integer("terms", 1) + a.integer("biases") > 1; }
 
 std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  const int64_t terms = a.integer("terms", 1), biases = a.integer("biases");
-  CHECK(static_cast<int64_t>(in.size()) == terms + biases + 2, "norm of {} inputs", in.size());
-  const Shape& x = in[0]->shape;
-  for (int64_t i = 1; i < terms; ++i)
-    CHECK(in[static_cast<size_t>(i)]->shape == x, "norm sums {} and {}", to_string(x),
-          to_string(in[static_cast<size_t>(i)]->shape));
-  for (size_t i = static_cast<size_t>(terms); i < in.size(); ++i)
-    CHECK(in[i]->shape == Shape{x[-1]}, "norm of {} has a vector {}", to_string(x),
-          to_string(in[i]->shape));
-  std::vector<int64_t> stats = x.dims();
-  stats.back() = 2;
-  std::vector<OutputSpec> out = {{"", in[0]->dtype, x}, {".stats", DType::kF32, Shape(stats)}};
-  if (sums(a)) out.push_back({".sum", in[0]->dtype, x});
-  return out;
+  return infer_norm(a, in, 2);
 }
 
 std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
@@ -38,7 +25,34 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
           {".bias.gradient", sum_type(a), vector}};
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value>) {
+ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
+  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {{3}}};
+  if (!op.attributes.integer("add")) return r;
+  r.inputs.push_back("btf");
+  r.linear = {{3, 4}};
+  return r;
+}
+
+void gradient(Gradients& g, const Op& op) { gradient_of_norm(g, op, OpKind::kNormGrad); }
+
+}  // namespace
+
+std::vector<OutputSpec> infer_norm(const Attributes& a, const Inputs& in, int64_t vectors) {
+  const int64_t terms = a.integer("terms", 1), biases = a.integer("biases");
+  CHECK(static_cast<int64_t>(in.size()) == terms + biases + vectors, "a norm of {} inputs",
+        in.size());
+  const Shape& x = in[0]->shape;
+  for (size_t i = 1; i < in.size(); ++i)
+    CHECK(in[i]->shape == (static_cast<int64_t>(i) < terms ? x : Shape{x[-1]}),
+          "a norm of {} has an input {}", to_string(x), to_string(in[i]->shape));
+  std::vector<int64_t> stats = x.dims();
+  stats.back() = 2;
+  std::vector<OutputSpec> out = {{"", in[0]->dtype, x}, {".stats", DType::kF32, Shape(stats)}};
+  if (sums(a)) out.push_back({".sum", in[0]->dtype, x});
+  return out;
+}
+
+ShardingRule sharding_of_norm(const Op& op, std::span<const Value>) {
   ShardingRule r;
   const int64_t terms = op.attributes.integer("terms", 1);
   for (size_t i = 0; i < op.inputs.size(); ++i)
@@ -48,35 +62,25 @@ ShardingRule sharding(const Op& op, std::span<const Value>) {
   r.splits = "bt";
   return r;
 }
-ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
-  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {{3}}};
-  if (!op.attributes.integer("add")) return r;
-  r.inputs.push_back("btf");
-  r.linear = {{3, 4}};
-  return r;
-}
 
-void gradient(Gradients& g, const Op& op) {
+void gradient_of_norm(Gradients& g, const Op& op, OpKind kind) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
   const int64_t terms = op.attributes.integer("terms", 1), biases = op.attributes.integer("biases");
   CHECK(terms == 1 && biases == 0, "norms are fused with sums after differentiation");
-  const ValueId x = op.inputs[0], gain = op.inputs[1], bias = op.inputs[2];
-  const ValueId sofar = g.take(x);
+  const ValueId x = op.inputs[0], sofar = g.take(x);
   Attributes a;
-  std::vector<ValueId> in = {x, op.outputs[1], gain, dy};
+  std::vector<ValueId> in = {x, op.outputs[1], op.inputs[1], dy};
   if (sofar != kNone) {
     a.set("add", int64_t{1});
     in.push_back(sofar);
   }
-  const auto out = g.builder().emit(OpKind::kNormGrad, op.origin, a, in,
-                                    {kNone, g.weight(gain), g.weight(bias)});
-  g.add(x, out[0]);
+  std::vector<ValueId> out = {kNone};
+  for (size_t i = 1; i < op.inputs.size(); ++i) out.push_back(g.weight(op.inputs[i]));
+  g.add(x, g.builder().emit(kind, op.origin, a, in, out)[0]);
 }
 
-}  // namespace
-
-const OpRule kNormRule = {OpKind::kNorm, "norm", infer, sharding, gradient, nullptr};
+const OpRule kNormRule = {OpKind::kNorm, "norm", infer, sharding_of_norm, gradient, nullptr};
 const OpRule kNormGradRule = {OpKind::kNormGrad, "norm_grad", infer_grad,
                               sharding_grad,     nullptr,     nullptr};
 
