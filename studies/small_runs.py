@@ -41,18 +41,20 @@ class Study:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr.strip()[-2000:]}")
         return done.stdout
 
+    def whole_text(self):
+        if self.options.text:
+            return self.options.text.read_text(encoding="utf-8", errors="replace")
+        if not GCIDE.exists():
+            raise SystemExit("no text: give --text, or install Debian's dict-gcide")
+        return gzip.open(GCIDE).read().decode("utf-8", errors="replace")
+
     def texts(self, megabytes):
         """train.txt and valid.txt of the first three quarters of the text, tune.txt and
         tune-valid.txt of the last; blank lines part paragraphs."""
         paths = {n: self.work / f"{n}.txt" for n in ("train", "valid", "tune", "tune-valid")}
         if all(p.exists() for p in paths.values()):
             return paths
-        if self.options.text:
-            text = self.options.text.read_text(encoding="utf-8", errors="replace")
-        elif GCIDE.exists():
-            text = gzip.open(GCIDE).read().decode("utf-8", errors="replace")
-        else:
-            raise SystemExit("no text: give --text, or install Debian's dict-gcide")
+        text = self.whole_text()
         paragraphs = text.split("\n\n")
         thin = max(1, len(text) // int(megabytes * 1e6))  # every so many-th, all letters alike
         paragraphs = paragraphs[::thin]
@@ -180,6 +182,17 @@ def write_csv(path, header, rows):
         writer = csv.writer(f, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def add_rows(path, header, rows, seed):
+    """Writes the table with these rows in place of those of their seeds, which stand in column `seed`,
+    and returns all."""
+    seeds = {str(r[seed]) for r in rows}
+    old = list(csv.reader(path.open()))[1:] if path.exists() else []
+    out = sorted([r for r in old if r[seed] not in seeds] + [[str(x) for x in r] for r in rows],
+                 key=lambda r: int(r[seed]))
+    write_csv(path, header, out)
+    return out
 
 
 def percent(a, b):

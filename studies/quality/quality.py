@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """The same small LLaMA trained by Tessera and by PyTorch: curves, validation loss, tasks.
 
-usage: studies/quality/quality.py [--work FOLDER] [--text FILE] [--tasks FOLDER] [--seeds 2]
+usage: studies/quality/quality.py [--work FOLDER] [--text FILE] [--tasks FOLDER] [--seeds 1 2 3]
 Writes losses.csv, curves.csv, tasks.csv and quality.svg beside this file. Needs build/tessera and
 the environment of scripts/peer_environment.sh.
 
 Both start from the same weights and read the same batches at the same rates, in fp32. Tasks are two
 that are made of the text that was held out, and, with --tasks, the sets of configs/tasks whose
 examples are in FOLDER. One evaluator, ours, judges all models: PyTorch's are imported. PyTorch's
-validation loss is its own.
+validation loss is its own. Seeds that are not run keep their rows in the tables.
 """
+import collections
 import itertools
 import json
 import pathlib
@@ -115,33 +116,39 @@ def write(results, tasks):
                          f"{percent(c.last(LAST), theirs.last(LAST)):+.1e}",
                          f"{percent(c.validation, theirs.validation):+.1e}"])
             print(*rows[-1], sep="\t")
-    small_runs.write_csv(HERE / "losses.csv", [
+    small_runs.add_rows(HERE / "losses.csv", [
         "seed", "side", f"loss_last_{LAST}_steps", "validation_loss",
         f"largest_difference_of_{OVER}_step_means_percent", "loss_to_pytorch_percent",
-        "validation_to_pytorch_percent"], rows)
-    small_runs.write_csv(HERE / "curves.csv", ["seed", "side", "step", "loss", "grad_norm"], [
-        [seed, side, n, f"{a:.5f}", f"{b:.5f}"]
-        for seed, sides in results.items() for side, (c, _) in sides.items()
-        for (n, a), (_, b) in zip(smooth(c.of("loss"), OVER), smooth(c.of("grad_norm"), OVER))])
-    small_runs.write_csv(HERE / "tasks.csv", ["task", "metric", "examples", "seed", *(
-        f"{side}{what}" for side in SIDES for what in ("", "_standard_error"))], tasks)
+        "validation_to_pytorch_percent"], rows, 0)
+    points = small_runs.add_rows(
+        HERE / "curves.csv", ["seed", "side", "step", "loss", "grad_norm"],
+        [[seed, side, n, f"{a:.5f}", f"{b:.5f}"]
+         for seed, sides in results.items() for side, (c, _) in sides.items()
+         for (n, a), (_, b) in zip(smooth(c.of("loss"), OVER), smooth(c.of("grad_norm"), OVER))], 0)
+    small_runs.add_rows(HERE / "tasks.csv", ["task", "metric", "examples", "seed", *(
+        f"{side}{what}" for side in SIDES for what in ("", "_standard_error"))], tasks, 3)
     for row in tasks:
         print(*row, sep="\t")
-    curves = {key: {f"{side}, seed {seed}": smooth(c.of(key), OVER)
-                    for seed, sides in results.items() for side, (c, _) in sides.items()}
-              for key in ("loss", "grad_norm")}
+    picture(points)
+
+
+def picture(points):
+    curves = {column: collections.defaultdict(list) for column in (3, 4)}
+    for row in points:
+        for column, series in curves.items():
+            series[f"{row[1]}, seed {row[0]}"].append((int(row[2]), float(row[column])))
     chart.draw(HERE / "quality.svg", [
-        chart.Panel("LLaMA", "step", f"training loss, means of {OVER} steps", curves["loss"]),
-        chart.Panel("LLaMA", "step", "gradient norm", curves["grad_norm"], log_y=True)])
+        chart.Panel("LLaMA", "step", f"training loss, means of {OVER} steps", curves[3]),
+        chart.Panel("LLaMA", "step", "gradient norm", curves[4], log_y=True)])
 
 
 def main():
     parser = small_runs.parser(__doc__, "quality")
     parser.add_argument("--tasks", type=pathlib.Path, help="examples of configs/tasks as JSON lines")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     study = small_runs.Study(parser.parse_args())
     study.corpus(VOCABULARY, MEGABYTES)
-    results = {seed: train(study, seed) for seed in range(1, study.options.seeds + 1)}
+    results = {seed: train(study, seed) for seed in study.options.seeds}
     tasks = []
     for seed, sides in results.items():
         found = {side: evaluate(study, checkpoint) for side, (_, checkpoint) in sides.items()}

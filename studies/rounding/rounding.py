@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """The same small runs in fp32, bf16 with fp32 masters, bf16_sr, and bf16 rounded to nearest.
 
-usage: studies/rounding/rounding.py [--work FOLDER] [--text FILE] [--seeds N] [--phases going-on]
-Writes losses.csv, curves.csv, moved.csv and rounding.svg beside this file. Needs build/tessera.
+usage: studies/rounding/rounding.py [--work FOLDER] [--text FILE] [--seeds 1 2 3]
+       [--phases going-on]
+Writes losses.csv, spread.csv, curves.csv, moved.csv and rounding.svg beside this file. Needs
+build/tessera.
 
 scratch   from random weights at a small model's rate
 going-on  from the fp32 run's weights on other text, at steps as small beside the weights as those
-          of large models late in their runs
+          of large models late in their runs; all seeds from the same weights, each with its own
+          order of the text and random numbers
+
+Seeds that are not run keep their rows in the tables.
 """
 import array
+import itertools
 import json
 import pathlib
+import statistics
 import struct
 import sys
 
@@ -25,6 +32,7 @@ FORMATS = {  # precision and, of weights and moments that are kept in bf16 alone
     "bf16_sr": ("bf16_sr", "stochastic"),
     "bf16 nearest": ("bf16_sr", "nearest"),
 }
+START = 1  # the seed of the run that all go on from
 VOCABULARY, MEGABYTES, LAST = 2048, 12, 100  # the final loss is the mean of the last LAST steps
 PHASES = {"scratch": dict(steps=800, rate=1e-3, text="train", valid="valid"),
           "going-on": dict(steps=400, rate=1e-4, text="tune", valid="tune-valid")}
@@ -51,7 +59,8 @@ def keys(study, phase, how, seed):
     if rounding:
         out["optimizer"]["rounding"] = rounding
     if phase == "going-on":
-        out["checkpoint"] |= {"from": str(study.work / f"scratch-fp32-{seed}"), "load": "weights"}
+        out["checkpoint"] |= {"from": str(study.work / name_of("scratch", "fp32", START)),
+                              "load": "weights"}
     return out
 
 
@@ -80,7 +89,7 @@ def bf16(x):
 def moved(study, how, seed):
     """Shares of weights whose bf16 differs between the start and the end of going on, and how far
     they are from the start: |end − start| / |start|; of matrices and of norms' gains."""
-    before = tensors(study, name_of("scratch", "fp32", seed))
+    before = tensors(study, name_of("scratch", "fp32", START))
     after = tensors(study, name_of("going-on", how, seed))
     out = {}
     for kind, member in (("matrices", lambda n: n.endswith("weight") and "norm" not in n),
@@ -95,10 +104,25 @@ def moved(study, how, seed):
 def write_moved(study, seeds):
     shares = [[how, s, kind, f"{changed:.4f}", f"{far:.6f}"] for s in seeds for how in FORMATS
               for kind, (changed, far) in moved(study, how, s).items()]
-    small_runs.write_csv(HERE / "moved.csv", ["format", "seed", "weights", "share_changed",
-                                              "relative_distance"], shares)
-    for row in shares:
-        print(*row, sep="\t")
+    small_runs.add_rows(HERE / "moved.csv", ["format", "seed", "weights", "share_changed",
+                                             "relative_distance"], shares, 1)
+
+
+def write_spread(losses):
+    """Over seeds: the mean validation losses, and mean and range of their distance to fp32's."""
+    rows = []
+    for phase, how in itertools.product(PHASES, FORMATS):
+        of = [r for r in losses if r[:2] == [phase, how]]
+        if not of:
+            continue
+        loss, far = [float(r[5]) for r in of], [float(r[6]) for r in of]
+        rows.append([phase, how, len(of), f"{statistics.mean(loss):.4f}",
+                     f"{max(loss) - min(loss):.4f}", f"{statistics.mean(far):+.3f}",
+                     f"{min(far):+.3f}", f"{max(far):+.3f}"])
+        print(*rows[-1], sep="\t")
+    small_runs.write_csv(HERE / "spread.csv", [
+        "phase", "format", "seeds", "validation_loss_mean", "validation_loss_range",
+        "to_fp32_percent_mean", "to_fp32_percent_least", "to_fp32_percent_most"], rows)
 
 
 def picture(curves, phases, seed):
@@ -114,18 +138,16 @@ def picture(curves, phases, seed):
 
 def main():
     parser = small_runs.parser(__doc__, "rounding")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--phases", nargs="*", choices=PHASES, default=list(PHASES))
     study = small_runs.Study(parser.parse_args())
     study.corpus(VOCABULARY, MEGABYTES)
-    seeds = range(1, study.options.seeds + 1)
-    phases = study.options.phases
+    seeds, phases = study.options.seeds, study.options.phases
     curves = {}
-    for seed in seeds:
-        start = ("scratch", "fp32", seed)  # which the others go on from
-        study.train(name_of(*start), keys(study, *start))
-        for case in ((p, h, seed) for p in phases for h in FORMATS):
-            curves[case] = study.train(name_of(*case), keys(study, *case))
+    start = ("scratch", "fp32", START)
+    study.train(name_of(*start), keys(study, *start))
+    for case in ((p, h, s) for s in seeds for p in phases for h in FORMATS):
+        curves[case] = study.train(name_of(*case), keys(study, *case))
     rows = []
     for (phase, how, seed), c in curves.items():
         base = curves[phase, "fp32", seed]
@@ -134,14 +156,16 @@ def main():
                      f"{c.validation:.4f}",
                      f"{small_runs.percent(c.validation, base.validation):+.3f}"])
         print(*rows[-1], sep="\t")
-    small_runs.write_csv(HERE / "losses.csv", [
+    write_spread(small_runs.add_rows(HERE / "losses.csv", [
         "phase", "format", "seed", f"loss_last_{LAST}_steps", "to_fp32_percent", "validation_loss",
-        "validation_to_fp32_percent"], rows)
-    small_runs.write_csv(HERE / "curves.csv", ["phase", "format", "seed", "step", "validation_loss"], [
-        [p, h, s, step, f"{v:.5f}"] for (p, h, s), c in curves.items() for step, v in c.validations])
+        "validation_to_fp32_percent"], rows, 2))
+    small_runs.add_rows(
+        HERE / "curves.csv", ["phase", "format", "seed", "step", "validation_loss"],
+        [[p, h, s, n, f"{v:.5f}"] for (p, h, s), c in curves.items() for n, v in c.validations], 2)
     if "going-on" in phases:
         write_moved(study, seeds)
-    picture(curves, phases, 1)
+    if START in seeds:
+        picture(curves, phases, START)
 
 
 if __name__ == "__main__":

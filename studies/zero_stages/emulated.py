@@ -1,10 +1,11 @@
 """Training on hosts that are network namespaces of this machine, with links of a limited rate."""
 import json
+import statistics
 import subprocess
 
 import small_runs
 
-NODES, STAGES, STEPS, WARM = (2, 4), (0, 1, 2, 3), 6, 2
+NODES, STAGES, STEPS, WARM = (2, 4), (0, 1, 2, 3), 8, 2
 SENTINELS, VOCABULARY, MEGABYTES = 100, 2048, 4
 # Twins of mT5: as deep as wide, one weight in three to four in layers, fp32.
 SIZES = {"0.8M": dict(layers=2, encoder_layers=2, hidden=96, heads=2, feed_forward=192),
@@ -14,14 +15,14 @@ SIZES = {"0.8M": dict(layers=2, encoder_layers=2, hidden=96, heads=2, feed_forwa
 class Hosts:
     """tests/cluster/hosts.sh in a shell that stays."""
 
-    def __init__(self, count, rate):
+    def __init__(self, count):
         self.shell = subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                       text=True, cwd=small_runs.ROOT)
         self.ask(". tests/cluster/hosts.sh")
         if (why := self.ask('hosts_possible && why=; echo "$why"')):
             raise SystemExit(f"no emulated hosts here: {why}")
         self.count = count
-        self.ask(f"hosts_up {count}; hosts_limit {rate}mbit")
+        self.ask(f"hosts_up {count}")
         self.folder, self.net, self.mpi = (self.ask(f'echo "${v}"')
                                            for v in ("hosts_folder", "hosts_net", "hosts_mpi"))
 
@@ -33,6 +34,9 @@ class Hosts:
         while (line := self.shell.stdout.readline()) not in ("over\n", ""):
             lines.append(line.strip())
         return "\n".join(x for x in lines if x)
+
+    def limit(self, rate):
+        self.ask(f"hosts_limit {rate}mbit")
 
     def sent(self):
         return [int(self.ask(f"hosts_bytes n0{i}")) for i in range(1, self.count + 1)]
@@ -71,21 +75,24 @@ def launch(study, hosts, run, nodes):
     return [b - a for a, b in zip(before, hosts.sent())][:nodes]
 
 
+def kept(study, size, nodes, zero, rate):
+    return study.work / f"{size}-{nodes}x-zero{zero}-{rate}.json"
+
+
 def measure(study, hosts, size, nodes, zero, rate):
-    name = f"{size}-{nodes}x-zero{zero}"
-    done = study.work / f"{name}.json"
+    done = kept(study, size, nodes, zero, rate)
     if done.exists():
         return json.loads(done.read_text())
-    run = study.run_file(name, sections(study, size, nodes, zero))
-    print(f"training {name}", flush=True)
+    run = study.run_file(done.stem, sections(study, size, nodes, zero))
+    print(f"training {done.stem}", flush=True)
+    hosts.limit(rate)
     sent = launch(study, hosts, run, nodes)
-    steps = small_runs.Curve(study.work / name).steps[WARM:]
+    steps = small_runs.Curve(study.work / done.stem).steps[WARM:]
     program = json.loads(study.tessera("compile", run, "--json"))
-
-    # The quickest: other work on the machine makes steps longer, never shorter.
-    quickest = min(steps, key=lambda r: r["step_s"])
-    row = {"size": size, "nodes": nodes, "zero": zero, "rate_mbit": rate, "step_s": quickest["step_s"],
-           "exposed_s": quickest.get("communication_exposed_s", 0),
+    row = {"size": size, "nodes": nodes, "zero": zero, "rate_mbit": rate,
+           "step_s": statistics.median(r["step_s"] for r in steps),
+           "quickest_s": min(r["step_s"] for r in steps),
+           "exposed_s": statistics.median(r.get("communication_exposed_s", 0) for r in steps),
            "bytes_step": sum(steps[-1].get("bytes_sent", {}).values()) / nodes,
            "link_bytes_step": max(sent) / STEPS, "state_bytes": program["state_bytes"],
            "arena_bytes": program["arena_bytes"]}
@@ -93,14 +100,14 @@ def measure(study, hosts, size, nodes, zero, rate):
     return row
 
 
-def measured(study, rate):
+def measured(study, rates):
     study.corpus(VOCABULARY, MEGABYTES, "unigram", "--sentinels", SENTINELS)
-    cases = [(s, n, z) for s in SIZES for n in NODES for z in STAGES]
+    cases = [(s, n, z, r) for r in rates for s in SIZES for n in NODES for z in STAGES]
     hosts = None
-    if any(not (study.work / f"{s}-{n}x-zero{z}.json").exists() for s, n, z in cases):
-        hosts = Hosts(max(NODES), rate)
+    if any(not kept(study, *case).exists() for case in cases):
+        hosts = Hosts(max(NODES))
     try:
-        return [measure(study, hosts, *case, rate) for case in cases]
+        return [measure(study, hosts, *case) for case in cases]
     finally:
         if hosts:
             hosts.close()

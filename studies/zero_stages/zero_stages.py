@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """mT5 sizes x ZeRO 0-3 x nodes: time, bytes and memory of a step; and the way of the data.
 
-usage: studies/zero_stages/zero_stages.py [simulated] [measured] [data] [--work FOLDER] [--rate MBIT]
+usage: studies/zero_stages/zero_stages.py [simulated] [measured] [data] [--work FOLDER] [--rates MBIT…]
 Writes *.csv and *.svg beside this file. Needs build/tessera and ninja -C build plan_rows data_rates;
 `measured` needs root, for network namespaces.
 """
@@ -67,30 +67,32 @@ def simulated_picture(rows):
     chart.draw(HERE / "simulated.svg", panels)
 
 
-def measured(study, rate):
-    rows = emulated.measured(study, rate)
+def measured(study, rates):
+    rows = emulated.measured(study, rates)
     small_runs.write_csv(HERE / "measured.csv", [
-        "model", "nodes", "zero", "rate_mbit", "step_s", "exposed_s", "megabytes_sent_a_rank_and_step",
-        "megabytes_of_the_busiest_link_a_step", "state_mib", "arena_mib"], [
+        "model", "nodes", "zero", "rate_mbit", "step_s", "quickest_s", "exposed_s",
+        "megabytes_sent_a_rank_and_step", "megabytes_of_the_busiest_link_a_step", "state_mib",
+        "arena_mib"], [
         [r["size"], r["nodes"], r["zero"], r["rate_mbit"], f"{r['step_s']:.3f}",
-         f"{r['exposed_s']:.3f}", f"{r['bytes_step'] / 1e6:.2f}", f"{r['link_bytes_step'] / 1e6:.2f}",
-         f"{r['state_bytes'] / 2**20:.2f}", f"{r['arena_bytes'] / 2**20:.2f}"] for r in rows])
-    panels = []
-    for size in emulated.SIZES:
-        of = [r for r in rows if r["size"] == size]
-        for title, value in (("seconds a step", lambda r: r["step_s"]),
-                             ("arena of a rank, MiB", lambda r: r["arena_bytes"] / 2**20)):
-            panels.append(chart.Panel(f"{size} on hosts of one rank", "hosts", title, {
-                f"ZeRO {z}": [(r["nodes"], value(r)) for r in of if r["zero"] == z]
-                for z in STAGES}, marks=True))
-    chart.draw(HERE / "measured.svg", panels)
+         f"{r['quickest_s']:.3f}", f"{r['exposed_s']:.3f}", f"{r['bytes_step'] / 1e6:.2f}",
+         f"{r['link_bytes_step'] / 1e6:.2f}", f"{r['state_bytes'] / 2**20:.2f}",
+         f"{r['arena_bytes'] / 2**20:.2f}"] for r in rows])
+    times = {f"seconds a step, {rate} Mbit/s": ([r for r in rows if r["rate_mbit"] == rate],
+                                                lambda r: r["step_s"]) for rate in rates}
+    arena = {"arena of a rank, MiB": (times[f"seconds a step, {rates[0]} Mbit/s"][0],
+                                      lambda r: r["arena_bytes"] / 2**20)}
+    panels = [chart.Panel(f"{size} on hosts of one rank", "hosts", title, {
+        f"ZeRO {z}": [(r["nodes"], value(r)) for r in of if r["size"] == size and r["zero"] == z]
+        for z in STAGES}, marks=True)
+        for size in emulated.SIZES for title, (of, value) in (times | arena).items()]
+    chart.draw(HERE / "measured.svg", panels, across=1 + len(rates))
 
 
 def data(study):
     study.corpus(emulated.VOCABULARY, emulated.MEGABYTES, "unigram", "--sentinels",
                  emulated.SENTINELS)
-    encoded, bytes_a_token = data_stages.encoding(study)
-    stages = encoded + data_stages.rows(study, bytes_a_token)
+    encoded, megabytes_a_token = data_stages.encoding(study)
+    stages = data_stages.reading(study) + encoded + data_stages.rows(study, megabytes_a_token)
     small_runs.write_csv(HERE / "data.csv", [
         "stage", "workers", "mb_per_s", "mb_per_s_of_a_busy_thread", "tokens_per_s_of_a_busy_thread"],
         stages)
@@ -104,13 +106,14 @@ def data(study):
 def main():
     parser = small_runs.parser(__doc__, "zero_stages")
     parser.add_argument("parts", nargs="*", default=["simulated", "measured", "data"])
-    parser.add_argument("--rate", type=int, default=100, help="of each emulated link, Mbit/s")
+    parser.add_argument("--rates", type=int, nargs="*", default=[100, 1000],
+                        help="of each emulated link, Mbit/s")
     options = parser.parse_args()
     study = small_runs.Study(options)
     if "simulated" in options.parts:
         simulated_picture(simulated())
     if "measured" in options.parts:
-        measured(study, options.rate)
+        measured(study, options.rates)
     if "data" in options.parts:
         data(study)
 
