@@ -17,24 +17,32 @@ def looks_like_weights(data):
     return fit > 0.95 * len(values[::7])
 
 
+def mappings(pid):
+    """Anonymous memory that can be written, from and to."""
+    for line in open(f"/proc/{pid}/maps"):
+        where, rights, *rest = line.split()
+        if rights.startswith("rw") and len(rest) == 3:  # else a name follows the inode
+            yield tuple(int(x, 16) for x in where.split("-"))
+
+
+def pieces_like_weights(memory, begin, end):
+    for at in range(begin, end - PIECE + 1, PIECE):
+        memory.seek(at)
+        if looks_like_weights(memory.read(PIECE)):
+            yield at
+
+
 def main():
     pid = sys.argv[1]
-    written = 0
     nan = array.array("f", [math.nan] * (PIECE // 4)).tobytes()
     with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
-        for line in open(f"/proc/{pid}/maps"):
-            where, rights, *rest = line.split()
-            begin, end = (int(x, 16) for x in where.split("-"))
-            if not rights.startswith("rw") or len(rest) > 3 or end - begin < 2 * PIECE:
-                continue  # a name after the inode: no anonymous memory
-            for at in range(begin, end - PIECE + 1, PIECE):
-                memory.seek(at)
-                if looks_like_weights(memory.read(PIECE)):
-                    memory.seek(at)
-                    memory.write(nan)
-                    written += 1
-    print(f"NaN in {written} pieces of {PIECE >> 10} KiB", file=sys.stderr)
-    return 0 if written else 1
+        # The arena has most of them; MPI's buffers have some, among headers that it needs.
+        arena = max((list(pieces_like_weights(memory, *m)) for m in mappings(pid)), key=len)
+        for at in arena:
+            memory.seek(at)
+            memory.write(nan)
+    print(f"NaN in {len(arena)} pieces of {PIECE >> 10} KiB", file=sys.stderr)
+    return 0 if arena else 1
 
 
 sys.exit(main())
