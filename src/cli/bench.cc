@@ -24,7 +24,7 @@ namespace tessera {
 namespace {
 
 // The model whose products are measured beside 2048^3: Pythia-70M, 4 x 512 tokens.
-constexpr int kSteps = 5, kQuickSteps = 1;
+constexpr int kSteps = 5, kQuickSteps = 3;
 constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
@@ -148,7 +148,7 @@ int verb_bench(Args args) {
                       "mpirun -n 2 tessera bench --out hardware.yaml");
   arguments.option(out, "--out", "FILE", "where to write what was measured, as YAML");
   arguments.option(threads, "--threads", "N", "of a rank; 0: its share of this machine's cores");
-  arguments.flag(quick, "--quick", "a few shapes only, in about three seconds");
+  arguments.flag(quick, "--quick", "of products a few shapes only, in half a minute");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const CpuFeatures cpu = read_cpu_features();

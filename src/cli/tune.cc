@@ -94,7 +94,7 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   folder_ = Path(config.run.directory) / "trials";
   options_ = {t.run.run, t.run.keys, t.run.ranks, t.steps, t.limit_s, t.memory_gib};
   if (!t.cluster.empty()) {
-    nominal_ = {load_hardware(t.cluster), cluster_target()};
+    nominal_ = {load_hardware(find_config(t.cluster, "clusters")), cluster_target()};
     actual_ = {perturbed(nominal_.hardware, t.perturb, static_cast<uint64_t>(t.seed)),
                nominal_.target};
   }

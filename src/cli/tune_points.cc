@@ -137,13 +137,17 @@ PriorBelief Simulator::believe(const TunedRun& tuned, const Space& space,
 Hardware perturbed(Hardware h, double share, uint64_t seed) {
   const Philox random{hash_name("perturb", seed)};
   uint64_t next = 0;
+  const auto move = [&](double& figure) {
+    figure *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+  };
   for (double* figure :
        {&h.device.memory_bytes, &h.device.memory_bytes_per_s, &h.device.bf16_flops_per_s,
         &h.device.fp32_flops_per_s, &h.device.kernel_s, &h.node.bytes_per_s, &h.node.latency_s,
         &h.network.bytes_per_s, &h.network.latency_s})
-    *figure *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
-  for (auto& [op, rate] : h.device.op_bytes_per_s)
-    rate *= 1 + share * (2 * static_cast<double>(Philox::uniform(random.block(next++)[0])) - 1);
+    move(*figure);
+  for (OpRates* rates : {&h.device.op_bytes_per_s, &h.device.op_flops_per_s})
+    for (auto& [op, rate] : *rates) move(rate);
+  for (MeasuredProduct& p : h.device.products) move(p.flops_per_s);
   return h;
 }
 

@@ -51,7 +51,7 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
     return;
   }
   const double x = number_in(f);
-  if (x < 0 || (x == 0 && !b.zero))
+  if (!(x >= 0) || std::isinf(x) || (x == 0 && !b.zero))
     throw Error("{}: {} = {}: wanted {}.", place->second, b.path, x,
                 b.zero ? "0 or more" : "more than 0");
   if (b.share && x > 1)

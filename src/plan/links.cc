@@ -82,13 +82,14 @@ GroupShape shape_of(const std::vector<int64_t>& ranks, const Hardware& h) {
 }  // namespace
 
 GroupShape group_shape(const Mesh& mesh, std::string_view over, int64_t stage,
-                       const Hardware& hardware) {
+                       const Hardware& hardware, bool hierarchical) {
   const int64_t first = stage * ranks_of_stage(mesh);
   GroupShape g = shape_of(group_of(mesh, over, first), hardware);
   // Ranks of the stage on the first one's node, in groups of per_node members.
   const int64_t end = std::min((node_of(first, hardware) + 1) * hardware.node.devices,
                                first + ranks_of_stage(mesh));
   g.at_once = std::max<int64_t>((end - first) / std::max<int64_t>(g.per_node, 1), 1);
+  g.hierarchical = hierarchical;
   return g;
 }
 
@@ -109,7 +110,8 @@ double collective_s(OpKind kind, double bytes, const GroupShape& group, const Ha
   const double passes = passes_of(kind);
   double best = ring_s(bytes, group, passes, hardware);
   if (kind == OpKind::kAllReduce) best = std::min(best, tree_s(bytes, group, hardware));
-  if (group.nodes > 1 && group.per_node > 1)
+  const bool whole = group.per_node == hardware.node.devices;
+  if (group.nodes > 1 && group.per_node > 1 && (group.hierarchical || whole))
     best = std::min(best, hierarchical_s(bytes, group, passes, hardware));
   return best;
 }

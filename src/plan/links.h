@@ -5,7 +5,8 @@
 //   ring          (n-1) hops; every member sends (n-1)/n of the bytes (twice for an all_reduce)
 //                 over the slowest link of the ring
 //   tree          all_reduce only: twice the bytes, 2 log2(n) hops
-//   hierarchical  reduce within the node, then between nodes each member its part, then back
+//   hierarchical  reduce within the node, then between nodes each member its part, then back: for
+//                 groups of whole nodes, and for others where the software is so
 //
 // and the best of them is taken. Ranks stand on nodes in their order: node = rank / node.devices.
 #pragma once
@@ -22,15 +23,16 @@ namespace tessera {
 // Where the members of a group stand.
 struct GroupShape {
   int64_t members = 1;
-  int64_t nodes = 1;     // that it stands on
-  int64_t per_node = 1;  // members on the node that has most
-  bool package = false;  // all in one package
-  int64_t at_once = 1;   // like groups on a node, this one counted
+  int64_t nodes = 1;         // that it stands on
+  int64_t per_node = 1;      // members on the node that has most
+  bool package = false;      // all in one package
+  int64_t at_once = 1;       // like groups on a node, this one counted
+  bool hierarchical = true;  // Software's
 };
 
 // Of the group `over` that a rank of `stage` belongs to.
 GroupShape group_shape(const Mesh& mesh, std::string_view over, int64_t stage,
-                       const Hardware& hardware);
+                       const Hardware& hardware, bool hierarchical = true);
 // Of the messages between the ranks of two stages: members are 2.
 GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardware& hardware);
 

@@ -44,7 +44,7 @@ const MeshPlaces& Bounds::places(const Layout& layout) {
     m.group.push_back(group->second);
     if (fresh) {
       m.stage.push_back(s);
-      m.shard.push_back(group_shape(mesh, "shard", s, hardware_));
+      m.shard.push_back(group_shape(mesh, "shard", s, hardware_, software_.hierarchical));
     }
     m.next.push_back(message_shape(mesh, s, (s + 1) % stages, hardware_));
     m.back.push_back(message_shape(mesh, s, (s + stages - 1) % stages, hardware_));
@@ -68,8 +68,8 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
       auto shape = shapes.find(c.over);
       if (shape == shapes.end())
         shape = shapes
-                    .emplace(c.over,
-                             group_shape(places.mesh[0], c.over, places.stage[group], hardware_))
+                    .emplace(c.over, group_shape(places.mesh[0], c.over, places.stage[group],
+                                                 hardware_, software_.hierarchical))
                     .first;
       sum += to_ns(collective_s(c.kind, c.bytes, shape->second, hardware_));
     }
@@ -107,9 +107,10 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
     return to_ns(message_s(b.message_bytes, pair, hardware_));
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
-    gather = std::min(
-        gather, collective_s(OpKind::kAllGather, b.message_bytes,
-                             group_shape(places.mesh[0], "tensor", stage, hardware_), hardware_));
+    gather = std::min(gather, collective_s(OpKind::kAllGather, b.message_bytes,
+                                           group_shape(places.mesh[0], "tensor", stage, hardware_,
+                                                       software_.hierarchical),
+                                           hardware_));
   return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
 }
 

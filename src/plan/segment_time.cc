@@ -74,8 +74,9 @@ const GroupShape& SegmentTimes::group(const std::string& over, bool message) {
   auto known = groups_.find(over);
   if (known == groups_.end()) {
     const GroupShape shape =
-        message ? message_shape(program_.mesh, program_.stage, stage_number(over), hardware_)
-                : group_shape(program_.mesh, over, program_.stage, hardware_);
+        message
+            ? message_shape(program_.mesh, program_.stage, stage_number(over), hardware_)
+            : group_shape(program_.mesh, over, program_.stage, hardware_, software_.hierarchical);
     known = groups_.emplace(over, shape).first;
   }
   return known->second;

@@ -1,10 +1,12 @@
 #include "plan/software.h"
 
+#include <cmath>
+
 namespace tessera {
 namespace {
 
 void check_time(double s, const char* key, const Places& places) {
-  if (s >= 0) return;
+  if (s >= 0 && std::isfinite(s)) return;
   throw Error("{}: {} = {}: wanted 0 or more seconds.", places.at(key), key, s);
 }
 

@@ -20,7 +20,7 @@ struct Software {
   std::string name;
   double launch_s = 0, step_s = 0;
   bool overlap_data = true, overlap_pipeline = true;
-  bool split_messages = false, overlap_regather = false;
+  bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
   CompilerOptions compiler;
   Places places;  // which of `compiler` were given
@@ -37,6 +37,9 @@ struct Software {
           "what all tensor ranks hold is sent in parts, one each, and gathered");
     visit("overlap_regather", self.overlap_regather,
           "in a backward, a gather that is done again runs beside the product after it");
+    visit("hierarchical", self.hierarchical,
+          "collectives over parts of nodes go through the adapters of all members, as those over "
+          "whole nodes do; else through one of each node");
     visit("kernels", self.kernels, "kernels an op, by its name; 1 where none is given");
     visit("compiler", self.compiler, "options of the compiler that replace the run's");
   }

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Predicted beside measured on the machine at hand: bytes and step time of small runs.
 
-usage: studies/this_machine/this_machine.py [--turns 5] [--only WORD] [--bytes-only] [--again]
+usage: studies/this_machine/this_machine.py [--turns 5] [--ranks 1,2,4] [--only WORD] [--bytes-only]
+                                            [--again] [--seconds N]
 
 Measures with `tessera bench` once for each number of ranks (nothing of the rows themselves), then
 trains every row for some steps, in turns: all rows once, then all again. A row's time is the median
 over its turns of the median step; a turn of bench comes first in each. What was measured stands in
-work/measured.jsonl, so a run that was stopped goes on where it was; --again begins anew.
+work/measured.jsonl, so a run that was stopped (--seconds: leaves after so many) goes on where it was;
+--again begins anew.
 Writes results.csv beside this file. Needs build/tessera and mpirun.
 """
 import argparse
@@ -18,6 +20,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -117,7 +120,7 @@ def load_average():
 def bench(ranks, turn):
     path = WORK / f"hardware-{ranks}-{turn}.yaml"
     if not path.exists():
-        say(on(ranks, "bench", "--threads", 1, "--out", path))
+        say(on(ranks, "bench", "--quick", "--threads", 1, "--out", path))
     return path
 
 
@@ -142,26 +145,23 @@ def predicted(row, hardware):
     return p["stages"][0]["memory"]["arena_bytes"], p["step_s"]
 
 
-def measure(turns, rows, path):
+def measure(turns, rows, path, until):
     """One line a turn and row; those that are there are not measured again."""
     done = [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
     known = {(m["turn"], m["ranks"], m["row"]) for m in done}
     with path.open("a") as out:
         for turn in range(turns):
             for ranks, row in rows:
-                if (turn, ranks, row) in known:
+                if (turn, ranks, row) in known or time.monotonic() > until:
                     continue
-                hardware = bench(ranks, turn)
+                bench(ranks, turn)
                 before = load_average()
                 arena, seconds = train(ranks, row)
-                planned, step = predicted(row, hardware)
-                m = dict(turn=turn, ranks=ranks, row=row, arena=arena, planned=planned,
-                         seconds=seconds, predicted=step, load=before)
+                m = dict(turn=turn, ranks=ranks, row=row, arena=arena, seconds=seconds, load=before)
                 done.append(m)
                 out.write(json.dumps(m) + "\n")
                 out.flush()
-                print(f"turn {turn} {ranks} ranks {seconds:.4f} s, predicted {step:.4f} "
-                      f"({100 * (step / seconds - 1):+.0f} %), load {before}: {row}", flush=True)
+                print(f"turn {turn} {ranks} ranks {seconds:.4f} s, load {before}: {row}", flush=True)
     return done
 
 
@@ -171,13 +171,13 @@ def report(done, rows):
         mine = [m for m in done if m["row"] == row and m["ranks"] == ranks]
         if not mine:
             continue
-        exact = all(m["arena"] == m["planned"] for m in mine)
-        wrong += not exact
+        plans = [predicted(row, bench(ranks, m["turn"])) for m in mine]
+        wrong += any(m["arena"] != planned for m, (planned, _) in zip(mine, plans))
         measured = statistics.median(m["seconds"] for m in mine)
-        step = statistics.median(m["predicted"] for m in mine)
+        step = statistics.median(s for _, s in plans)
         error = 100 * (step / measured - 1)
         errors.setdefault(ranks, []).append(abs(error))
-        lines.append([ranks, row, mine[0]["arena"], mine[0]["planned"], f"{measured:.4f}",
+        lines.append([ranks, row, mine[0]["arena"], plans[0][0], f"{measured:.4f}",
                       f"{step:.4f}", f"{error:.1f}", len(mine), max(m["load"] for m in mine)])
     with open(HERE / "results.csv", "w", newline="") as f:
         writer = csv.writer(f)
@@ -207,6 +207,8 @@ def check_bytes(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--ranks", default="1,2,4", help="rows of so many")
+    parser.add_argument("--seconds", type=float, default=1e9, help="begins no run after so many")
     parser.add_argument("--only", default="", help="rows with this word")
     parser.add_argument("--bytes-only", action="store_true", help="all rows, up to 8 ranks, no time")
     parser.add_argument("--again", action="store_true", help="forget what was measured")
@@ -214,10 +216,13 @@ def main():
     if a.again:
         say(["rm", "-rf", WORK])
     prepare()
-    rows = [r for r in ROWS if a.only in r[1]]
+    ranks = [int(n) for n in a.ranks.split(",")]
+    rows = [r for r in ROWS if a.only in r[1] and r[0] in ranks]
     if a.bytes_only:
         sys.exit(1 if check_bytes(rows + [r for r in BYTES if a.only in r[1]]) else 0)
-    sys.exit(1 if report(measure(a.turns, rows, WORK / "measured.jsonl"), rows) else 0)
+    until = time.monotonic() + a.seconds
+    done = measure(a.turns, rows, WORK / "measured.jsonl", until)
+    sys.exit(1 if report(done, rows) else 0)
 
 
 if __name__ == "__main__":

@@ -106,6 +106,11 @@ TEST(Links, RingTreeAndHierarchyByHand) {
   const double hierarchy = 0.0075 + 3e-6 + 0.75 * 0.25e9 / 2.5e10 + 15e-6;
   EXPECT_NEAR(collective_s(OpKind::kAllGather, 1e9, wide, h), std::min(ring, hierarchy), 1e-9);
   EXPECT_LT(hierarchy, ring);
+  // Other software does so with whole nodes alone.
+  const GroupShape whole{16, 4, 4, false, 1, false}, part{8, 4, 2, false, 1, false};
+  EXPECT_NEAR(collective_s(OpKind::kAllGather, 1e9, whole, h), hierarchy, 1e-9);
+  EXPECT_NEAR(collective_s(OpKind::kAllGather, 1e9, part, h), 7.0 / 8 * 1e9 / 2.5e10 + 4e-6 + 15e-6,
+              1e-9);
   EXPECT_EQ(collective_s(OpKind::kAllReduce, 1e9, {}, h), 0);
 }
 

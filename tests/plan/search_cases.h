@@ -82,6 +82,7 @@ class SearchDraw {
     }
     s.split_messages = pick({0, 1}) == 0;
     s.overlap_regather = pick({0, 1}) == 0;
+    s.hierarchical = pick({0, 1}) == 0;
     return s;
   }
 
