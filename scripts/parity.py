@@ -86,18 +86,25 @@ def run_tessera(options, *arguments, ranks=()):
     return done.stdout
 
 
+def tokenizer_name(encoder):
+    return "spiece.model" if encoder else "tokenizer.json"
+
+
+def train_name(encoder):
+    return "train-t5" if encoder else "train"
+
+
 def corpus(options, work):
     """A tokenizer and a dataset, made by us from the text: both sides read token ids only."""
-    run_tessera(options, "tokenizer", "train", "--vocabulary", VOCABULARY, "--out",
-                work / "tokenizer.json", options.text)
-    run_tessera(options, "data", "build", "--tokenizer", work / "tokenizer.json", "--split",
-                "paragraphs", "--out", work / "train", options.text)
-    if not any(encodes(family) for family in options.family or FAMILIES):
-        return
-    run_tessera(options, "tokenizer", "train", "--kind", "unigram", "--vocabulary", VOCABULARY,
-                "--sentinels", SENTINELS, "--out", work / "spiece.model", options.text)
-    run_tessera(options, "data", "build", "--tokenizer", work / "spiece.model", "--split",
-                "paragraphs", "--out", work / "train-t5", options.text)
+    for encoder in sorted({encodes(family) for family in options.family or FAMILIES}):
+        tokenizer, train = work / tokenizer_name(encoder), work / train_name(encoder)
+        if train.with_suffix(".idx").exists():
+            continue  # kept from a run before
+        more = ["--kind", "unigram", "--sentinels", SENTINELS] if encoder else []
+        run_tessera(options, "tokenizer", "train", "--vocabulary", VOCABULARY, *more, "--out",
+                    tokenizer, options.text)
+        run_tessera(options, "data", "build", "--tokenizer", tokenizer, "--split", "paragraphs",
+                    "--out", train, options.text)
 
 
 def peer_batches(options):
@@ -125,7 +132,7 @@ def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]
     t5 = encodes(family)
-    tokenizer, train = ("spiece.model", "train-t5") if t5 else ("tokenizer.json", "train")
+    tokenizer, train = tokenizer_name(t5), train_name(t5)
     objective = ", objective: span_corruption" if t5 else ""
     path = work / f"{family}.{name}.yaml"
     path.write_text(f"""\
@@ -322,9 +329,9 @@ def prompts_of(options):
 
 def compare_ids(options, work, family, report):
     """What AutoTokenizer makes of an exported folder, and what we do."""
-    folder, name = work / family, "spiece.model" if encodes(family) else "tokenizer.json"
+    folder, name = work / family, tokenizer_name(encodes(family))
     lines = [l.strip() for l in pathlib.Path(options.text).read_text(
-        encoding="utf-8", errors="replace").splitlines() if l.strip()]
+        encoding="utf-8", errors="replace").splitlines() if l.strip() and "<unk>" not in l]  # that token's name, to them
     lines = [lines[i * len(lines) // TEXTS] for i in range(TEXTS)]
     (folder / "lines.jsonl").write_text("".join(json.dumps({"text": l}) + "\n" for l in lines))
     ours = run_tessera(options, "tokenizer", "encode", "--tokenizer", work / name,
@@ -335,7 +342,7 @@ def compare_ids(options, work, family, report):
     report.same("AutoTokenizer, ids of lines", not wrong,
                 f"{len(wrong)} of {TEXTS} differ" + (f", such as {wrong[0][:60]!r}" if wrong else ""))
     if encodes(family):
-        named = theirs.convert_tokens_to_ids(["<extra_id_0>", f"<extra_id_{SENTINELS - 1}>"])
+        named = theirs.convert_tokens_to_ids([f"\u2581<extra_id_{i}>" for i in (0, SENTINELS - 1)])
         last = VOCABULARY - 1
         report.same("AutoTokenizer, sentinels", named == [last, last - SENTINELS + 1], str(named))
 
@@ -350,7 +357,7 @@ def compare_text(options, work, family, report):
     for prompt in prompts_of(options):
         (folder / "prompt.txt").write_text(prompt)
         ids = [int(i) for i in run_tessera(options, "tokenizer", "encode", "--tokenizer",
-                                           work / ("spiece.model" if t5 else "tokenizer.json"),
+                                           work / tokenizer_name(t5),
                                            folder / "prompt.txt").split()]
         given = torch.tensor([[*ids, end] if t5 else ids])
         with torch.no_grad():
@@ -397,7 +404,7 @@ def check_family(options, work, family, report):
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
     peer = Peer(family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
-    tokenizer = "spiece.model" if encodes(family) else "tokenizer.json"
+    tokenizer = tokenizer_name(encodes(family))
     (folder / "hf" / tokenizer).write_bytes((work / tokenizer).read_bytes())
     run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
     if options.adafactor:
@@ -417,7 +424,7 @@ def main():
     parser.add_argument("--tessera", default="build/tessera", help="our program")
     parser.add_argument("--text", required=True, help="a text file of a megabyte or so")
     parser.add_argument("--family", choices=FAMILIES, action="append")
-    parser.add_argument("--keep", help="a folder for all files, kept")
+    parser.add_argument("--keep", help="a folder for all files, kept: the next run takes tokenizers and data from it")
     parser.add_argument("--skip-bf16", action="store_true")
     parser.add_argument("--adafactor", action="store_true", help="only that optimizer")
     parser.add_argument("--peer-only", action="store_true")

@@ -90,7 +90,8 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
   config.set("unk_token", Tree(std::string("<unk>")));
   if (family.encodes) {
     config.set("pad_token", Tree(std::string("<pad>")));
-    config.set("extra_ids", Tree(ids ? ids->sentinels : int64_t{100}));
+    // transformers would add as many behind the pieces; as in mT5's, they are among them.
+    config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   } else {
     config.set("bos_token", Tree(std::string("<s>")));
   }

@@ -294,6 +294,7 @@ void Run::start() {
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
+  for (const std::string& set : foreign_datasets(config_, tokenizer())) say("warning   " + set);
   cut_back(directory() / "metrics.jsonl", first_step_ - 1);
   metrics_ = std::make_unique<MetricsFile>(directory() / "metrics.jsonl");
   if (config_.metrics.tensorboard)

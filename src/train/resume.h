@@ -26,8 +26,9 @@ StartingPoint find_start(const RunConfig& config);
 // model, data or seed, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
-// What the weights of another model were trained with and this run does not do, where it changes
-// what a model of these sizes computes: kinds of norms and activations, rotary frequencies.
+// What the weights of another model were trained with and this run does not do, where reading them
+// does not fail of it: rotary frequencies, norms and activations, fewer layers, a head that is
+// left.
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what

@@ -1,8 +1,10 @@
 #include "train/run_data.h"
 
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
+#include "data/dataset_about.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
@@ -84,6 +86,28 @@ int64_t TrainingRows::tokens() const {
 double TrainingRows::epochs(int64_t samples) const {
   if (!instructions_) return datasets_->epochs(samples);
   return static_cast<double>(samples) / static_cast<double>(instructions_->rows());
+}
+
+std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
+  std::set<std::string> prefixes;
+  const auto add = [&](const std::vector<WeightedDataset>& sets) {
+    for (const WeightedDataset& d : sets) prefixes.insert(d.prefix);
+  };
+  const DatasetSpec training = training_spec(config, tokenizer.vocabulary_size());
+  add(training.datasets);
+  for (const MixtureStage& stage : training.stages) add(stage.datasets);
+  if (config.data.instructions.empty())
+    for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
+  std::vector<std::string> out;
+  for (const std::string& prefix : prefixes) {
+    const auto about = read_about(IndexedDataset(prefix));
+    if (!about || about->tokenizer_fingerprint == tokenizer.fingerprint()) continue;
+    out.push_back(
+        fmt::format("{} was built with {}, whose bytes are not those of {}: its ids may mean other "
+                    "text",
+                    prefix, about->tokenizer, config.data.tokenizer));
+  }
+  return out;
 }
 
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary) {

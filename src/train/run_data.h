@@ -40,6 +40,10 @@ class TrainingRows {
   int64_t tokens_ = 0, source_ = 0;
 };
 
+// Of the sets of data.train, data.stages and data.validation those that another tokenizer made, as
+// their PREFIX.json says, in words: the ids of such a set mean other text.
+std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokenizer& tokenizer);
+
 struct ValidationSpec {
   std::string name;
   DatasetSpec spec;  // of one dataset: for ValidationData

@@ -281,6 +281,13 @@ TEST_F(HfFolder, NothingIsOverwritten) {
             std::string::npos);
 }
 
+TEST_F(HfFolder, APointerToAFileIsNotTheFile) {
+  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
+  write_file(at("hf") / "model.safetensors",
+             "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n");
+  EXPECT_NE(import_error().find("model.safetensors: is a Git LFS pointer"), std::string::npos);
+}
+
 TEST_F(HfFolder, WhatIsMissingIsNamed) {
   EXPECT_NE(import_error().find("has no config.json"), std::string::npos);
   fs::create_directories(at("hf"));

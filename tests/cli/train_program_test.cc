@@ -54,6 +54,28 @@ TEST_F(TrainProgram, FaultsOfTheData) {
                {"bad.json:", "not JSON", "expected string literal"});
 }
 
+TEST_F(TrainProgram, ADatasetOfAnotherTokenizerIsTold) {
+  put("u.json", byte_tokenizer() + "\n");
+  const ProgramResult same = run("train run.yaml schedule.steps=1"),
+                      other = run("train run.yaml data.tokenizer=u.json run.directory=other");
+  EXPECT_EQ(same.out.find("warning"), std::string::npos) << same.out;
+  EXPECT_NE(
+      other.out.find("warning   d was built with t.json, whose bytes are not those of u.json"),
+      std::string::npos)
+      << other.out;
+}
+
+// What loads without a fault though the model computes something else.
+TEST_F(TrainProgram, AnotherBaseModelIsTold) {
+  ASSERT_EQ(run("train run.yaml schedule.steps=1 run.directory=base").code, 0);
+  const ProgramResult r =
+      run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rotary_base=500000 "
+          "model.layers=1");
+  EXPECT_EQ(r.code, 0) << r.err;
+  for (const char* told : {"model.rotary_base: 10000.0 → 500000.0", "model.layers: 2 → 1"})
+    EXPECT_NE(r.out.find(told), std::string::npos) << r.out;
+}
+
 TEST_F(TrainProgram, TokenIdsBeyondTheVocabulary) {
   const Files data = snapshot();
   const std::string line = "train run.yaml model.vocabulary=100";
