@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compile/expand.h"
-#include "compile/schedule.h"
+#include "compile/stage_share.h"
 
 namespace tessera {
 

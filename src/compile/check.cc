@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "compile/schedule.h"
+#include "compile/call_list.h"
 #include "ir/verify.h"
 
 namespace tessera {

@@ -10,6 +10,7 @@
 #include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
+#include "compile/schedule.h"
 #include "compile/zero.h"
 #include "ir/rule.h"
 #include "model/forward.h"

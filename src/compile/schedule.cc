@@ -3,27 +3,16 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <optional>
-#include <set>
 #include <tuple>
-#include <unordered_map>
 
-#include "base/error.h"
-#include "ir/rule.h"
+#include <fmt/format.h>
+
+#include "compile/call_list.h"
 
 namespace tessera {
 namespace {
 
 int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// The streams between blocks: position s of one is the input of layer s of its stack; what a layer
-// writes is the input of the next. "hidden'" and "hidden" are one kind of frame under two names.
-bool is_output(const std::string& kind) { return kind.ends_with('\''); }
-
-// Where a call reads its stream and where it writes one.
-struct Positions {
-  int64_t in = kNone, out = kNone;
-};
 
 // A message or an action in the one order of all stages.
 struct Item {
@@ -38,55 +27,6 @@ struct Item {
   }
 };
 
-// What tells frames apart.
-struct FrameKey {
-  FrameKindId kind = kNone;
-  int64_t layer = kNone, microbatch = kNone, chunk = 0;
-  bool operator==(const FrameKey&) const = default;
-};
-struct FrameKeyHash {
-  size_t operator()(const FrameKey& k) const {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 over the golden ratio
-    uint64_t h = static_cast<uint64_t>(k.kind);
-    for (const int64_t x : {k.layer, k.microbatch, k.chunk})
-      h = (h ^ (h >> 29)) * kOdd + static_cast<uint64_t>(x);
-    return h * kOdd >> 16;
-  }
-};
-
-// How the frames of a kind are told apart, looked up for every call.
-struct KindUse {
-  FrameKindId kind = kNone;  // of the frame: "hidden" for "hidden'", too
-  bool stream = false, output = false;
-  bool crosses = false;  // each chunk has its own
-  bool per_layer = false, per_microbatch = false;
-};
-
-// What a segment says of its message or collective: all of a wire but its label.
-Wire unlabelled_wire(const Program& p, const Segment& s) {
-  Wire w;
-  for (const Op& op : s.ops) {
-    const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-    const bool collective = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
-                            op.kind == OpKind::kAllGather;
-    if (!message && !collective) continue;
-    if (collective) w.over = op.attributes.text("over");
-    w.operation = s.queue == Queue::kCompute ? "segment" : std::string(rule_of(op.kind).name);
-    const Value& v = p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
-    w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
-  }
-  return w;
-}
-
-std::string label_of(const Program& p, const Call& c) {
-  const Segment& s = p.segment(c);
-  const bool message = s.queue >= Queue::kSendForward;
-  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name;
-  if (c.layer != kNone) what += " layer=" + std::to_string(c.layer);
-  if (c.microbatch != kNone) what += " mb=" + std::to_string(c.microbatch);
-  return what;
-}
-
 class Scheduler {
  public:
   Scheduler(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
@@ -99,10 +39,8 @@ class Scheduler {
         share_(share),
         ranges_(block_ranges(e_.blocks)),
         first_{0},
-        wires_(p_.segments.size()) {
-    for (const Block& b : e_.blocks) streams_.insert({b.from, "d_" + b.from, b.to, "d_" + b.to});
+        calls_(p_, e_.blocks, stages() > 1) {
     for (const int64_t n : share_.layers) first_.push_back(first_.back() + n);
-    name_kinds();
     mark_light();
   }
 
@@ -121,9 +59,7 @@ class Scheduler {
   std::vector<int64_t> layers_using(FrameKindId kind) const;
   bool is_past(size_t block) const { return request_.encoded && e_.blocks[block].to == "source"; }
   bool is_light(int64_t layer) const { return light_[static_cast<size_t>(layer)]; }
-  void name_kinds();
   void mark_light();
-  bool crosses_chunks(const std::string& kind) const;
   void state();
   void state_of(FrameKindId kind, const std::vector<int64_t>& layers);
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
@@ -137,8 +73,9 @@ class Scheduler {
   void each_block(const Action& a, bool backward,
                   const std::function<void(size_t, int64_t, Positions)>& visit) const;
   void call(SegmentId segment, int64_t layer, int64_t microbatch, Positions at = {},
-            int64_t chunk = 0);
-  FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
+            int64_t chunk = 0) {
+    calls_.add(segment, layer, microbatch, at, chunk);
+  }
 
   Expanded& e_;
   Program& p_;
@@ -147,71 +84,10 @@ class Scheduler {
   const Target& target_;
   const StageShare& share_;
   std::vector<BlockRange> ranges_;  // of each block
-  std::set<std::string> streams_;   // kinds of frames
   std::vector<int64_t> first_;      // layer of each chunk, and where the last ends
   std::vector<bool> light_;         // of each layer: saves nothing
-  std::vector<KindUse> uses_;       // of each kind
-  std::map<std::string, FrameKindId> named_;
-  std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
-  std::vector<std::optional<Wire>> wires_;  // of each segment that was called
+  CallList calls_;
 };
-
-// What travels with the messages, so that each chunk has its own.
-bool Scheduler::crosses_chunks(const std::string& kind) const {
-  return streams_.contains(kind) || kind == "memory" || kind == "d_memory";
-}
-
-void Scheduler::name_kinds() {
-  for (size_t k = 0; k < p_.kinds.size(); ++k)
-    named_.emplace(p_.kinds[k].name, static_cast<FrameKindId>(k));
-  for (size_t k = 0; k < p_.kinds.size(); ++k) {
-    const FrameKind& kind = p_.kinds[k];
-    KindUse use;
-    use.output = is_output(kind.name);
-    const std::string base = use.output ? kind.name.substr(0, kind.name.size() - 1) : kind.name;
-    use.stream = streams_.contains(base);
-    const bool renamed = use.stream && named_.contains(base);
-    use.kind = renamed ? named_.at(base) : static_cast<FrameKindId>(k);
-    // On one stage it is handed over in place: there is no message between chunks.
-    use.crosses = stages() > 1 && crosses_chunks(base);
-    use.per_layer = (kind.per & kPerLayer) != 0;
-    use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
-    uses_.push_back(use);
-  }
-}
-
-FrameId Scheduler::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
-                         int64_t chunk) {
-  const KindUse& use = uses_[static_cast<size_t>(asked)];
-  if (use.stream)
-    layer = use.output ? at.out : at.in;
-  else if (!use.per_layer)
-    layer = kNone;
-  if (!use.crosses) chunk = 0;
-  if (!use.per_microbatch) microbatch = kNone;
-  const auto [known, made] = frames_.try_emplace({use.kind, layer, microbatch, chunk},
-                                                 static_cast<FrameId>(p_.frames.size()));
-  if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
-  return known->second;
-}
-
-void Scheduler::call(SegmentId segment, int64_t layer, int64_t microbatch, Positions at,
-                     int64_t chunk) {
-  if (segment == kNone) return;
-  const Segment& s = p_.segment(segment);
-  Call c;
-  c.segment = segment;
-  c.layer = layer;
-  c.microbatch = microbatch;
-  c.frames.reserve(s.frames.size());
-  for (const Parameter& parameter : s.frames)
-    c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
-  std::optional<Wire>& wire = wires_[static_cast<size_t>(segment)];
-  if (!wire) wire = unlabelled_wire(p_, s);
-  c.wire = *wire;
-  if (!wire->operation.empty()) c.wire.label = label_of(p_, c);
-  p_.schedule.push_back(std::move(c));
-}
 
 bool Scheduler::holds(const WeightGroup& group) const {
   return std::any_of(group.blocks.begin(), group.blocks.end(), [&](size_t b) { return holds(b); });
@@ -255,7 +131,7 @@ void Scheduler::mark_light() {
 }
 
 void Scheduler::add_state(FrameKindId kind, int64_t layer, int64_t microbatch) {
-  const FrameId f = frame(kind, layer, microbatch, {}, 0);
+  const FrameId f = calls_.frame(kind, layer, microbatch);
   p_.frames[static_cast<size_t>(f)].offset = p_.state_bytes;
   p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, target_.alignment);
 }
@@ -279,7 +155,7 @@ void Scheduler::state() {
     else if (holds(*owner.at(id)))
       state_of(id, own_layers(owner.at(id)->blocks.at(0)));
   }
-  for (int64_t m = 0; m < request_.microbatches; ++m) add_state(named_.at("batch"), kNone, m);
+  for (int64_t m = 0; m < request_.microbatches; ++m) add_state(calls_.named("batch"), kNone, m);
 }
 
 // The first chunk that computes in the backward: frozen embeddings do not, and no message goes
@@ -437,41 +313,6 @@ Program Scheduler::run() {
 }
 
 }  // namespace
-
-int64_t StageShare::first_layer(int64_t chunk) const {
-  int64_t first = 0;
-  for (int64_t c = 0; c < chunk; ++c) first += layers[static_cast<size_t>(c)];
-  return first;
-}
-
-bool StageShare::holds(const Block& block, const BlockRange& range) const {
-  if (block.input == kNone) return stage == 0;
-  if (block.output == kNone) return stage == pipeline.stages - 1;
-  for (int64_t c = stage; c < pipeline.chunks(); c += pipeline.stages) {
-    const int64_t first = first_layer(c), end = first + layers[static_cast<size_t>(c)];
-    // What stands before a layer is where that layer is.
-    const int64_t last = block.is_stack() ? range.last : range.first + 1;
-    if (std::max(first, range.first) < std::min(end, last)) return true;
-  }
-  return false;
-}
-
-std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks) {
-  std::vector<BlockRange> ranges;
-  int64_t at = 0;
-  for (const Block& b : blocks) {
-    const int64_t layers = b.is_stack() ? b.layers : 0;
-    ranges.push_back({at, at + layers});
-    at += layers;
-  }
-  return ranges;
-}
-
-Wire wire_of(const Program& p, const Call& c) {
-  Wire w = unlabelled_wire(p, p.segment(c));
-  if (!w.operation.empty()) w.label = label_of(p, c);
-  return w;
-}
 
 Program schedule(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
                  const Target& target, const StageShare& share) {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "compile/schedule.h"
+#include "compile/call_list.h"
 
 namespace tessera {
 namespace {
