@@ -67,7 +67,7 @@ CallList::CallList(Program& p, const std::vector<Block>& blocks, bool crosses)
 }
 
 FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
-                         int64_t chunk) {
+                        int64_t chunk) {
   const KindUse& use = uses_[static_cast<size_t>(asked)];
   if (use.stream)
     layer = use.output ? at.out : at.in;
@@ -82,7 +82,7 @@ FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Po
 }
 
 void CallList::add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at,
-                     int64_t chunk) {
+                   int64_t chunk) {
   if (segment == kNone) return;
   const Segment& s = p_.segment(segment);
   Call c;
