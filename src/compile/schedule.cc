@@ -141,20 +141,25 @@ void Scheduler::state_of(FrameKindId kind, const std::vector<int64_t>& layers) {
   for (const int64_t l : layers) add_state(kind, l, kNone);
 }
 
-// In the order of the kinds, batches last: programs that differ in the number of micro-batches
-// agree on all before them.
+// In the order of the kinds, logits and batches last: programs that differ in the number of tokens
+// or micro-batches agree on all before them.
 void Scheduler::state() {
   std::map<FrameKindId, const WeightGroup*> owner;
   for (const WeightGroup& g : e_.groups)
     for (const FrameKindId k : g.state) owner[k] = &g;
-  for (size_t k = 0; k < p_.kinds.size(); ++k) {
-    const auto id = static_cast<FrameKindId>(k);
-    if (!p_.kinds[k].state || p_.kinds[k].name == "batch") continue;
-    if (!owner.contains(id))
-      state_of(id, layers_using(id));
-    else if (holds(*owner.at(id)))
-      state_of(id, own_layers(owner.at(id)->blocks.at(0)));
-  }
+  const auto add = [&](bool logits) {
+    for (size_t k = 0; k < p_.kinds.size(); ++k) {
+      const auto id = static_cast<FrameKindId>(k);
+      const std::string& name = p_.kinds[k].name;
+      if (!p_.kinds[k].state || name == "batch" || (name == "logits") != logits) continue;
+      if (!owner.contains(id))
+        state_of(id, layers_using(id));
+      else if (holds(*owner.at(id)))
+        state_of(id, own_layers(owner.at(id)->blocks.at(0)));
+    }
+  };
+  add(false);
+  add(true);
   for (int64_t m = 0; m < request_.microbatches; ++m) add_state(calls_.named("batch"), kNone, m);
 }
 

@@ -36,12 +36,14 @@ TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
   const std::span<const float> wanted = all.read(tokens, source);
   const size_t vocabulary = wanted.size() / tokens.size();
   Decoder decoder(reader, {}, source);
-  for (int text = 0; text < 2; ++text) {
+  // Prompts that are read one by one, in one piece, and in a piece and one by one.
+  for (const size_t prompt : {1u, 16u, 18u}) {
     decoder.forget();
-    for (size_t t = 0; t < tokens.size(); ++t) {
-      const std::span<const float> got = decoder.read(std::span(tokens).subspan(t, 1));
+    for (size_t t = 0, n = prompt; t < tokens.size(); t += n, n = 1) {
+      const std::span<const float> got = decoder.read(std::span(tokens).subspan(t, n));
       for (size_t v = 0; v < vocabulary; ++v)
-        ASSERT_NEAR(got[v], wanted[t * vocabulary + v], 2e-5) << "token " << t << " logit " << v;
+        ASSERT_NEAR(got[v], wanted[(t + n - 1) * vocabulary + v], 2e-5)
+            << "prompt of " << prompt << ", token " << t << " logit " << v;
     }
   }
 }
