@@ -3,10 +3,17 @@
 
 #include <string_view>
 
+#include "base/error.h"
+
 namespace tessera {
 
-inline bool is_lfs_pointer(std::string_view bytes) {
-  return bytes.starts_with("version https://git-lfs");
+// Throws Error, with what to do, if the bytes of the file `source` are such a pointer.
+inline void refuse_lfs_pointer(std::string_view bytes, std::string_view source) {
+  if (bytes.starts_with("version https://git-lfs"))
+    throw Error(
+        "{}: is a Git LFS pointer, not the file itself: it was cloned without its large files. "
+        "Fetch them with   git lfs pull   in that folder, or download the file.",
+        source);
 }
 
 }  // namespace tessera

@@ -101,12 +101,7 @@ void check_order(std::vector<SafetensorsEntry>& entries, int64_t data_bytes,
 SafetensorsFile::SafetensorsFile(const Path& path) : file_(path) {
   const std::string source = path.string();
   const auto all = file_.bytes();
-  if (is_lfs_pointer({reinterpret_cast<const char*>(all.data()), all.size()}))
-    throw Error(
-        "{}: is a Git LFS pointer, not the file itself: it was cloned without its large files. "
-        "Fetch "
-        "them with   git lfs pull   in that folder, or download the file.",
-        source);
+  refuse_lfs_pointer({reinterpret_cast<const char*>(all.data()), all.size()}, source);
   uint64_t header_bytes = 0;
   if (all.size() < sizeof(header_bytes))
     throw Error("{}: {} bytes are too few for a safetensors file", source, all.size());

@@ -23,12 +23,7 @@ Path tokenizer_file(const Path& path) {
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   const Path file = tokenizer_file(path);
   const std::string bytes = read_file(file);
-  if (is_lfs_pointer(bytes))
-    throw Error(
-        "{}: is a Git LFS pointer, not the file itself: it was cloned without its large files. "
-        "Fetch "
-        "them with   git lfs pull   in that folder, or download the file.",
-        file.string());
+  refuse_lfs_pointer(bytes, file.string());
   if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
     // A model begins with its first piece: field 1, with bytes.
     constexpr char kFirstPiece = 0x0a;

@@ -109,9 +109,8 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   BlockWriter w(graph, batch, m, "head");
   ValueId x = w.dropout("drop", w.rms_norm("norm", w.stream()));
   if (m.tied_embeddings && m.scaled_head) x = w.scale("scale", x, std_of(m, F) / m.init_std);
-  if (!m.tied_embeddings)  // as in T5X; transformers starts with standard deviation 1, and a loss
-                           // of hundreds
-    table = w.matrix("weight", {V, F}, std_of(m, F), 0);
+  // As in T5X; transformers starts with standard deviation 1, and a loss of hundreds.
+  if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, std_of(m, F), 0);
   w.linear_cross_entropy(x, table);
   w.finish_with_loss();
 }

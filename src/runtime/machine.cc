@@ -19,6 +19,11 @@ int64_t largest(const std::vector<Program>& programs) {
   return bytes;
 }
 
+bool is_cache(const Program& p, const Frame& f) {
+  const FrameKind& k = p.kind(f.kind);
+  return !k.values.empty() && p[k.values[0]].role == Role::kCache;
+}
+
 int64_t offset_of(const Program& p, FrameKindId kind, int64_t layer) {
   for (const Frame& f : p.frames)
     if (f.kind == kind && f.layer == layer) return f.offset;
@@ -36,6 +41,17 @@ void check_agreement(const Program& a, const Program& b) {
     CHECK(offset_of(a, y->second->kind, x.layer) == offset_of(b, x.kind, x.layer) &&
               y->second->first == x.first && y->second->dtype == x.dtype,
           "programs {} and {} disagree on {}", a.name, b.name, x.name);
+  }
+  // What one keeps of the tokens so far the other goes on from.
+  std::map<std::pair<std::string, int64_t>, int64_t> caches;
+  for (const Frame& f : a.frames)
+    if (is_cache(a, f)) caches[{a.kind(f.kind).name, f.layer}] = f.offset;
+  for (const Frame& f : b.frames) {
+    if (!is_cache(b, f)) continue;
+    const auto there = caches.find({b.kind(f.kind).name, f.layer});
+    CHECK(there == caches.end() || there->second == f.offset,
+          "programs {} and {} disagree on {} of layer {}", a.name, b.name, b.kind(f.kind).name,
+          f.layer);
   }
 }
 

@@ -8,10 +8,17 @@
 namespace tessera {
 namespace {
 
+// In rising order, this one among them.
+std::vector<int64_t> ranks_of_host(const World& world) {
+  std::vector<int64_t> ranks;
+  for (int64_t r = 0; r < world.size(); ++r)
+    if (world.host(r) == world.host(world.rank())) ranks.push_back(r);
+  return ranks;
+}
+
 int64_t number_on_host(const World& world) {
-  int64_t before = 0;
-  for (int64_t r = 0; r < world.rank(); ++r) before += world.host(r) == world.host(world.rank());
-  return before;
+  const std::vector<int64_t> ranks = ranks_of_host(world);
+  return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
 }
 
 // Of products on the device, by the clock of the host: enough of them to hide the launches.
@@ -50,9 +57,7 @@ std::unique_ptr<Library> RunDevice::library(int threads) const {
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   if (cpu.cores < cpu.online_cores) return cpu.cores;
-  int64_t here = 0;
-  for (int64_t r = 0; r < world.size(); ++r) here += world.host(r) == world.host(world.rank());
-  return std::max<int64_t>(1, cpu.cores / here);
+  return std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
 }
 
 RunDevice resolve_device(RunConfig& config, const World& world) {
@@ -68,18 +73,15 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
 
 void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
   const std::vector<std::string> needs = world.all_gather(std::to_string(need));
-  int64_t together = 0, ranks = 0;
-  for (int64_t r = 0; r < world.size(); ++r) {
-    if (world.host(r) != world.host(world.rank())) continue;
-    together += std::stoll(needs[static_cast<size_t>(r)]);
-    ++ranks;
-  }
+  const std::vector<int64_t> ranks = ranks_of_host(world);
+  int64_t together = 0;
+  for (const int64_t r : ranks) together += std::stoll(needs[static_cast<size_t>(r)]);
   constexpr double kGib = 1 << 30;
   if (together > host_bytes)
     throw Error(
         "the {} ranks of this run on {} need {:.2f} GiB together; the host has {:.2f}.\n  Start "
         "fewer ranks on a host, or make each smaller: layout.zero, layout.recompute, batch.micro",
-        ranks, world.host(world.rank()), static_cast<double>(together) / kGib,
+        ranks.size(), world.host(world.rank()), static_cast<double>(together) / kGib,
         static_cast<double>(host_bytes) / kGib);
 }
 

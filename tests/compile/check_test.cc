@@ -9,6 +9,7 @@
 #include "compile/compile.h"
 #include "tests/compile/symbolic_machine.h"
 #include "tests/compile/training_program.h"
+#include "tests/ir/small_request.h"
 
 namespace tessera {
 namespace {
@@ -39,17 +40,9 @@ std::optional<uint64_t> outcome(const Program& p) {
 }
 
 Program compiled(const std::string& recompute, int64_t layers, int64_t microbatches) {
-  CompileRequest r;
+  CompileRequest r = testing::small_request();
   r.model.layers = layers;
-  r.model.hidden = 64;
-  r.model.heads = 4;
-  r.model.kv_heads = 4;
-  r.model.feed_forward = 256;
-  r.model.vocabulary = 128;
-  r.model.context = 32;
   r.layout.recompute = recompute;
-  r.sequences = 2;
-  r.tokens = 32;
   r.microbatches = microbatches;
   return compile(r, {});
 }

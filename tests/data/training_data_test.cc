@@ -1,9 +1,6 @@
 #include "data/training_data.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <ctime>
 #include <map>
 
 #include "data/dataset_builder.h"
@@ -39,25 +36,6 @@ TEST_F(TrainingDataTest, BlendsByWeight) {
   EXPECT_EQ(data.tokens(), 1000);
   EXPECT_NEAR(data.epochs(1000), 700.0 / 124, 1e-9);
   EXPECT_EQ(data.origin(999).epoch, data.origin(999).index / 124);
-}
-
-TEST_F(TrainingDataTest, ARowOfABlendTakesNotMuchMoreThanItsTokens) {
-  DatasetSpec spec{
-      .datasets = {}, .split = "", .part = 0, .sequence_length = 4, .seed = 1, .vocabulary = 100};
-  for (int i = 0; i < 40; ++i)
-    spec.datasets.push_back({constant(fmt::format("d{}", i), i, 5), 1.0 + i});
-  TrainingData tokens(spec), rows(spec);
-  std::vector<int32_t> ids(5), row(4), labels(4), positions(4), documents(4);
-  constexpr int64_t kRows = 2000;
-  std::clock_t began = std::clock();
-  for (int64_t s = 0; s < kRows; ++s) tokens.read(s, ids);
-  const std::clock_t read = std::clock() - began;
-  began = std::clock();
-  for (int64_t s = 0; s < kRows; ++s) rows.read_row(s, {row, labels, positions, documents, {}});
-  const std::clock_t made = std::clock() - began;
-  // A blend that is asked for a sample twice repeats its choices from its last mark: some hundred
-  // times as much.
-  EXPECT_LT(made, 20 * read);
 }
 
 TEST_F(TrainingDataTest, IdsBeyondTheVocabularyAreNamed) {
