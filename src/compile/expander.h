@@ -71,6 +71,8 @@ class Expander {
   SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
                     Queue queue);
   void message_segments();
+  void kept_segments(Messages& m, const std::string& suffix, const std::vector<const char*>& kinds);
+  ValueId stream(const std::string& kind) const;
   void step_segments();
   ValueId only(Role role, const std::string& name) const;
   SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);

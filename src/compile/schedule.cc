@@ -65,7 +65,13 @@ class Scheduler {
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
   int64_t first_backward() const;
   std::vector<Item> items() const;
+  struct Cut {  // between two chunks: what crosses, and its position in its stack
+    const Messages& messages;
+    int64_t position = 0;
+  };
+  Cut cut_at(int64_t layer) const;
   void message(const Item& item);
+  void sent(const Action& a, SegmentId Messages::*what);
   void forward(const Action& a);
   void backward(const Action& a);
   void weights(const Action& a);
@@ -199,18 +205,29 @@ std::vector<Item> Scheduler::items() const {
   return items;
 }
 
+Scheduler::Cut Scheduler::cut_at(int64_t layer) const {
+  const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
+  Crossing crossing = Crossing::kHidden;
+  if (encoder > 0 && layer < all)
+    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
+  return {e_.messages[static_cast<size_t>(crossing)],
+          crossing == Crossing::kSource ? layer : layer - encoder};
+}
+
+// Of what a chunk sent on: its share is kept, or let go.
+void Scheduler::sent(const Action& a, SegmentId Messages::*what) {
+  if (!trains() || stages() == 1 || last_chunk(a.chunk)) return;
+  const Cut cut = cut_at(end_layer(a.chunk));
+  call(cut.messages.*what, cut.position, a.microbatch, {cut.position, cut.position}, a.chunk);
+}
+
 void Scheduler::message(const Item& item) {
   const int64_t m = item.action.microbatch, from = item.action.chunk;
   // A forward message carries what comes after the producer's layers, a backward one what comes
   // before them.
   const int64_t layer = item.backward ? first_layer(from) : end_layer(from);
   const int64_t chunk = !item.receives ? from : (item.backward ? from - 1 : from + 1);
-  const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
-  Crossing crossing = Crossing::kHidden;
-  if (encoder > 0 && layer < all)
-    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
-  const int64_t position = crossing == Crossing::kSource ? layer : layer - encoder;
-  const Messages& s = e_.messages[static_cast<size_t>(crossing)];
+  const auto& [s, position] = cut_at(layer);
   const SegmentId segment = item.backward ? (item.receives ? s.receive_backward : s.send_backward)
                                           : (item.receives ? s.receive_forward : s.send_forward);
   call(segment, position, m, {position, position}, chunk);
@@ -255,6 +272,7 @@ void Scheduler::forward(const Action& a) {
     const SegmentId segment = is_light(layer) ? s.light : s.forward;
     call(segment, layer - ranges_[b].first, a.microbatch, at, a.chunk);
   });
+  sent(a, &Messages::keep_sent);
 }
 
 // The head's forward, loss and backward are one segment, which begins the backward.
@@ -266,6 +284,7 @@ void Scheduler::backward(const Action& a) {
     if (is_light(layer)) call(s.again, own, a.microbatch, at, a.chunk);
     call(s.backward, own, a.microbatch, at, a.chunk);
   });
+  sent(a, &Messages::release_sent);
 }
 
 void Scheduler::weights(const Action& a) {
