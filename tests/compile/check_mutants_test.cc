@@ -4,6 +4,7 @@
 //   - of another queue, where neither waits for the other: no queue and no wait changes;
 //   - of its own queue, where neither communicates and they conflict on no frame, or both only add
 //     to it and neither begins it.
+// And a call without ops computes nothing: it may be there twice or not at all. None such is drawn.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,6 +74,7 @@ class Mutator {
   std::optional<Mutant> make(int64_t kind) {
     m_ = {p_, "", false};
     c_ = static_cast<CallId>(draw_.number(0, size() - 1));
+    find([&](const Call& c) { return !p_.segment(c).ops.empty(); });
     constexpr bool (Mutator::*kKinds[])() = {
         &Mutator::drop,  &Mutator::twice,      &Mutator::move,      &Mutator::resize,
         &Mutator::group, &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
