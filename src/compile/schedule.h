@@ -7,9 +7,7 @@
 //   update
 // and of the other programs: clear · pack · forward of one micro-batch.
 //
-// Issue orders of all stages are restrictions of one global order: an action stands at the time it
-// starts where messages are free, a message at the time its producer finishes, on both ends, before
-// the actions of that time. So every wait points backward in one order and none can form a cycle.
+// Actions and messages in the one order of all stages (issue_order.h).
 #pragma once
 
 #include "compile/stage_share.h"
