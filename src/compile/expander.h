@@ -53,6 +53,8 @@ class Expander {
   void squares_segment(WeightGroup& group);
   void factor_segments(WeightGroup& group);
   void update_segment(WeightGroup& group);
+
+  // What gathers weights and reduces gradients (expand_collectives.cc).
   void reduce_segments(WeightGroup& group);
   SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
                        ValueId out, Queue queue);

@@ -18,4 +18,9 @@ namespace tessera {
 Program schedule(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
                  const Target& target, const StageShare& share);
 
+// Takes out segments that this stage never calls, such as another stage's.
+void drop_uncalled(Program& p);
+// Takes out frames that no call touches, but those of state.
+void drop_untouched(Program& p);
+
 }  // namespace tessera
