@@ -31,21 +31,13 @@ class CudaOps : public OnCuda {
                        fmt::format("{}: {} of {}", c.name, built.graph[v].name, op.origin));
     }
   }
-  // The CPU computes materialised attention and Adafactor alone.
-  static bool has(OpKind k) {
-    return k != OpKind::kAttentionScores && k != OpKind::kAttentionScoresGrad &&
-           k != OpKind::kSoftmax && k != OpKind::kSoftmaxGrad && k != OpKind::kAttentionMix &&
-           k != OpKind::kAttentionMixGrad;
-  }
 };
 
 TEST_F(CudaOps, ForwardsWithTheirGradients) {
-  for (const Case& c : forwards())
-    if (has(c.kind)) expect_same(c);
+  for (const Case& c : forwards()) expect_same(c);
 }
 TEST_F(CudaOps, Backwards) {
-  for (const Case& c : backwards())
-    if (has(c.kind)) expect_same(c);
+  for (const Case& c : backwards()) expect_same(c);
 }
 
 // Sizes that the small cases do not reach: several tiles, tails, heads that share keys.
