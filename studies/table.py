@@ -14,8 +14,7 @@ class Rows:
         self.keys, self.run, self.cluster, self.software = keys, run, cluster, software
         self.path = pathlib.Path(run).parent / f".rows-{name or pathlib.Path(run).stem}.txt"
         self.path.write_text("".join(k + "\n" for k in keys))
-        self.process = subprocess.Popen(self.command(), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        self.process = None  # compiles the rows when it is first asked for times
 
     def command(self):
         return ["build/studies/plan_rows", self.run, f"configs/clusters/{self.cluster}.yaml",
@@ -23,6 +22,9 @@ class Rows:
 
     def seconds(self, figures):
         """Step times with figures replaced: {"device.matrix_efficiency": 0.8}."""
+        if self.process is None:
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True, cwd=ROOT)
         self.process.stdin.write(" ".join(f"{k}={v:.6g}" for k, v in figures.items()) + "\n")
         self.process.stdin.flush()
         out = [float(x) for x in self.process.stdout.readline().split()]
@@ -37,8 +39,9 @@ class Rows:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
         self.path.unlink()
 
 

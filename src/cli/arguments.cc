@@ -27,6 +27,7 @@ struct Arguments::Parser {
   std::string verb, summary, example, usage;
   std::vector<Line> positionals, options;
   std::vector<std::string> names;
+  std::vector<Line> numbers;  // options that take one, and of which kind
 
   template <class T>
   void add_option(T& value, const char* name, const char* of, const char* help, bool must) {
@@ -34,8 +35,11 @@ struct Arguments::Parser {
     CLI::Option* o = app.add_option(name, value)->required(must);
     if constexpr (std::is_same_v<T, std::vector<std::string>>) o->allow_extra_args(false);
     std::string text = help;
-    if constexpr (std::is_arithmetic_v<T>)
+    if constexpr (std::is_arithmetic_v<T>) {
       if (has_default) text += fmt::format(" (default {})", value);
+      numbers.push_back({name, std::is_integral_v<T> ? "an integer, in digits alone"
+                                                     : "a number, such as 0.1 or 1e-3"});
+    }
     if constexpr (std::is_same_v<T, std::string>)
       if (has_default) text += fmt::format(" (default {})", value);
     if (must) usage += fmt::format(" {} {}", name, of);
@@ -117,6 +121,12 @@ bool Arguments::parse(Args args) {
   };
   try {
     parser_->app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
+  } catch (const CLI::ConversionError& e) {
+    for (const Line& n : parser_->numbers)
+      if (const size_t at = std::string_view(e.what()).find(n.left + " = ");
+          at != std::string::npos)
+        fail(fmt::format("{}: wanted {}", e.what() + at, n.help));
+    fail(e.what());
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }

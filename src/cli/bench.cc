@@ -24,7 +24,7 @@ namespace tessera {
 namespace {
 
 // The model whose products are measured beside 2048^3: Pythia-70M, 4 x 512 tokens.
-constexpr int kSteps = 5, kQuickSteps = 3;
+constexpr double kSeconds[] = {0.02, 0.1, 0.3};  // of one product or sweep, by Depth
 constexpr int64_t kTokens = 2048, kHidden = 512, kVocabulary = 50304;
 
 struct Measured {
@@ -33,12 +33,18 @@ struct Measured {
   double best = 0;  // operations a second
 };
 
-Measured measure_type(DType type, const CpuFeatures& cpu, int threads, double seconds, bool quick) {
+bool is_among(const ProductCase& c, Depth depth) {
+  if (depth == Depth::kRough) return c.name == "up" && c.kind == ProductKind::kForward;
+  return depth == Depth::kFull || c.name == "2048 cubed" || c.name == "up";
+}
+
+Measured measure_type(DType type, const CpuFeatures& cpu, int threads, Depth depth) {
   Measured m{type, {}, 0};
+  const double seconds = kSeconds[static_cast<size_t>(depth)];
   const std::vector<ProductCase> cases = product_cases(kTokens, kHidden, kVocabulary);
   const bool shows = isatty(STDERR_FILENO) == 1;
   for (const ProductCase& c : cases) {
-    if (quick && c.name != "2048 cubed" && c.name != "up") continue;
+    if (!is_among(c, depth)) continue;
     if (shows)
       fmt::print(stderr, "\r\x1b[Kmeasuring {} {} {}", name_of(type), c.name, name_of(c.kind));
     m.products.emplace_back(c, measure_product(c, type, cpu, threads, seconds));
@@ -137,11 +143,21 @@ void print_ops(const StepRates& steps) {
   fmt::print("\n");
 }
 
+// Before half a minute of measuring.
+void check_out(const std::string& out) {
+  if (out.empty()) return;
+  const Path folder = std::filesystem::absolute(out).parent_path();
+  if (!std::filesystem::is_directory(folder))
+    throw Error("bench --out {}: there is no folder {}. Make it first.", out, folder.string());
+  if (std::filesystem::is_directory(out))
+    throw Error("bench --out {}: this is a folder. Name a file in it.", out);
+}
+
 }  // namespace
 
 int verb_bench(Args args) {
   std::string out;
-  bool quick = false, json = false;
+  bool quick = false, rough = false, json = false;
   int64_t threads = 0;
   Arguments arguments("bench",
                       "Measures products, ops, memory and (behind mpirun) the links between ranks.",
@@ -149,10 +165,14 @@ int verb_bench(Args args) {
   arguments.option(out, "--out", "FILE", "where to write what was measured, as YAML");
   arguments.option(threads, "--threads", "N", "of a rank; 0: its share of this machine's cores");
   arguments.flag(quick, "--quick", "of products a few shapes only, in half a minute");
+  arguments.flag(rough, "--rough", "one shape and one small model, in some seconds: a first look");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
+  if (threads < 0) throw UsageError("bench --threads {}: wanted 1 or more, or 0.", threads);
+  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
+  check_out(out);
   const CpuFeatures cpu = read_cpu_features();
-  const double seconds = quick ? 0.1 : 0.3;
+  const Depth depth = rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
   const std::unique_ptr<World> world = read_rank_place().ranks > 1 ? mpi_world() : self_world();
   MachineRates r;
   r.links = measure_links(*world);
@@ -161,11 +181,11 @@ int verb_bench(Args args) {
   omp_set_num_threads(team);
   for (const DType type : {DType::kF32, DType::kBF16}) {
     world->barrier();
-    r.types.push_back(measure_type(type, cpu, team, seconds, quick));
+    r.types.push_back(measure_type(type, cpu, team, depth));
   }
   world->barrier();
-  r.memory = measure_memory(cpu, team, seconds);
-  r.steps = measure_steps(*world, cpu, team, quick ? kQuickSteps : kSteps);
+  r.memory = measure_memory(cpu, team, kSeconds[static_cast<size_t>(depth)]);
+  r.steps = measure_steps(*world, cpu, team, depth);
   average(*world, r);
   if (world->rank() > 0) return 0;
   const Tree tree = to_tree(as_hardware(cpu, r));

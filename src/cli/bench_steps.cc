@@ -178,24 +178,25 @@ class Rates {
 
 }  // namespace
 
-std::vector<RunConfig> probe_models(DType type) {
+std::vector<RunConfig> probe_models(DType type, Depth depth) {
+  if (depth == Depth::kRough) return {probe(Family::kLlama, type, 192, 112, 1)};
   if (type != DType::kF32)
     return {probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
   return {probe(Family::kGpt2, type, 320, 208, 3), probe(Family::kGpt2, type, 640, 352, 1),
           probe(Family::kLlama, type, 320, 352, 2), probe(Family::kNeox, type, 640, 208, 2)};
 }
 
-StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, int steps) {
-  constexpr int kTinySteps = 50;
+StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth depth) {
+  constexpr int kTinySteps = 50, kSteps[] = {1, 3, 5};  // by Depth
   world.barrier();
   const double tiny =
       Probe(probe(Family::kGpt2, DType::kF32, 32, 8, 1), cpu, threads).seconds_an_op(kTinySteps);
   Rates rates(tiny);
   for (const DType type : {DType::kF32, DType::kBF16})
-    for (const RunConfig& c : probe_models(type)) {
+    for (const RunConfig& c : probe_models(type, depth)) {
       Probe p(c, cpu, threads);
       world.barrier();
-      for (const Sample& s : p.run(steps)) rates.add(s);
+      for (const Sample& s : p.run(kSteps[static_cast<size_t>(depth)])) rates.add(s);
     }
   return rates.mean(world);
 }

@@ -20,11 +20,14 @@ struct StepRates {
   double kernel_s = 0;
 };
 
-// The models: two families with all their ops, two sizes, f32 and bf16. Their widths and lengths
-// are none that people train.
-std::vector<RunConfig> probe_models(DType type);
+// How long is measured: a file in some seconds, in half a minute, or as steadily as can be.
+enum class Depth { kRough, kQuick, kFull };
 
-// Each op's median over `steps` of them. Collective.
-StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, int steps);
+// The models: two families with all their ops, two sizes, f32 and bf16; roughly, one that is small.
+// Their widths and lengths are none that people train.
+std::vector<RunConfig> probe_models(DType type, Depth depth);
+
+// Each op's median over some steps of them. Collective.
+StepRates measure_steps(World& world, const CpuFeatures& cpu, int threads, Depth depth);
 
 }  // namespace tessera

@@ -104,6 +104,7 @@ int verb_plan(Args args) {
   a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
   a.json(json);
   if (!a.parse(args)) return 0;
+  if (devices < 0) throw UsageError("plan --devices {}: wanted 1 or more.", devices);
   RunConfig config = open_run(run, overrides);
   Plan plan;
   plan.hardware = load_hardware(find_config(cluster, "clusters"), figures);
@@ -117,8 +118,15 @@ int verb_plan(Args args) {
   plan.target = at_hand ? library.target() : cluster_target();
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
-  if (devices < 0) throw UsageError("--devices {}: wanted 1 or more", devices);
-  if (search_all || config.layout_search.search) {
+  const bool searches = search_all || config.layout_search.search;
+  if (devices > 0 && !searches)
+    throw UsageError(
+        "plan --devices {}: only --search chooses a layout for a number of devices; "
+        "without, the layout of the run says how many.",
+        devices);
+  if (searches && !svg.empty())
+    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+  if (searches) {
     const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
     search_layouts(search_request(config, plan.software, ranks), plan.target, plan.hardware,
                    plan.software, json);

@@ -34,7 +34,10 @@ Path find_config(const std::string& name, const char* folder) {
   for (const auto& entry : std::filesystem::directory_iterator(Path("configs") / folder, none))
     all += fmt::format(" {}", entry.path().stem().string());
   throw Error("there is no file '{}'{}", name,
-              all.empty() ? "." : fmt::format(", and in configs/{}/ only:{}", folder, all));
+              !all.empty() ? fmt::format(", and in configs/{}/ only:{}", folder, all)
+                           : fmt::format(". Its name is looked for in configs/{}/ of the folder "
+                                         "that tessera is started in, too.",
+                                         folder));
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include "cli/verbs.h"
 #include "plan/cluster_target.h"
 #include "plan/shapley.h"
+#include "train/signals.h"
 
 namespace tessera {
 namespace {
@@ -27,6 +28,23 @@ struct TuneArguments {
   double limit_s = 300, memory_gib = 0, perturb = 0;
   bool simulate = false, json = false;
 };
+
+void check_arguments(const TuneArguments& t) {
+  const auto least = [](const char* option, int64_t found, int64_t wanted) {
+    if (found < wanted) throw UsageError("tune {} {}: wanted {} or more.", option, found, wanted);
+  };
+  least("-n", t.run.ranks, 1);
+  least("--trials", t.trials, 1);
+  least("--at-once", t.at_once, 1);
+  least("--steps", t.steps, 2);  // the first is not measured
+  if (!(t.limit_s > 0)) throw UsageError("tune --limit {}: wanted more than 0 seconds.", t.limit_s);
+  if (!(t.memory_gib >= 0))
+    throw UsageError("tune --memory {}: wanted GiB, or 0 for what there is.", t.memory_gib);
+  if (!(t.perturb >= 0 && t.perturb < 1))
+    throw UsageError("tune --perturb {}: wanted a share of 1, as 0.3.", t.perturb);
+  if (t.perturb > 0 && !t.simulate)
+    throw UsageError("tune --perturb is for simulated machines: add --simulate.");
+}
 
 bool read_arguments(Args args, TuneArguments& t) {
   Arguments a("tune", "Finds the fastest settings of a run by short trials of it.",
@@ -48,8 +66,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   a.json(t.json);
   if (!a.parse(args)) return false;
   if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
-  if (t.run.ranks < 1 || t.trials < 1 || t.at_once < 1 || t.steps < 2)
-    throw UsageError("tune: wanted at least one rank, trial and at once, and two steps.");
+  check_arguments(t);
   return true;
 }
 
@@ -67,7 +84,7 @@ class Tuning {
   std::string text(size_t point) const { return space_.text(space_.points[point]); }
   void tell(size_t point, const TrialResult& result, const std::string& why);
   void begin(size_t point);
-  void wait_for_one();
+  bool wait_for_one(const StopSignals& stop);
   void report() const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
@@ -130,16 +147,19 @@ void Tuning::begin(size_t point) {
                                       folder, steady_s())});
 }
 
-void Tuning::wait_for_one() {
-  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+// False where somebody wants it to end.
+bool Tuning::wait_for_one(const StopSignals& stop) {
+  for (; !stop.requested(); std::this_thread::sleep_for(std::chrono::milliseconds(20)))
     for (size_t i = 0; i < running_.size(); ++i) {
       const std::optional<TrialResult> result = running_[i].trial->poll(steady_s());
       if (!result) continue;
       const std::string why = running_[i].trial->why();
       const size_t point = running_[i].point;
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      return tell(point, *result, why);
+      tell(point, *result, why);
+      return true;
     }
+  return false;
 }
 
 void Tuning::report() const {
@@ -174,13 +194,19 @@ int Tuning::go() {
       space_.knobs.size(), t_.trials, past_.empty() ? "" : fmt::format(", {} known", past_.size()),
       history_.string());
   const auto wanted = static_cast<size_t>(t_.trials);
+  const StopSignals stop;
   for (;;) {
     const size_t open = past_.size() + running_.size();
     const size_t free = std::min(static_cast<size_t>(t_.at_once) - running_.size(),
                                  wanted - std::min(open, wanted));
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
-    if (!running_.empty()) wait_for_one();
+    if (running_.empty() || wait_for_one(stop)) continue;
+    say("stopped   {} trials are kept; the same command goes on", past_.size());
+    running_.clear();
+    std::error_code left_over;
+    std::filesystem::remove_all(folder_, left_over);
+    return 128 + stop.signal();
   }
   std::error_code nothing_lost;
   std::filesystem::remove(folder_, nothing_lost);  // where it is empty

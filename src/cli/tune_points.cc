@@ -59,13 +59,26 @@ bool is_first_of_its_kind(const RunConfig& c) {
   return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
 }
 
-bool can_run(const TunedRun& run, const Space& space, const Point& point, bool usual) {
+// `why` of the last that can not.
+bool can_run(const TunedRun& run, const Space& space, const Point& point, bool usual,
+             std::string& why) {
   try {
     const RunConfig c = config_of(run, space, point);
     return mesh_of(c.layout).ranks() == run.ranks && (!usual || is_first_of_its_kind(c));
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    why = e.what();
     return false;  // what does not fit together is no point
   }
+}
+
+// Throws where a key is unknown, or a choice is none of its values.
+void check_knobs(const TunedRun& run, const std::vector<Knob>& knobs) {
+  for (const Knob& knob : knobs)
+    for (const std::string& choice : knob.choices) {
+      std::vector<std::string> keys = run.keys;
+      keys.push_back(knob.key + "=" + choice);
+      load_run(run.run, keys);
+    }
 }
 
 }  // namespace
@@ -104,11 +117,14 @@ std::vector<std::string> keys_of(const TunedRun& run, const Space& space, const 
 Space space_of(const TunedRun& run, const std::vector<Knob>& given) {
   std::vector<Knob> knobs = given;
   if (given.empty()) knobs = usual_knobs(load_run(run.run, run.keys), run.ranks);
+  check_knobs(run, knobs);
   Space space = product(std::move(knobs));
+  std::string why;
   std::erase_if(space.points,
-                [&](const Point& p) { return !can_run(run, space, p, given.empty()); });
+                [&](const Point& p) { return !can_run(run, space, p, given.empty(), why); });
   if (space.points.empty())
-    throw Error("no combination of the knobs is a run of {} ranks.", run.ranks);
+    throw Error("no combination of the knobs is a run of {} ranks (-n).{}", run.ranks,
+                why.empty() ? "" : " The last said: " + why);
   return space;
 }
 

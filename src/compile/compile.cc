@@ -67,19 +67,6 @@ double forward_flops(const std::vector<Value>& values, const Block& b) {
 // A chunk's cost is told in so many parts of the cheapest layer, where layers differ.
 constexpr double kCostUnits = 4;
 
-// Of every layer of all stacks; what stands before a stack goes with its first.
-std::vector<double> layer_costs(const Graph& g) {
-  std::vector<double> costs;
-  double before = 0;
-  for (const Block& b : g.blocks) {
-    const double flops = forward_flops(g.values, b);
-    if (b.is_stack())
-      for (int64_t l = 0; l < b.layers; ++l) costs.push_back(flops + (l == 0 ? before : 0));
-    before = b.is_stack() || b.input == kNone ? 0 : flops;
-  }
-  return costs;
-}
-
 // Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
 StageShare share_of(const Graph& g, const CompileRequest& r) {
   StageShare share;
@@ -89,21 +76,9 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
   p.interleave = r.layout.interleave;
   p.microbatches = r.microbatches;
   p.backward = r.purpose == Purpose::kTrain;
-  const std::vector<double> layers = layer_costs(g);
-  const double cheapest = *std::min_element(layers.begin(), layers.end());
-  const double embedding = forward_flops(g.values, g.blocks.front()) / cheapest;
-  const double head = forward_flops(g.values, g.blocks.back()) / cheapest;
-  std::vector<double> relative;
-  for (const double c : layers) relative.push_back(c / cheapest);
-  share.layers = r.layout.stages.empty() ? spread_layers(relative, p.chunks(), embedding, head)
-                                         : r.layout.stages;
-  auto next = relative.begin();
-  for (const int64_t n : share.layers) {
-    const double cost = std::accumulate(next, next + n, 0.0);
-    next += n;
-    const bool alike = relative.front() == relative.back();
-    p.cost.push_back(std::max<int64_t>(alike ? n : std::llround(kCostUnits * cost), 1));
-  }
+  const BlockShares shares = shares_of(g.blocks, g.values);
+  share.layers = r.layout.stages.empty() ? spread_layers(shares, p.chunks()) : r.layout.stages;
+  p.cost = chunk_costs(shares, share.layers);
   share.actions = pipeline_actions(p);
   return share;
 }
@@ -124,16 +99,35 @@ bool reduces_each(const Layout& l) {
 }  // namespace
 
 BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {
-  double layer = 1;
   BlockShares shares;
+  double before = 0;
   for (const Block& b : blocks) {
-    if (b.name == "layer") layer = forward_flops(values, b);
-    if (b.name == "embed") shares.embedding = forward_flops(values, b);
-    if (b.name == "head") shares.head = forward_flops(values, b);
+    const double flops = forward_flops(values, b);
+    if (b.is_stack())
+      for (int64_t l = 0; l < b.layers; ++l) shares.layers.push_back(flops + (l == 0 ? before : 0));
+    before = b.is_stack() || b.input == kNone ? 0 : flops;
   }
-  shares.embedding /= layer;
-  shares.head /= layer;
+  const double cheapest = *std::min_element(shares.layers.begin(), shares.layers.end());
+  for (double& c : shares.layers) c /= cheapest;
+  shares.embedding = forward_flops(values, blocks.front()) / cheapest;
+  shares.head = forward_flops(values, blocks.back()) / cheapest;
   return shares;
+}
+
+std::vector<int64_t> spread_layers(const BlockShares& shares, int64_t chunks) {
+  return spread_layers(shares.layers, chunks, shares.embedding, shares.head);
+}
+
+std::vector<int64_t> chunk_costs(const BlockShares& shares, const std::vector<int64_t>& layers) {
+  std::vector<int64_t> costs;
+  auto next = shares.layers.begin();
+  const bool alike = shares.layers.front() == shares.layers.back();
+  for (const int64_t n : layers) {
+    const double cost = std::accumulate(next, next + n, 0.0);
+    next += n;
+    costs.push_back(std::max<int64_t>(alike ? n : std::llround(kCostUnits * cost), 1));
+  }
+  return costs;
 }
 
 Blocks compile_blocks(const CompileRequest& asked, const Target& target) {

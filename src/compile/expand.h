@@ -53,6 +53,8 @@ constexpr size_t kCrossings = 3;
 struct Messages {
   SegmentId send_forward = kNone, receive_forward = kNone;
   SegmentId send_backward = kNone, receive_backward = kNone;
+  // With compiler.sent = kept: behind the forward and behind the backward.
+  SegmentId keep_sent = kNone, release_sent = kNone;
 };
 
 struct Expanded {

@@ -78,6 +78,8 @@ class Expander {
   void message_segments();
   SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
                     Queue queue);
+  void kept_segments(Messages& m, const std::string& suffix, const std::vector<const char*>& kinds);
+  ValueId stream(const std::string& kind) const;
 
   // Blocks and the step (expand.cc).
   void block_segments(const Block& block, BlockSegments& out);

@@ -17,6 +17,7 @@ enum class AgainKind : uint8_t { kNeeded, kWhole };
 enum class CrossEntropyKind : uint8_t { kFused, kUnfused };
 enum class MaskKind : uint8_t { kDrawn, kKept };
 enum class AccumulateKind : uint8_t { kFused, kApart };
+enum class SentKind : uint8_t { kDropped, kKept };
 enum class GradientType : uint8_t { kF32, kHalf };
 enum class WireType : uint8_t { kSums, kHalf };
 
@@ -65,6 +66,7 @@ struct CompilerOptions {
   SelectiveKind selective = SelectiveKind::kCheap;
   AgainKind again = AgainKind::kNeeded;
   MaskKind masks = MaskKind::kDrawn;
+  SentKind sent = SentKind::kDropped;
   GradientType gradients = GradientType::kF32;
   WireType communication = WireType::kSums;
   AccumulateKind accumulate = AccumulateKind::kFused;
@@ -86,6 +88,9 @@ struct CompilerOptions {
     visit(
         "masks", self.masks,
         "drawn | kept: whether a backward draws the masks of dropout again; fused attention does");
+    visit("sent", self.sent,
+          "dropped | kept: whether a stage keeps its share of what it sent on until the gradient "
+          "comes");
     visit("gradients", self.gradients,
           "f32 | half: the type of sums of weight gradients; half: that of weights");
     visit("communication", self.communication,
@@ -112,6 +117,7 @@ constexpr const char* enum_names(AgainKind) { return "needed|whole"; }
 constexpr const char* enum_names(CrossEntropyKind) { return "fused|unfused"; }
 constexpr const char* enum_names(MaskKind) { return "drawn|kept"; }
 constexpr const char* enum_names(AccumulateKind) { return "fused|apart"; }
+constexpr const char* enum_names(SentKind) { return "dropped|kept"; }
 constexpr const char* enum_names(GradientType) { return "f32|half"; }
 constexpr const char* enum_names(WireType) { return "sums|half"; }
 

@@ -44,7 +44,13 @@ class Scheduler {
   void add_state(FrameKindId kind, int64_t layer, int64_t microbatch);
   void pack();
   int64_t first_backward() const;
+  struct Cut {  // between two chunks: what crosses, and its position in its stack
+    const Messages& messages;
+    int64_t position = 0;
+  };
+  Cut cut_at(int64_t layer) const;
   void message(const Issue& issue);
+  void sent(const Action& a, SegmentId Messages::*what);
   void action(const Action& a);
   void update();
   void call(SegmentId segment, int64_t layer, int64_t microbatch) {
@@ -127,18 +133,29 @@ int64_t Scheduler::first_backward() const {
   return chunk;
 }
 
+Scheduler::Cut Scheduler::cut_at(int64_t layer) const {
+  const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
+  Crossing crossing = Crossing::kHidden;
+  if (encoder > 0 && layer < all)
+    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
+  return {e_.messages[static_cast<size_t>(crossing)],
+          crossing == Crossing::kSource ? layer : layer - encoder};
+}
+
+// Of what a chunk sent on: its share is kept, or let go.
+void Scheduler::sent(const Action& a, SegmentId Messages::*what) {
+  if (!trains() || stages() == 1 || own_.is_last(a.chunk)) return;
+  const Cut cut = cut_at(own_.end_layer(a.chunk));
+  calls_.add(cut.messages.*what, cut.position, a.microbatch, {cut.position, cut.position}, a.chunk);
+}
+
 void Scheduler::message(const Issue& issue) {
   const int64_t m = issue.action.microbatch, from = issue.action.chunk;
   // A forward message carries what comes after the producer's layers, a backward one what comes
   // before them.
   const int64_t layer = issue.backward ? own_.first_layer(from) : own_.end_layer(from);
   const int64_t chunk = !issue.receives ? from : (issue.backward ? from - 1 : from + 1);
-  const int64_t encoder = request_.model.encoder_layers, all = request_.model.all_layers();
-  Crossing crossing = Crossing::kHidden;
-  if (encoder > 0 && layer < all)
-    crossing = layer <= encoder ? Crossing::kSource : Crossing::kMemory;
-  const int64_t position = crossing == Crossing::kSource ? layer : layer - encoder;
-  const Messages& s = e_.messages[static_cast<size_t>(crossing)];
+  const auto& [s, position] = cut_at(layer);
   const SegmentId segment = issue.backward ? (issue.receives ? s.receive_backward : s.send_backward)
                                            : (issue.receives ? s.receive_forward : s.send_forward);
   calls_.add(segment, position, m, {position, position}, chunk);
@@ -168,6 +185,8 @@ void Scheduler::action(const Action& a) {
         break;
     }
   }
+  if (a.kind == ActionKind::kForward) sent(a, &Messages::keep_sent);
+  if (a.kind == ActionKind::kBackward) sent(a, &Messages::release_sent);
 }
 
 void Scheduler::update() {

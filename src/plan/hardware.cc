@@ -1,35 +1,49 @@
 #include "plan/hardware.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
+
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
 
+constexpr double kAny = std::numeric_limits<double>::infinity();
+
+// What must be given, and the limits of it and of what may be left out. What is outside of `least`
+// to `most` was meant in another unit: no machine is like that.
 struct Bound {
   const char* path;
   bool zero;   // may be 0
   bool share;  // at most 1
+  double least = 0, most = kAny;
+  const char* example = "";  // in the unit that is wanted
 };
-// What must be given, and the limits of it and of what may be left out.
-constexpr Bound kRequired[] = {{"device.memory_bytes", false, false},
-                               {"device.memory_bytes_per_s", false, false},
+constexpr double kBytes = 1e6, kRate = 1e3, kFlops = 1e6, kSeconds = 1;
+constexpr const char *kGibibytes = "bytes: 80 GiB are 85899345920",
+                     *kGigabytes = "bytes a second: 300 GB/s are 300e9",
+                     *kTeraflops = "operations a second: 312 TFLOP/s are 312e12",
+                     *kMicroseconds = "seconds: 4 us are 4e-6";
+constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAny, kGibibytes},
+                               {"device.memory_bytes_per_s", false, false, kRate, kAny, kGigabytes},
                                {"device.memory_efficiency", false, true},
-                               {"device.bf16_flops_per_s", false, false},
-                               {"device.fp32_flops_per_s", false, false},
+                               {"device.bf16_flops_per_s", false, false, kFlops, kAny, kTeraflops},
+                               {"device.fp32_flops_per_s", false, false, kFlops, kAny, kTeraflops},
                                {"device.matrix_efficiency", false, true},
                                {"node.devices", false, false},
-                               {"node.bytes_per_s", false, false},
+                               {"node.bytes_per_s", false, false, kRate, kAny, kGigabytes},
                                {"node.efficiency", false, true},
-                               {"node.latency_s", true, false},
-                               {"network.bytes_per_s", false, false},
+                               {"node.latency_s", true, false, 0, kSeconds, kMicroseconds},
+                               {"network.bytes_per_s", false, false, kRate, kAny, kGigabytes},
                                {"network.efficiency", false, true},
-                               {"network.latency_s", true, false}};
+                               {"network.latency_s", true, false, 0, kSeconds, kMicroseconds}};
 constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
                                {"device.processors", true, false},
-                               {"device.kernel_s", true, false},
-                               {"device.outside_bytes", true, false},
+                               {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
+                               {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
                                {"node.package_devices", false, false},
-                               {"node.package_bytes_per_s", true, false},
+                               {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
                                {"network.adapters", false, false},
                                {"price.usd_per_device_hour", true, false}};
 
@@ -57,6 +71,9 @@ void check_figure(std::span<const Field> fields, const Bound& b, bool required,
   if (b.share && x > 1)
     throw Error("{}: {} = {}: wanted a share of 1 (of what the specification says).", place->second,
                 b.path, x);
+  if (x > 0 && (x < b.least || x > b.most))
+    throw Error("{}: {} = {}: no machine is like that; wanted {}.", place->second, b.path, x,
+                b.example);
 }
 
 std::string place_of(const Tree& t, const Place& place) {
@@ -67,8 +84,35 @@ std::string place_of(const Tree& t, const Place& place) {
 double positive(const Tree& t, const Place& place) {
   double x = 0;
   read_value(t, x, place);
-  if (x <= 0) throw Error("{} = {}: wanted more than 0.", place_of(t, place), x);
+  if (!(x > 0) || std::isinf(x)) throw Error("{} = {}: wanted more than 0.", place_of(t, place), x);
   return x;
+}
+
+void check_known(const std::string& name, std::span<const char* const> known, const char* what,
+                 const Tree& t, const Place& place) {
+  for (const char* k : known)
+    if (name == k) return;
+  throw Error("{}: '{}' is no {} of a measured product; wanted {}.", place_of(t, place), name, what,
+              fmt::join(known, " | "));
+}
+
+// Figures that only make sense together.
+void check_together(const Hardware& h, const std::string& source, const Places& places) {
+  const NodeFigures& n = h.node;
+  if (const std::string& kind = h.device.kind;
+      kind != "gpu" && kind != "cpu" && kind != "accelerator")
+    throw Error("{}: device.kind = '{}': wanted gpu | cpu | accelerator.", places.at("device.kind"),
+                kind);
+  if (n.package_devices > 1 && n.package_bytes_per_s == 0)
+    throw Error(
+        "{}: node.package_devices = {}, but node.package_bytes_per_s is missing: {}. Add it.",
+        source, n.package_devices, "what a device sends within its package");
+  if (n.devices % n.package_devices != 0)
+    throw Error("{}: node.package_devices = {} does not divide node.devices = {}.", source,
+                n.package_devices, n.devices);
+  if (h.device.outside_bytes >= h.device.memory_bytes)
+    throw Error("{}: device.outside_bytes = {:.0f} leaves nothing of device.memory_bytes = {:.0f}.",
+                source, h.device.outside_bytes, h.device.memory_bytes);
 }
 
 }  // namespace
@@ -82,6 +126,7 @@ Hardware read_hardware(const Tree& tree, const std::string& source,
   for (const std::string& o : overrides) read_override(fields, parse_override(o), places);
   for (const Bound& b : kRequired) check_figure(fields, b, true, source, places);
   for (const Bound& b : kOptional) check_figure(fields, b, false, source, places);
+  check_together(h, source, places);
   return h;
 }
 
@@ -90,6 +135,8 @@ Hardware load_hardware(const Path& path, std::span<const std::string> overrides)
 }
 
 void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place) {
+  constexpr const char* kTypes[] = {"f32", "bf16"};
+  constexpr const char* kKinds[] = {"forward", "input gradient", "weight gradient"};
   value.clear();
   if (tree.as_list() == nullptr)
     wrong_value(tree, "a list of {type, kind, m, n, k, flops_per_s}", place);
@@ -102,6 +149,8 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
     };
     read_value(member("type"), r.type, place);
     read_value(member("kind"), r.kind, place);
+    check_known(r.type, kTypes, "type", member("type"), place);
+    check_known(r.kind, kKinds, "kind", member("kind"), place);
     r.m = static_cast<int64_t>(positive(member("m"), place));
     r.n = static_cast<int64_t>(positive(member("n"), place));
     r.k = static_cast<int64_t>(positive(member("k"), place));
@@ -113,7 +162,21 @@ void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Pla
 void read_value(const Tree& tree, OpRates& value, const Place& place) {
   value.clear();
   if (tree.as_members() == nullptr) wrong_value(tree, "rates by the name of the op", place);
-  for (const auto& [name, rate] : *tree.as_members()) value[name] = positive(rate, place);
+  for (const auto& [name, rate] : *tree.as_members()) {
+    check_op_name(name.substr(0, name.find('.')), rate, place);  // "norm.bf16"
+    value[name] = positive(rate, place);
+  }
+}
+
+void check_op_name(const std::string& name, const Tree& tree, const Place& place) {
+  if (rule_named(name) != nullptr) return;
+  std::vector<std::string> names;
+  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k)
+    names.emplace_back(rule_of(static_cast<OpKind>(k)).name);
+  const std::string guess = nearest(name, names);
+  throw Error("{}: there is no op '{}'.{}", place_of(tree, place), name,
+              guess.empty() ? " docs/adding_an_op.md says where ops stand."
+                            : fmt::format(" Did you mean '{}'?", guess));
 }
 
 Tree write_value(const std::vector<MeasuredProduct>& x) {

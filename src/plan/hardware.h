@@ -127,6 +127,9 @@ Hardware load_hardware(const Path& path, std::span<const std::string> overrides 
 Hardware read_hardware(const Tree& tree, const std::string& source,
                        std::span<const std::string> overrides = {});
 
+// Throws Error for a name that is no op's, with the nearest that is.
+void check_op_name(const std::string& name, const Tree& tree, const Place& place);
+
 // For base/config.h.
 void read_value(const Tree& tree, std::vector<MeasuredProduct>& value, const Place& place);
 void read_value(const Tree& tree, OpRates& value, const Place& place);

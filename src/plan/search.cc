@@ -73,13 +73,10 @@ bool Search::may_fit(const Bound& b) {
   return false;
 }
 
-// The bounds by formula and walk know one stack of layers; beside an encoder, only the compiled
-// first stage bounds a layout.
 void Search::all_bounds() {
-  const bool one_stack = request_.base.model.encoder_layers == 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (!request_.prune || !one_stack) {
-      open_.push({0, i, request_.prune ? Known::kWalk : Known::kAlone});
+    if (!request_.prune) {
+      open_.push({0, i, Known::kAlone});
       continue;
     }
     const Bound b = bounds_.quick(candidates_[i]);

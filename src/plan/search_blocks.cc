@@ -1,6 +1,7 @@
 #include "plan/search_blocks.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "ir/rule.h"
 #include "plan/segment_time.h"
@@ -40,10 +41,15 @@ class Measure {
 
   GroupCost group(const WeightGroup& g) {
     GroupCost c;
-    for (const size_t b : g.blocks) {
-      c.embed |= e_.blocks[b].name == "embed";
-      c.layer |= e_.blocks[b].name == "layer";
-      c.head |= e_.blocks[b].name == "head";
+    int stack = 0;
+    for (size_t b = 0; b < e_.blocks.size(); ++b) {
+      const Block& block = e_.blocks[b];
+      if (std::find(g.blocks.begin(), g.blocks.end(), b) != g.blocks.end()) {
+        c.embed |= block.input == kNone;
+        c.head |= block.output == kNone;
+        if (g.per_layer) c.stack = stack;
+      }
+      stack += block.is_stack();
     }
     for (const ValueId v : p_.kind(g.weights).values) {
       c.elements += p_[v].local().elements();
@@ -56,6 +62,22 @@ class Measure {
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
     c.squares_ns = time(g.squares, false).ns;
     c.update_ns = time(g.update, false).ns;
+    return c;
+  }
+
+  StackCosts stack(const Block& block, const BlockSegments& s) {
+    StackCosts c;
+    c.layer = cost(s.light != kNone ? s.light : s.forward);
+    c.again = cost(s.again);
+    c.backward = cost(s.backward);
+    c.weights = cost(s.weights);
+    c.pending_bytes = frame_bytes(block.name + ".pending");
+    c.saved_bytes = frame_bytes(block.name + ".saved");
+    c.stream_gradient_bytes = 2 * bytes_of("d_" + block.from);
+    if (reads(s.backward, block.from) || reads(s.again, block.from) || reads(s.weights, block.from))
+      c.input_bytes = bytes_of(block.from);
+    if (reads(s.weights, block.from)) c.kept_bytes += c.input_bytes;
+    if (reads(s.weights, block.name + ".saved")) c.kept_bytes += c.saved_bytes;
     return c;
   }
 
@@ -116,31 +138,25 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   const Expanded& e = blocks.expanded;
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
+  costs.message_bytes = std::numeric_limits<double>::infinity();
   for (size_t b = 0; b < e.blocks.size(); ++b) {
     const BlockSegments& s = e.segments[b];
-    const std::string& name = e.blocks[b].name;
-    if (name == "head") costs.head = measure.cost(s.backward);
-    if (name == "embed") {
+    const Block& block = e.blocks[b];
+    if (block.output == kNone) {
+      costs.head = measure.cost(s.backward);
+    } else if (block.input == kNone) {
       costs.embed = measure.cost(s.forward);
       costs.embed_backward = measure.cost(s.backward);
+    } else if (!block.is_stack()) {
+      costs.bridge = measure.cost(s.forward);
+      costs.bridge_backward = measure.cost(s.backward);
+    } else {
+      costs.light = s.light != kNone;
+      costs.stacks.push_back(measure.stack(block, s));
+      const auto message = static_cast<double>(measure.bytes_of(block.from));
+      costs.message_bytes = std::min(costs.message_bytes, message);
     }
-    if (name != "layer") continue;
-    costs.light = s.light != kNone;
-    costs.layer = measure.cost(costs.light ? s.light : s.forward);
-    costs.again = measure.cost(s.again);
-    costs.layer_backward = measure.cost(s.backward);
-    costs.layer_weights = measure.cost(s.weights);
-    if (measure.reads(s.backward, "hidden") || measure.reads(s.again, "hidden") ||
-        measure.reads(s.weights, "hidden"))
-      costs.input_bytes = measure.bytes_of("hidden");
-    if (measure.reads(s.weights, "hidden")) costs.kept_bytes += costs.input_bytes;
-    if (measure.reads(s.weights, "layer.saved"))
-      costs.kept_bytes += measure.frame_bytes("layer.saved");
   }
-  costs.pending_bytes = measure.frame_bytes("layer.pending");
-  costs.saved_bytes = measure.frame_bytes("layer.saved");
-  costs.stream_gradient_bytes = 2 * measure.bytes_of("d_hidden");
-  costs.message_bytes = static_cast<double>(measure.bytes_of("hidden"));
   for (const WeightGroup& g : e.groups) costs.groups.push_back(measure.group(g));
   costs.shares = shares_of(e.blocks, e.program.values);
   return costs;

@@ -30,25 +30,34 @@ struct SegmentCost {
 
 // Weights that are gathered, reduced and updated together; sizes of one tensor rank.
 struct GroupCost {
-  bool embed = false, layer = false, head = false;  // who uses them
+  bool embed = false, head = false;  // who uses them
+  int stack = kNone;                 // of the layers that have such weights each of its own
   int64_t elements = 0;
   int64_t weight_bytes = 0, kept_bytes = 0;  // of an element: of the weight, by the optimizer
   int64_t sum_bytes = 0, wire_bytes = 0;     // of its gradient: kept, and sent to other ranks
   int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
-
-  bool only_layer() const { return layer && !embed && !head; }
 };
 
-struct BlockCosts {
-  SegmentCost embed, layer, again, head, layer_backward, layer_weights, embed_backward;
-  bool light = false;       // `layer` saves nothing, `again` does before the backward
-  int64_t saved_bytes = 0;  // of a layer's forward for its backward, all of it
-  int64_t input_bytes = 0;  // of a layer's input, where a later call reads it
+// A model has a stack of layers, or an encoder's and a decoder's.
+constexpr size_t kMostStacks = 2;
+
+// Of a layer of a stack.
+struct StackCosts {
+  SegmentCost layer, again, backward, weights;
+  int64_t saved_bytes = 0;  // of the forward for the backward, all of it
+  int64_t input_bytes = 0;  // of the layer's input, where a later call reads it
   // With the backward divided: what the first part leaves to the second, and what of the forward
   // the second still reads.
   int64_t pending_bytes = 0, kept_bytes = 0;
-  int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of a layer's backward
-  double message_bytes = 0;
+  int64_t stream_gradient_bytes = 0;  // of what comes in and goes out of the backward
+};
+
+struct BlockCosts {
+  std::vector<StackCosts> stacks;
+  SegmentCost embed, head, embed_backward;
+  SegmentCost bridge, bridge_backward;  // between two stacks
+  bool light = false;                   // a layer saves nothing, `again` does before the backward
+  double message_bytes = 0;             // of the smallest message between stages
   std::vector<GroupCost> groups;
   BlockShares shares;
 };

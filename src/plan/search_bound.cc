@@ -52,11 +52,25 @@ const MeshPlaces& Bounds::places(const Layout& layout) {
   return m;
 }
 
-const std::vector<int64_t>& Bounds::layers(const BlockCosts& b, int64_t chunks) {
-  std::vector<int64_t>& known = layers_[{chunks, b.shares.embedding, b.shares.head}];
-  if (known.empty())
-    known = spread_layers(request_.base.model.layers, chunks, b.shares.embedding, b.shares.head);
-  return known;
+const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
+  const auto [known, fresh] = layers_.try_emplace({chunks, b.shares});
+  ChunkLayers& l = known->second;
+  if (!fresh) return l;
+  const int64_t encoder = request_.base.model.encoder_layers;
+  const std::vector<int64_t> spread = spread_layers(b.shares, chunks);
+  l.cost = chunk_costs(b.shares, spread);
+  int64_t first = 0;
+  for (const int64_t n : spread) {
+    const int64_t end = first + n;
+    const int64_t encoding = std::max<int64_t>(std::min(end, encoder) - first, 0);
+    if (encoder > 0)
+      l.of.push_back({encoding, n - encoding});
+    else
+      l.of.push_back({n, 0});
+    l.bridge.push_back(encoder > 0 && first <= encoder && encoder < end);
+    first = end;
+  }
+  return l;
 }
 
 CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
@@ -78,12 +92,14 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   const auto both = [&](const SegmentCost& s) { return CallNs::Both{ns(s, false), ns(s, true)}; };
   CallNs n;
   n.embed = ns(b.embed, false);
-  n.layer = ns(b.layer, false);
-  n.again = ns(b.again, false);
+  n.bridge = ns(b.bridge, false);
   n.head = both(b.head);
-  n.backward = both(b.layer_backward);
-  n.weights = both(b.layer_weights);
   n.embed_backward = both(b.embed_backward);
+  n.bridge_backward = both(b.bridge_backward);
+  for (size_t k = 0; k < b.stacks.size(); ++k) {
+    const StackCosts& s = b.stacks[k];
+    n.stacks[k] = {ns(s.layer, false), ns(s.again, false), both(s.backward), both(s.weights)};
+  }
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
@@ -94,7 +110,10 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
     const int64_t reduce =
         to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
                            bytes(g.wire_bytes), shard, hardware_));
-    if (g.layer) n.gather_layer += gather, n.reduce_layer += reduce;
+    if (g.stack != kNone) {
+      CallNs::OfLayer& layer = n.stacks[static_cast<size_t>(g.stack)];
+      layer.gather += gather, layer.reduce += reduce;
+    }
     if (g.embed) n.gather_embed += gather, n.reduce_embed += reduce;
   }
   return n;
@@ -146,7 +165,7 @@ Bound Bounds::closer(const Candidate& c) {
   shape.stages = c.layout.pipeline;
   shape.interleave = c.layout.interleave;
   shape.microbatches = v.microbatches;
-  for (const int64_t n : *v.layers) shape.cost.push_back(std::max<int64_t>(n, 1));
+  shape.cost = v.layers->cost;
   const std::vector<std::vector<Action>> actions = pipeline_actions(shape);
   return {std::max(v.step_by_formula(), v.step_of(actions)),
           std::max(v.bytes_by_formula(), v.bytes_of(actions))};

@@ -10,10 +10,14 @@
 //   hide them, then squares and updates. Gathers and reductions of each micro-batch (ZeRO 2 and 3)
 //   stand in one queue. closer() walks the actions of all stages with messages between them
 //   instead of the formula.
+// An encoder's layers stand before a decoder's; of what stands between them only its computation is
+// counted, and of messages the smallest.
 // Memory: what is kept from step to step, what the most forwards without a backward have saved,
 // the gradients beside them, and the scratch of a backward.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -40,10 +44,23 @@ struct MeshPlaces {
 // Of one call, on the ranks of a group of stages.
 struct CallNs {
   using Both = std::array<int64_t, 2>;  // not first, first
-  int64_t embed = 0, layer = 0, again = 0;
-  Both head{}, backward{}, weights{}, embed_backward{};
-  // Of all weights of a layer, of the embedding: what moves over the data ranks.
-  int64_t gather_layer = 0, reduce_layer = 0, gather_embed = 0, reduce_embed = 0;
+  struct OfLayer {
+    int64_t layer = 0, again = 0;
+    Both backward{}, weights{};
+    int64_t gather = 0, reduce = 0;  // of all its weights: what moves over the data ranks
+    int64_t longest_backward() const { return again + std::max(backward[0], backward[1]); }
+  };
+  std::array<OfLayer, kMostStacks> stacks;
+  int64_t embed = 0, bridge = 0;
+  Both head{}, embed_backward{}, bridge_backward{};
+  int64_t gather_embed = 0, reduce_embed = 0;
+};
+
+// How layers are spread over chunks.
+struct ChunkLayers {
+  std::vector<std::array<int64_t, kMostStacks>> of;  // of each chunk and stack
+  std::vector<bool> bridge;                          // has what stands between the stacks
+  std::vector<int64_t> cost;                         // for PipelineShape
 };
 
 struct CandidateView;
@@ -59,7 +76,7 @@ class Bounds {
  private:
   const BlockCosts& blocks(const Candidate& c);
   const MeshPlaces& places(const Layout& layout);
-  const std::vector<int64_t>& layers(const BlockCosts& blocks, int64_t chunks);
+  const ChunkLayers& layers(const BlockCosts& blocks, int64_t chunks);
   CallNs calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group, int64_t zero) const;
   int64_t message_ns(const Candidate& c, const BlockCosts& b, const MeshPlaces& places,
                      const GroupShape& pair) const;
@@ -72,7 +89,7 @@ class Bounds {
   using BlockKey = std::tuple<int64_t, int64_t, std::string, bool, bool>;
   std::map<BlockKey, BlockCosts> blocks_;
   std::map<std::pair<int64_t, int64_t>, MeshPlaces> places_;
-  std::map<std::tuple<int64_t, double, double>, std::vector<int64_t>> layers_;
+  std::map<std::pair<int64_t, BlockShares>, ChunkLayers> layers_;
 };
 
 }  // namespace tessera

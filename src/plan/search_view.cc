@@ -12,43 +12,50 @@ bool CandidateView::reduces_each() const {
   return divides(2) || (divides(1) && l.zero_reduce == ZeroReduce::kEach);
 }
 
-int64_t CandidateView::layers_on(int64_t stage) const {
+int64_t CandidateView::layers_on(int64_t stage, size_t stack) const {
   int64_t n = 0;
-  for (int64_t c = stage; c < chunks(); c += stages()) n += layers_of(c);
+  for (int64_t c = stage; c < chunks(); c += stages()) n += layers_of(c, stack);
   return n;
 }
 
 int64_t CandidateView::forward(int64_t chunk) const {
   const CallNs& n = calls_on(chunk % stages());
-  return layers_of(chunk) * n.layer + (chunk == 0 ? n.embed : 0);
+  return over_layers(chunk, [&](size_t k) { return n.stacks[k].layer; }) +
+         (chunk == 0 ? n.embed : 0) + (has_bridge(chunk) ? n.bridge : 0);
 }
 
 int64_t CandidateView::backward(int64_t chunk, bool first) const {
   const CallNs& n = calls_on(chunk % stages());
   const bool fresh = first || reduces_each();
-  return layers_of(chunk) * (n.again + n.backward[fresh]) +
-         (chunk + 1 == chunks() ? n.head[fresh] : 0) + (chunk == 0 ? n.embed_backward[fresh] : 0);
+  const auto layer = [&](size_t k) { return n.stacks[k].again + n.stacks[k].backward[fresh]; };
+  return over_layers(chunk, layer) + (chunk + 1 == chunks() ? n.head[fresh] : 0) +
+         (chunk == 0 ? n.embed_backward[fresh] : 0) +
+         (has_bridge(chunk) ? n.bridge_backward[fresh] : 0);
 }
 
 int64_t CandidateView::ahead(int64_t chunk) const {
-  return layers_of(chunk) > 0 ? calls_on(chunk % stages()).again : 0;
+  return layers_of(chunk) > 0 ? calls_on(chunk % stages()).stacks[last_stack(chunk)].again : 0;
 }
 
 int64_t CandidateView::weights(int64_t chunk, bool first) const {
-  return layers_of(chunk) * calls_on(chunk % stages()).weights[first || reduces_each()];
+  const CallNs& n = calls_on(chunk % stages());
+  const bool fresh = first || reduces_each();
+  return over_layers(chunk, [&](size_t k) { return n.stacks[k].weights[fresh]; });
 }
 
 int64_t CandidateView::gathered(int64_t chunk) const {
   if (!divides(1)) return begin;
   const CallNs& n = calls_on(chunk % stages());
   if (chunk == 0) return begin + n.gather_embed;
-  return begin + (layers_of(chunk) > 0 ? n.gather_layer : 0);
+  // What stands before a decoder's first layer has other weights.
+  if (layers_of(chunk) == 0 || (has_bridge(chunk) && layers_of(chunk, 0) == 0)) return begin;
+  return begin + n.stacks[first_stack(chunk)].gather;
 }
 
 bool CandidateView::uses(const GroupCost& g, int64_t stage) const { return copies(g, stage) > 0; }
 
 int64_t CandidateView::copies(const GroupCost& g, int64_t stage) const {
-  if (g.only_layer()) return layers_on(stage);
+  if (g.stack != kNone) return layers_on(stage, static_cast<size_t>(g.stack));
   const bool here = (g.embed && stage == 0) || (g.head && stage + 1 == stages());
   return here ? 1 : 0;
 }
@@ -69,14 +76,17 @@ int64_t CandidateView::squares(int64_t stage) const {
 
 int64_t CandidateView::tail(int64_t stage, bool after_weights) const {
   const CallNs& n = calls_on(stage);
-  const int64_t layers_here = layers_of(stage);
   int64_t reduced = 0;
-  if (shards > 1 && layers_here > 0) {
-    reduced = n.reduce_layer;
+  if (shards > 1 && layers_of(stage) > 0) {
+    reduced = n.stacks[first_stack(stage)].reduce;
     // The reductions of all layers begin with that of the first that is over.
     if (!after_weights) {
-      const int64_t hidden = (layers_here - 1) * (n.again + std::max(n.backward[0], n.backward[1]));
-      reduced = std::max(reduced, layers_here * n.reduce_layer - hidden);
+      const auto longest = [&](size_t k) { return n.stacks[k].longest_backward(); };
+      const int64_t hidden =
+          over_layers(stage, longest) - longest(last_stack(stage)) +
+          (has_bridge(stage) ? std::max(n.bridge_backward[0], n.bridge_backward[1]) : 0);
+      const int64_t all = over_layers(stage, [&](size_t k) { return n.stacks[k].reduce; });
+      reduced = std::max(reduced, all - hidden);
     }
   }
   if (stage == 0 && shards > 1 && !after_weights)
@@ -88,11 +98,14 @@ int64_t CandidateView::tail(int64_t stage, bool after_weights) const {
 int64_t CandidateView::moving(int64_t stage) const {
   if (!reduces_each()) return 0;
   const CallNs& n = calls_on(stage);
-  int64_t each = layers_on(stage) * n.reduce_layer;
-  // A gather for each use; neighbours share one, at most at both ends of a chunk's calls.
-  if (divides(3))
-    for (int64_t c = stage; c < chunks(); c += stages())
-      each += std::max<int64_t>(2 * layers_of(c) - 2, 0) * n.gather_layer;
+  int64_t each = 0;
+  for (int64_t c = stage; c < chunks(); c += stages()) {
+    each += over_layers(c, [&](size_t k) { return n.stacks[k].reduce; });
+    if (!divides(3) || layers_of(c) == 0) continue;
+    // A gather for each use; neighbours share one, at most at both ends of a chunk's calls.
+    const auto gather = [&](size_t k) { return n.stacks[k].gather; };
+    each += 2 * (over_layers(c, gather) - std::max(gather(first_stack(c)), gather(last_stack(c))));
+  }
   return microbatches * each;
 }
 
@@ -133,13 +146,29 @@ int64_t CandidateView::state_bytes(int64_t stage) const {
   return sum;
 }
 
+int64_t CandidateView::saved_by_layer(size_t k) const {
+  const StackCosts& s = blocks->stacks[k];
+  return s.input_bytes + (blocks->light ? 0 : s.saved_bytes);
+}
+
 int64_t CandidateView::saved_bytes(int64_t chunk) const {
-  return layers_of(chunk) * (blocks->input_bytes + (blocks->light ? 0 : blocks->saved_bytes));
+  return over_layers(chunk, [&](size_t k) { return saved_by_layer(k); });
 }
 
 int64_t CandidateView::kept_bytes(int64_t chunk) const {
   if (weights(chunk, false) == 0) return 0;
-  return layers_of(chunk) * (blocks->light ? blocks->input_bytes : blocks->kept_bytes);
+  return over_layers(chunk, [&](size_t k) {
+    return blocks->light ? blocks->stacks[k].input_bytes : blocks->stacks[k].kept_bytes;
+  });
+}
+
+// `divided`: the rank's part of them alone, where it has no more.
+int64_t CandidateView::layer_gradients(size_t stack, bool divided) const {
+  int64_t sum = 0;
+  for (const GroupCost& g : blocks->groups)
+    if (g.stack == static_cast<int>(stack))
+      sum += divided ? gradient_bytes(g) : g.elements * g.sum_bytes;
+  return sum;
 }
 
 // At the call of the head, of the chunk's last layer, or of the one below it, where gradients of
@@ -147,16 +176,16 @@ int64_t CandidateView::kept_bytes(int64_t chunk) const {
 int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
   const int64_t head = chunk + 1 == chunks() ? blocks->head.scratch_bytes : 0;
   if (layers_of(chunk) == 0) return head;
-  const int64_t layer = blocks->layer_backward.scratch_bytes + blocks->stream_gradient_bytes +
-                        (blocks->light ? blocks->saved_bytes : 0);
+  const size_t stack = last_stack(chunk);
+  const StackCosts& s = blocks->stacks[stack];
+  const int64_t layer =
+      s.backward.scratch_bytes + s.stream_gradient_bytes + (blocks->light ? s.saved_bytes : 0);
   if (weights(chunk, false) > 0) return std::max(head, layer);
-  int64_t gradients = 0;
-  for (const GroupCost& g : blocks->groups)
-    if (g.only_layer()) gradients += g.elements * g.sum_bytes;
+  const int64_t gradients = layer_gradients(stack, false);
   const int64_t last = layer + (reduces_each() || !begun ? gradients : 0);
   // What is done again stands between two layers.
-  const bool both = reduces_each() && layers_of(chunk) > 1 && !blocks->light;
-  const int64_t below = both ? layer + 2 * gradients - saved_bytes(chunk) / layers_of(chunk) : 0;
+  const bool both = reduces_each() && layers_of(chunk, stack) > 1 && !blocks->light;
+  const int64_t below = both ? layer + 2 * gradients - saved_by_layer(stack) : 0;
   return std::max({head, last, below});
 }
 
@@ -192,8 +221,8 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
     int64_t alive = state_bytes(s), peak = alive;
     std::vector<bool> begun(static_cast<size_t>(chunks()), false);
     for (const Action& a : actions[static_cast<size_t>(s)]) {
-      const int64_t pending =
-          kept_bytes(a.chunk) == 0 ? 0 : layers_of(a.chunk) * blocks->pending_bytes;
+      const auto left = [&](size_t k) { return blocks->stacks[k].pending_bytes; };
+      const int64_t pending = kept_bytes(a.chunk) == 0 ? 0 : over_layers(a.chunk, left);
       if (a.kind == ActionKind::kForward) alive += saved_bytes(a.chunk);
       if (a.kind == ActionKind::kBackward) {
         peak = std::max(peak, alive + backward_bytes(a.chunk, begun[size_t(a.chunk)]));
@@ -206,8 +235,7 @@ int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions)
       const bool adds = a.kind == (divided ? ActionKind::kWeights : ActionKind::kBackward);
       if (!adds || begun[size_t(a.chunk)]) continue;
       begun[size_t(a.chunk)] = true;
-      for (const GroupCost& g : blocks->groups)
-        if (g.only_layer()) alive += layers_of(a.chunk) * gradient_bytes(g);
+      alive += over_layers(a.chunk, [&](size_t k) { return layer_gradients(k, true); });
     }
     most = std::max(most, peak);
   }

@@ -9,7 +9,7 @@ struct CandidateView {
   const Candidate* candidate = nullptr;
   const BlockCosts* blocks = nullptr;
   const MeshPlaces* places = nullptr;
-  const std::vector<int64_t>* layers = nullptr;  // of each chunk
+  const ChunkLayers* layers = nullptr;
   int64_t shards = 1, microbatches = 1;
   int64_t begin = 0;                // ns, before the first call of the step
   bool sender_waits = false;        // for the transfer of what it sends
@@ -22,12 +22,27 @@ struct CandidateView {
   int64_t bytes_of(const std::vector<std::vector<Action>>& actions) const;
 
   int64_t stages() const { return candidate->layout.pipeline; }
-  int64_t chunks() const { return static_cast<int64_t>(layers->size()); }
+  int64_t chunks() const { return static_cast<int64_t>(layers->of.size()); }
   int64_t zero() const { return candidate->layout.zero; }
   bool divides(int64_t stage) const { return zero() >= stage && shards > 1; }
   bool reduces_each() const;
-  int64_t layers_of(int64_t chunk) const { return (*layers)[static_cast<size_t>(chunk)]; }
-  int64_t layers_on(int64_t stage) const;
+  int64_t layers_of(int64_t chunk, size_t stack) const {
+    return layers->of[static_cast<size_t>(chunk)][stack];
+  }
+  int64_t layers_of(int64_t chunk) const { return layers_of(chunk, 0) + layers_of(chunk, 1); }
+  int64_t layers_on(int64_t stage, size_t stack) const;
+  bool has_bridge(int64_t chunk) const { return layers->bridge[static_cast<size_t>(chunk)]; }
+  // Of a chunk's first and last layer.
+  size_t first_stack(int64_t chunk) const { return layers_of(chunk, 0) > 0 ? 0 : 1; }
+  size_t last_stack(int64_t chunk) const { return layers_of(chunk, 1) > 0 ? 1 : 0; }
+  // Sum over the stacks of a chunk's layers times what `each` says of one.
+  template <class Each>
+  int64_t over_layers(int64_t chunk, const Each& each) const {
+    int64_t sum = 0;
+    for (size_t k = 0; k < blocks->stacks.size(); ++k)
+      if (layers_of(chunk, k) > 0) sum += layers_of(chunk, k) * each(k);
+    return sum;
+  }
   const CallNs& calls_on(int64_t stage) const {
     return calls[places->group[static_cast<size_t>(stage)]];
   }
@@ -51,6 +66,8 @@ struct CandidateView {
   int64_t copies(const GroupCost& g, int64_t stage) const;
   int64_t state_bytes(int64_t stage) const;
   int64_t gradient_bytes(const GroupCost& g) const;
+  int64_t saved_by_layer(size_t stack) const;
+  int64_t layer_gradients(size_t stack, bool divided) const;
   int64_t saved_bytes(int64_t chunk) const;
   int64_t kept_bytes(int64_t chunk) const;  // of it, until the weights' part
   // Beside what is saved, while it runs; `begun`: its gradients are there already.

@@ -1,13 +1,13 @@
 #include "plan/software.h"
 
-#include <cmath>
-
 namespace tessera {
 namespace {
 
 void check_time(double s, const char* key, const Places& places) {
-  if (s >= 0 && std::isfinite(s)) return;
-  throw Error("{}: {} = {}: wanted 0 or more seconds.", places.at(key), key, s);
+  constexpr double kMost = 10;  // no program waits so long for its host
+  if (s >= 0 && s <= kMost) return;
+  throw Error("{}: {} = {}: wanted 0 or more seconds, at most {} (20 us are 20e-6).",
+              places.at(key), key, s, kMost);
 }
 
 }  // namespace
@@ -18,6 +18,11 @@ Software read_software(const Tree& tree, const std::string& source,
   const std::vector<Field> fields = fields_of(s);
   read_fields(fields, tree, source, s.places);
   for (const std::string& o : overrides) read_override(fields, parse_override(o), s.places);
+  if (s.name.empty())
+    throw Error(
+        "{}: name is missing, or the file is empty. It says what a program of that name does "
+        "otherwise than Tessera; configs/software/ has some.",
+        source);
   check_time(s.launch_s, "launch_s", s.places);
   check_time(s.step_s, "step_s", s.places);
   return s;
@@ -46,6 +51,7 @@ void read_value(const Tree& tree, KernelCounts& value, const Place& place) {
   if (tree.as_members() == nullptr) wrong_value(tree, "counts by the name of the op", place);
   for (const auto& [name, count] : *tree.as_members()) {
     int64_t n = 0;
+    check_op_name(name, count, place);
     read_value(count, n, place);
     if (n < 0) throw Error("{}: {}.{} = {}: wanted 0 or more.", place.at, place.path, name, n);
     value[name] = n;

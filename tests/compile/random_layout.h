@@ -82,6 +82,7 @@ class LayoutDraw {
     r.options.accumulate = one_of<AccumulateKind>({AccumulateKind::kFused, AccumulateKind::kApart});
     r.options.masks = one_of<MaskKind>({MaskKind::kDrawn, MaskKind::kKept});
     r.options.bucket_bytes = one_of<int64_t>({0, 0, 1 << 10, 1 << 14});
+    r.options.sent = one_of<SentKind>({SentKind::kDropped, SentKind::kKept});
     return r;
   }
 
@@ -115,7 +116,7 @@ inline std::string text_of(const CompileRequest& r) {
       "family {} layers {}+{} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
       "{} recompute {} optimizer {} adapters {} frozen {} gradients {} wire {} accumulate {} masks "
-      "{} "
+      "{} sent {} "
       "buckets {} stages {}",
       static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
@@ -123,8 +124,8 @@ inline std::string text_of(const CompileRequest& r) {
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
       l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
       name_of_entry(r.options.gradients), name_of_entry(r.options.communication),
-      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks), r.options.bucket_bytes,
-      fmt::join(l.stages, " "));
+      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks),
+      name_of_entry(r.options.sent), r.options.bucket_bytes, fmt::join(l.stages, " "));
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

@@ -60,10 +60,38 @@ TEST(Hardware, RefusesWhatIsMissingNegativeOrNoShare) {
   EXPECT_NE(refusal(text + "price: { usd: 3 }\n").find("usd_per_device_hour"), std::string::npos);
 }
 
+// What is found, what was wanted, and what to do.
+TEST(Hardware, RefusesOtherUnitsAndWhatDoesNotGoTogether) {
+  const std::vector<std::pair<const char*, const char*>> wrong = {
+      {"device.memory_bytes=80", "80 GiB are 85899345920"},
+      {"node.bytes_per_s=300", "300 GB/s are 300e9"},
+      {"device.bf16_flops_per_s=312", "312 TFLOP/s are 312e12"},
+      {"network.latency_s=4", "4 us are 4e-6"},
+      {"device.kind=tpu", "gpu | cpu | accelerator"},
+      {"device.outside_bytes=1e15", "leaves nothing"},
+      {"node.package_devices=3", "package"},
+  };
+  for (const auto& [figure, wanted] : wrong)
+    EXPECT_NE(refusal(kGood, {figure}).find(wanted), std::string::npos)
+        << figure << ": " << refusal(kGood, {figure});
+  const auto with = [](const std::string& more) {
+    std::string text = kGood;
+    return text.insert(text.find("memory_bytes:"), more);
+  };
+  const std::string near = refusal(with("op_bytes_per_s: { nrm.bf16: 1e9 }, "));
+  EXPECT_NE(near.find("Did you mean 'norm'?"), std::string::npos) << near;
+  const std::string product = refusal(
+      with("products: [{ type: f16, kind: forward, m: 1, n: 1, k: 1, flops_per_s: 1e9 }], "));
+  EXPECT_NE(product.find("wanted f32 | bf16"), std::string::npos) << product;
+}
+
 TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   const auto read_text = [](const std::string& text) {
-    return read_software(parse_yaml(text, "s.yaml"), "s.yaml");
+    return read_software(parse_yaml("name: s\n" + text, "s.yaml"), "s.yaml");
   };
+  EXPECT_THROW(read_software(parse_yaml("", "s.yaml"), "s.yaml"), Error);
+  EXPECT_THROW(read_text("launch_s: 20\n"), Error);  // meant in microseconds
+  EXPECT_THROW(read_text("kernels: { nrm: 1 }\n"), Error);
   EXPECT_THROW(read_text("launch_s: -1\n"), Error);
   EXPECT_THROW(read_text("kernels: { norm: -1 }\n"), Error);
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");

@@ -63,15 +63,16 @@ TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
 }
 
 TEST(SearchBruteForce, ModelsWithAnEncoder) {
-  int64_t with_answer = 0, simulated = 0, all_simulated = 0;
-  for (uint64_t seed = 900; seed < 908; ++seed) {
+  int64_t with_answer = 0, simulated = 0, all_simulated = 0, pruned_by_bound = 0;
+  for (uint64_t seed = 900; seed < 916; ++seed) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {1, 2});
     r.base.model.family = Family::kT5;
-    r.base.model.encoder_layers = draw.pick({1, 2});
+    r.base.model.encoder_layers = draw.pick({1, 2, 3});
+    r.base.model.tied_embeddings = draw.pick({0, 1}) == 1;
     apply_family(Family::kT5, r.base.model);
     derive_sizes(r.base.model);
-    r.base.source = 32;
+    r.base.source = draw.pick({16, 32, 64});
     const Hardware h = draw.hardware();
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
@@ -79,9 +80,11 @@ TEST(SearchBruteForce, ModelsWithAnEncoder) {
     with_answer += !all.best.empty();
     simulated += fast.simulated;
     all_simulated += all.simulated;
+    pruned_by_bound += fast.too_large + fast.too_slow;
   }
-  EXPECT_GE(with_answer, 3);
-  EXPECT_LT(simulated, all_simulated);
+  EXPECT_GE(with_answer, 6);
+  EXPECT_LT(simulated, all_simulated / 2);
+  EXPECT_GT(pruned_by_bound, all_simulated / 2);
 }
 
 // What search() reports is what simulate() says of the programs that compile_stages() makes.

@@ -1,0 +1,92 @@
+// `tessera tune` with real trials, two at once.
+#include <set>
+
+#include "tests/cli/program.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kTune =
+    "tune run.yaml --at-once 2 --knob batch.micro=1,2 --knob layout.recompute=none,full ";
+
+class TuneProgram : public ProgramFolder {
+ protected:
+  TuneProgram() {
+    put("run.yaml",
+        "model: { layers: 1, hidden: 32, heads: 2, vocabulary: 257, context: 32 }\n"
+        "data: { tokenizer: t.json, train: [d], sequence_length: 32 }\n"
+        "batch: { global: 2, micro: 1 }\n"
+        "schedule: { steps: 100000000, warmup_steps: 0 }\n"
+        "precision: fp32\n"
+        "run: { directory: run, seed: 1, threads: 1 }\n");
+  }
+
+  std::vector<Tree> trials() const {
+    return *parse_json(get("run/tune.json"), "tune.json").find("trials")->as_list();
+  }
+  bool leftovers() const { return std::filesystem::exists(folder_ / "run/trials"); }
+};
+
+std::string outcome(const Tree& trial) {
+  return std::get<std::string>(trial.find("outcome")->value);
+}
+
+TEST_F(TuneProgram, TriesEveryPointOnceAndGoesOnWhereItWas) {
+  // What a trial that was killed has left.
+  std::filesystem::create_directories(folder_ / "run/trials/0/run");
+  put("run/trials/0/run/metrics.jsonl", "{\"step\":1,\"step_s\":1e9}\n");
+  const ProgramResult first = run(std::string(kTune) + "--steps 3 --trials 3");
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  EXPECT_EQ(trials().size(), 3u);
+  const ProgramResult second = run(std::string(kTune) + "--steps 3 --trials 9 --json");
+  ASSERT_EQ(second.code, 0) << second.out << second.err;
+  EXPECT_NE(second.err.find("3 known"), std::string::npos) << second.err;
+  std::set<std::string> points;
+  for (const Tree& t : trials()) {
+    EXPECT_EQ(outcome(t), "ran");
+    const double seconds = std::get<double>(t.find("seconds")->value);
+    EXPECT_GT(seconds, 0);
+    EXPECT_LT(seconds, 1e8);
+    points.insert(to_json(*t.find("point")));
+  }
+  EXPECT_EQ(points.size(), 4u);
+  EXPECT_EQ(trials().size(), 4u);
+  EXPECT_FALSE(leftovers());
+  EXPECT_NE(parse_json(second.out, "answer").find("best"), nullptr);
+}
+
+TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
+  const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2 --limit 0.2");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("none of 2 trials ran"), std::string::npos) << r.err;
+  ASSERT_EQ(trials().size(), 2u);
+  for (const Tree& t : trials()) EXPECT_EQ(outcome(t), "time-out");
+  EXPECT_FALSE(leftovers());
+}
+
+TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
+  const ProgramResult r =
+      run(std::string(kTune) + "--steps 100000000 --trials 2", "timeout --preserve-status -s INT 2");
+  EXPECT_EQ(r.code, 130) << r.err;
+  EXPECT_NE(r.out.find("the same command goes on"), std::string::npos) << r.out;
+  EXPECT_FALSE(leftovers());
+}
+
+TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
+  const std::vector<std::pair<const char*, const char*>> wrong = {
+      {"--trials 0", "wanted 1 or more"},      {"--at-once -2", "wanted 1 or more"},
+      {"--steps 1", "wanted 2 or more"},       {"--limit 0", "wanted more than 0 seconds"},
+      {"--perturb 0.3", "add --simulate"},     {"--simulate", "needs --cluster"},
+      {"--limit soon", "wanted a number"},     {"--trials 2.5", "wanted an integer"},
+      {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "no file 'nowhere'"},
+  };
+  for (const auto& [option, wanted] : wrong) {
+    const ProgramResult r = run("tune run.yaml " + std::string(option));
+    EXPECT_NE(r.code, 0) << option;
+    EXPECT_NE(r.err.find(wanted), std::string::npos) << option << ": " << r.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/tune.json"));
+}
+
+}  // namespace
+}  // namespace tessera
