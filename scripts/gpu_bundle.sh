@@ -17,7 +17,7 @@ mkdir -p "$folder/bin" "$folder/lib" "$folder/configs"
 cp build/tessera "$folder/bin/"
 for t in $tests; do cp "build/tests/cuda/$t" "$folder/bin/"; done
 strip -g "$folder"/bin/*
-cp scripts/gpu_check.sh "$folder/"
+cp scripts/gpu_check.sh scripts/gpu_runs.sh "$folder/"
 cp -r configs/recipes "$folder/configs/"
 # What every system has is left out, and so is what the GPU's machine must bring itself.
 for f in "$folder"/bin/*; do ldd "$f"; done | awk '$3 ~ /^\// {print $3}' | sort -u |
