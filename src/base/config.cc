@@ -17,7 +17,8 @@ std::string describe(const Tree& t) {
   if (const auto* s = t.as_string()) return fmt::format("the text '{}'", *s);
   if (t.as_list() != nullptr) return "a list";
   if (t.as_members() != nullptr) return "a group of keys";
-  return "the number " + to_json(t);
+  const auto* number = std::get_if<double>(&t.value);  // JSON has no such thing as NaN
+  return "the number " + (number ? fmt::format("{}", *number) : to_json(t));
 }
 
 std::string place_of(const std::string& source, int line, int column) {

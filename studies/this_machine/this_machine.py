@@ -194,12 +194,16 @@ def report(done, rows):
 def check_bytes(rows):
     """Plan beside run where no time is taken; the plan needs a machine's file but not its figures."""
     hardware, wrong = ROOT / "studies" / "this_machine" / "any.yaml", 0
-    for ranks, row in rows:
-        arena, _ = train(ranks, row, steps=1)
-        planned, _ = predicted(row, hardware)
-        wrong += arena != planned
-        print(f"{ranks} ranks {arena:,} bytes, planned {planned:,}"
-              f"{'' if arena == planned else '  DIFFERENT'}: {row}", flush=True)
+    with open(HERE / "bytes.csv", "w", newline="") as f:
+        writer = csv.writer(f)
+        writer.writerow(["ranks", "run", "arena_bytes", "planned_bytes"])
+        for ranks, row in rows:
+            arena, _ = train(ranks, row, steps=1)
+            planned, _ = predicted(row, hardware)
+            wrong += arena != planned
+            writer.writerow([ranks, row, arena, planned])
+            print(f"{ranks} ranks {arena:,} bytes, planned {planned:,}"
+                  f"{'' if arena == planned else '  DIFFERENT'}: {row}", flush=True)
     print(f"bytes: {len(rows) - wrong} of {len(rows)} rows exact")
     return wrong
 
@@ -210,7 +214,8 @@ def main():
     parser.add_argument("--ranks", default="1,2,4", help="rows of so many")
     parser.add_argument("--seconds", type=float, default=1e9, help="begins no run after so many")
     parser.add_argument("--only", default="", help="rows with this word")
-    parser.add_argument("--bytes-only", action="store_true", help="all rows, up to 8 ranks, no time")
+    parser.add_argument("--bytes-only", action="store_true",
+                        help="bytes of the rows and of those of 6 and 8 ranks, no time: bytes.csv")
     parser.add_argument("--again", action="store_true", help="forget what was measured")
     a = parser.parse_args()
     if a.again:
