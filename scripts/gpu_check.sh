@@ -7,8 +7,9 @@
 #   GPU_SHAPES (of bench: lines of preset, tokens, sequences)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-if [ -d "$here/bin" ]; then
+if [ -f "$here/programs.tar.gz" ]; then
   cd "$here" || exit 1
+  [ -d bin ] || tar -xzf programs.tar.gz || exit 1
   program=$PWD/bin/tessera tests=bin runs=gpu_runs.sh
   export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
