@@ -105,7 +105,7 @@ part_bench() {
   local bad=0 preset length micro
   while read -r preset length micro; do
     if train "bench-$preset-$length" 1 model.preset="$preset" model.context="$length" precision=bf16 \
-      batch.global="$micro" batch.micro="$micro" schedule.steps=12 metrics.validate_sequences=0; then
+      batch.global="$micro" batch.micro="$micro" schedule.steps=12; then
       awk -v what="$preset, $micro x $length" '
         function number(key) { return match($0, "\"" key "\":[-0-9.e+]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0 }
         /"tokens_per_s"/ { if (number("tokens_per_s") > best) { best = number("tokens_per_s"); share = number("model_flops_share") } }
