@@ -3,19 +3,21 @@
 # not run again until its line is taken out of the report.
 # usage: scripts/gpu_check.sh [-l] [PART…]   in a checkout with build/, or in a gpu_bundle folder
 #   -l  lists the parts
-# environment: GPU_REPORT (default gpu_report.txt), GPU_PART_S (seconds a part may take, default 470)
+# environment: GPU_REPORT (default gpu_report.txt), GPU_PART_S (seconds a part may take, default 470),
+#   GPU_SHAPES (of bench: lines of preset, tokens, sequences)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-if [ -d "$here/bin" ]; then
+if [ -f "$here/programs.tar.gz" ]; then
   cd "$here" || exit 1
-  bin=bin tests=bin
+  [ -d bin ] || tar -xzf programs.tar.gz || exit 1
+  program=$PWD/bin/tessera tests=bin runs=gpu_runs.sh
   export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
   cd "$here/.." || exit 1
-  bin=build tests=build/tests/cuda
+  program=$PWD/build/tessera tests=build/tests/cuda runs=scripts/gpu_runs.sh
 fi
 report=${GPU_REPORT:-gpu_report.txt} limit=${GPU_PART_S:-470}
-parts="device ops kernels training sanitizer"
+parts="device ops kernels training parity layouts resume sanitizer bench"
 
 part_device() { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; }
 part_ops() { "$tests/cuda_ops_test"; }
@@ -40,7 +42,7 @@ judge() {  # STATUS LOG
   elif grep -q 'SKIPPED' "$2"; then echo "NOT RUN: $(grep -m1 -i 'no CUDA\|without CUDA' "$2")"
   else echo "passed"; fi
 }
-export bin tests
+export program tests runs
 export -f part_device part_ops part_kernels part_training part_sanitizer
 bad=0
 for part in ${*:-$parts}; do
@@ -50,11 +52,11 @@ for part in ${*:-$parts}; do
   fi
   log=$(mktemp)
   begin=$(date +%s)
-  timeout "$limit" bash -c "part_$part" >"$log" 2>&1
+  timeout "$limit" bash -c ". ./$runs && part_$part" >"$log" 2>&1
   verdict=$(judge $? "$log")
   sed -i "/^$part: /d" "$report"
   echo "$part: $verdict, $(($(date +%s) - begin)) s" | tee -a "$report"
-  case $verdict in passed*) [ "$part" = device ] && cat "$log" >>"$report" ;; *) tail -30 "$log"; bad=1 ;; esac
+  case $verdict in passed*) case $part in device | bench) cat "$log" >>"$report" ;; esac ;; *) tail -30 "$log"; bad=1 ;; esac
   rm -f "$log"
 done
 for part in $parts; do

@@ -37,10 +37,4 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks);
 // verify() and, if that finds nothing, check() of the programs of all stages: one sentence a fault.
 std::vector<std::string> prove(const std::vector<Program>& stages);
 
-// The parts, for one rank. `order` lists the positions of the schedule written twice in a row, in
-// an order in which they can run.
-std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);
-std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
-std::vector<Finding> check_meaning(const Program& p, int rank, const std::vector<int64_t>& order);
-
 }  // namespace tessera

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compile/check.h"
+#include "compile/check_parts.h"
 #include "ir/names.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "compile/bytes.h"
-#include "compile/check.h"
+#include "compile/check_parts.h"
 
 namespace tessera {
 namespace {

@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <map>
 #include <set>
-#include <tuple>
 
 #include "base/error.h"
 #include "compile/bytes.h"
-#include "compile/check.h"
+#include "compile/check_parts.h"
 
 namespace tessera {
 namespace {
@@ -28,11 +26,6 @@ struct Stamp {
   FrameId owner = kNone;  // the frame that was written; kNone: scratch
 };
 
-// How often a frame was touched in one step, for comparison with others of its kind.
-struct Counts {
-  int reads = 0, adds = 0, updates = 0;
-};
-
 class Values {
  public:
   Values(const Program& p, int rank)
@@ -41,17 +34,14 @@ class Values {
         touches_(p),
         stamps_(Stamp()),
         contents_(p.frames.size()),
-        counts_(p.frames.size()) {}
+        used_(p.kinds.size()) {}
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
-    check_bounds();
     find_versions();
     order_ = &order;
     for (now_ = 0; now_ < static_cast<int64_t>(order.size()); ++now_)
       run(order[static_cast<size_t>(now_)]);
     check_ends();
-    check_counts();
-    check_repeats();
     return std::move(findings_);
   }
 
@@ -62,18 +52,12 @@ class Values {
     return "call " + call_name(p_, static_cast<CallId>(x % length()));
   }
   std::string frame(FrameId f) const { return frame_name(p_, f); }
+  FrameKindId kind_of(FrameId f) const { return p_.frame(f).kind; }
 
   void say(int64_t x, const std::string& text) {
     if (!said_.insert(text).second) return;  // once, not again in the second step
     findings_.push_back(
         {"value", text, rank_, x == kNone ? kNone : static_cast<CallId>(x % length())});
-  }
-
-  void check_bounds() {
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
-      if (p_.frame(f).offset < 0 || p_.frame(f).offset + p_.bytes_of(f) > p_.bytes)
-        say(kNone, fmt::format("{} at byte {} is outside the arena of {} bytes", frame(f),
-                               p_.frame(f).offset, p_.bytes));
   }
 
   // The version that each read means: what the calls before it in issue order wrote.
@@ -92,14 +76,9 @@ class Values {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
     for (const FrameId f : c.frames) enter_step(x, f);
-    check_labels(x);
-    check_apart(x);
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Access access = s.frames[i].access;
       const int64_t meant = meant_[first_[static_cast<size_t>(x)] + i];
-      if (c.fresh[i] && access != Access::kAdd)
-        say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
-                           frame(c.frames[i])));
       if (access == Access::kUpdate) update(x, c.frames[i]);
       if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
       if (access == Access::kRead) contents_[static_cast<size_t>(c.frames[i])].reader = x;
@@ -108,8 +87,9 @@ class Values {
     }
     stamps_.assign(touches_.scratch(s), {now_, kNone});
     for (size_t i = 0; i < c.frames.size(); ++i) {
-      count(x, c.frames[i], s.frames[i].access);
       if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
+      if (s.frames[i].access != Access::kWrite)
+        used_[static_cast<size_t>(kind_of(c.frames[i]))] = true;
     }
   }
 
@@ -123,40 +103,6 @@ class Values {
     c.read = true;
     c.summed = false;
     c.step = step;
-  }
-
-  // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
-  // the layer or of the next, but what a layer reads of it is its own.
-  bool is_own(const Call& c, const Frame& f, Access access) const {
-    const FrameKind& kind = p_.kind(f.kind);
-    if (!f.state && kind.values.empty()) return true;
-    const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
-    const bool stream = role == Role::kStream || role == Role::kStreamGradient;
-    const bool next = stream && !(role == Role::kStream && access == Access::kRead);
-    const bool layer = f.layer == kNone || f.layer == c.layer || (stream && c.layer == kNone) ||
-                       (next && f.layer == c.layer + 1);
-    return layer && (f.microbatch == kNone || f.microbatch == c.microbatch);
-  }
-
-  void check_labels(int64_t x) {
-    const Call& c = call(x);
-    for (size_t i = 0; i < c.frames.size(); ++i)
-      if (!is_own(c, p_.frame(c.frames[i]), p_.segment(c).frames[i].access))
-        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(c.frames[i])));
-  }
-
-  // The frames and the scratch of one call have no bytes in common.
-  void check_apart(int64_t x) {
-    const Call& c = call(x);
-    const Segment& s = p_.segment(c);
-    for (const FrameId f : c.frames) {
-      const Extent mine = touches_.frame(f);
-      for (const FrameId o : c.frames)
-        if (o != f && mine.meets(touches_.frame(o)))
-          say(x, fmt::format("{} takes {} and {}, which share bytes", name(x), frame(f), frame(o)));
-      if (mine.meets(touches_.scratch(s)))
-        say(x, fmt::format("{} takes {}, which shares bytes with its scratch", name(x), frame(f)));
-    }
   }
 
   // The last call that wrote other things into the bytes of f since it was written itself.
@@ -231,14 +177,6 @@ class Values {
     ++c.version;
   }
 
-  void count(int64_t x, FrameId f, Access access) {
-    if (x >= length()) return;
-    Counts& c = counts_[static_cast<size_t>(f)];
-    c.reads += access == Access::kRead;
-    c.adds += access == Access::kAdd;
-    c.updates += access == Access::kUpdate;
-  }
-
   // What the first layer read has a gradient that nobody wants where nothing before it is trained:
   // then none of any micro-batch is read.
   bool is_first_gradient(const Frame& f) const {
@@ -255,64 +193,15 @@ class Values {
 
   // Of a kind that anybody reads, or adds to, no frame ends with something unread.
   void check_ends() {
-    std::vector<bool> used(p_.kinds.size(), false);
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
-      const Counts& c = counts_[f];
-      if (c.reads + c.adds + c.updates > 0) used[static_cast<size_t>(p_.frames[f].kind)] = true;
-    }
     const std::vector<bool> wanted = first_gradients_read();
     for (size_t f = 0; f < p_.frames.size(); ++f) {
       const Content& c = contents_[f];
-      if (p_.frames[f].state || c.read || !used[static_cast<size_t>(p_.frames[f].kind)]) continue;
+      if (p_.frames[f].state || c.read || !used_[static_cast<size_t>(p_.frames[f].kind)]) continue;
       if (is_first_gradient(p_.frames[f]) && !wanted[static_cast<size_t>(p_.frames[f].kind)])
         continue;
       say(c.writer, fmt::format("{} writes {}, which no call after it reads", name(c.writer),
                                 frame(static_cast<FrameId>(f))));
     }
-  }
-
-  // A sum over the layers of one chunk, of which chunks have more or fewer.
-  bool is_of_chunk(FrameId f) const { return p_.kind(p_.frame(f).kind).name == "d_memory"; }
-
-  // Layers are alike: sums have as many terms and readers in each, state as many updates.
-  void check_counts() {
-    std::map<FrameKindId, Counts> most;
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
-      Counts& m = most[p_.frames[f].kind];
-      m.reads = std::max(m.reads, counts_[f].reads);
-      m.adds = std::max(m.adds, counts_[f].adds);
-      m.updates = std::max(m.updates, counts_[f].updates);
-    }
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
-      const Counts &c = counts_[f], &m = most[p_.frames[f].kind];
-      if (is_of_chunk(static_cast<FrameId>(f))) continue;
-      const auto compare = [&](int mine, int others, const char* what) {
-        if (mine < others)
-          say(kNone, fmt::format("{} {} {} times in a step, other frames of its kind {} times",
-                                 frame(static_cast<FrameId>(f)), what, mine, others));
-      };
-      compare(c.adds, m.adds, "is added to");
-      if (m.adds > 0) compare(c.reads, m.reads, "is read");
-      if (m.adds > 0 || p_.frames[f].state) compare(c.updates, m.updates, "is updated");
-    }
-  }
-
-  // No term or update twice, and nothing that was compiled and is never called.
-  void check_repeats() {
-    std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
-    std::vector<bool> called(p_.segments.size(), false);
-    for (int64_t x = 0; x < length(); ++x) {
-      const Call& c = call(x);
-      called[static_cast<size_t>(c.segment)] = true;
-      for (size_t i = 0; i < c.frames.size(); ++i) {
-        const Access access = p_.segment(c).frames[i].access;
-        if (access != Access::kAdd && access != Access::kUpdate) continue;
-        if (!seen.insert({c.segment, c.layer, c.microbatch, c.frames[i]}).second)
-          say(x, fmt::format("{} changes {} a second time", name(x), frame(c.frames[i])));
-      }
-    }
-    for (size_t s = 0; s < called.size(); ++s)
-      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name));
   }
 
   const Program& p_;
@@ -324,7 +213,7 @@ class Values {
   std::vector<int64_t> meant_;                   // of each parameter of each position
   std::vector<size_t> first_;                    // where a position's parameters begin there
   std::vector<Content> contents_;
-  std::vector<Counts> counts_;
+  std::vector<bool> used_;  // of each kind: somebody reads it, or adds to it
   std::set<std::string> said_;
   std::vector<Finding> findings_;
 };

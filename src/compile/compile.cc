@@ -96,20 +96,6 @@ bool reduces_each(const Layout& l) {
   return l.zero >= 2 || (l.zero == 1 && l.zero_reduce == ZeroReduce::kEach);
 }
 
-// Segments that this stage never calls, such as another stage's.
-void drop_uncalled(Program& p) {
-  std::vector<SegmentId> now(p.segments.size(), kNone);
-  for (const Call& c : p.schedule) now[static_cast<size_t>(c.segment)] = 0;
-  std::vector<Segment> kept;
-  for (size_t s = 0; s < p.segments.size(); ++s) {
-    if (now[s] == kNone) continue;
-    now[s] = static_cast<SegmentId>(kept.size());
-    kept.push_back(std::move(p.segments[s]));
-  }
-  p.segments = std::move(kept);
-  for (Call& c : p.schedule) c.segment = now[static_cast<size_t>(c.segment)];
-}
-
 }  // namespace
 
 BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {

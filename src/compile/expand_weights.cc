@@ -1,6 +1,6 @@
-// Frames and segments of weights: groups, what the optimizer keeps, gradients, and the calls that
-// gather, reduce and update them. A flat value is a whole frame as one row of elements, whose
-// members (the weights) stand at the same elements in every frame of the group.
+// Frames and segments of weights: groups, what the optimizer keeps, gradients. A flat value is a
+// whole frame as one row of elements, whose members (the weights) stand at the same elements in
+// every frame of the group.
 #include <algorithm>
 
 #include "base/error.h"
@@ -20,10 +20,6 @@ std::string partial_axes(const Value& weight, const Mesh& mesh) {
     if (weight.sharding.place[static_cast<size_t>(a)] == kShared && mesh[a] > 1)
       axes.push_back(name_of(a));
   return fmt::format("{}", fmt::join(axes, "+"));
-}
-
-std::string joined(const std::vector<int64_t>& numbers) {
-  return fmt::format("{}", fmt::join(numbers, ","));
 }
 
 }  // namespace
@@ -167,69 +163,6 @@ void Expander::gradient_frames() {
     if (reduces_each())
       g.gradients_shard = flat_frame(g, "gradients.shard", Role::kGradient, type, true);
   }
-}
-
-SegmentId Expander::collective(const std::string& name, OpKind kind, const std::string& over,
-                               ValueId in, ValueId out, Queue queue) {
-  Op op;
-  op.kind = kind;
-  op.attributes = {{"over", over}};
-  op.inputs = {in};
-  op.outputs = {out};
-  op.origin = name;
-  std::vector<Op> ops = {std::move(op)};
-  if (g_[in].role == Role::kGradient) ops = buckets(std::move(ops[0]));
-  if (is_staged(ops[0])) ask_target(name, ops);
-  return segment(name, std::move(ops), queue);
-}
-
-// A sum of gradients in the type of the wire, cut into ops that each send a bucket at most.
-std::vector<Op> Expander::buckets(Op op) {
-  const Value whole = local_values({g_[op.inputs[0]]})[0];
-  const DType low = type_of(request_.precision);
-  if (request_.options.communication == WireType::kHalf && size_of(low) < size_of(whole.dtype))
-    op.attributes.set("wire", std::string(name_of(low)));
-  const int64_t bytes = whole.shape.elements() * size_of(wire_type(op, whole));
-  const int64_t most = request_.options.bucket_bytes;
-  const int64_t pieces = most > 0 ? (bytes + most - 1) / most : 1;
-  if (pieces == 1) return {std::move(op)};
-  op.attributes.set("pieces", pieces);
-  std::vector<Op> ops;
-  for (int64_t k = 0; k < pieces; ++k) {
-    op.attributes.set("piece", k);
-    ops.push_back(op);
-  }
-  return ops;
-}
-
-// Groups of one rank have nothing to gather and nothing to reduce.
-void Expander::reduce_segments(WeightGroup& g) {
-  const FrameKind& kind = out_.program.kinds[static_cast<size_t>(g.weights)];
-  const std::string stages = joined(kind.stages);
-  const bool several = shards() > 1;
-  if (divides(3))
-    g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard",
-                          flat(g.weights_shard, true), flat(g.weights, false), Queue::kData);
-  else if (divides(1) && !g.frozen)
-    g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard", flat(g.weights, true),
-                          flat(g.weights, false), Queue::kData);
-  if (!trains() || g.frozen) return;
-  const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
-  const ValueId own = flat(sums, divides(1));
-  if (several && divides(1))
-    g.reduce = collective("reduce." + g.name, OpKind::kReduceScatter, "shard",
-                          flat(g.gradients, false), own, Queue::kData);
-  else if (several)
-    g.reduce = collective("reduce." + g.name, OpKind::kAllReduce, "shard", own, own, Queue::kData);
-  std::vector<std::string> axes;
-  if (g_.mesh[AxisKind::kReplica] > 1) axes.emplace_back("replica");
-  if (!g.partial.empty()) axes.push_back(g.partial);
-  const std::string others = fmt::format("{}", fmt::join(axes, "+"));
-  if (!others.empty())
-    g.finish = collective("finish." + g.name, OpKind::kAllReduce, others, own, own, Queue::kGroups);
-  if (!stages.empty())
-    g.join = collective("join." + g.name, OpKind::kAllReduce, "stages:" + stages, own, own,
-                        Queue::kGroups);
 }
 
 void Expander::weight_segments(WeightGroup& g) {

@@ -1,5 +1,5 @@
-// What expand() works with: its parts stand in expand.cc (blocks), expand_weights.cc
-// (weights and gradients) and expand_update.cc (the optimizer).
+// What expand() works with. Its parts, a file each: frames of what blocks leave, products,
+// messages, weights and gradients, the optimizer, and in expand.cc the segments of blocks.
 #pragma once
 
 #include <map>
@@ -53,31 +53,39 @@ class Expander {
   void squares_segment(WeightGroup& group);
   void factor_segments(WeightGroup& group);
   void update_segment(WeightGroup& group);
+
+  // What gathers weights and reduces gradients (expand_collectives.cc).
   void reduce_segments(WeightGroup& group);
   SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
                        ValueId out, Queue queue);
   std::vector<Op> buckets(Op reduction);
 
-  // Blocks and what passes between them (expand.cc).
+  // What outlives its segment: batches, streams, what the backward reads (expand_frames.cc).
+  FrameKindId frame(const std::string& name, const std::vector<ValueId>& values, uint8_t per,
+                    bool state);
   void batch_frames();
   void stream_frames();
   void saved_frames();
   void pending_frames();
-  FrameKindId frame(const std::string& name, const std::vector<ValueId>& values, uint8_t per,
-                    bool state);
+
+  // What the target's library wants: workspaces and packed weights (expand_products.cc).
   void prepare_products();
+  void ask_target(const std::string& block, std::vector<Op>& ops);
+  void pack_weight(const std::string& block, Op& op);
   void pack_segments();
-  void block_segments(const Block& block, BlockSegments& out);
+
+  // Between stages (expand_messages.cc).
+  void message_segments();
   SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
                     Queue queue);
-  void message_segments();
   void kept_segments(Messages& m, const std::string& suffix, const std::vector<const char*>& kinds);
   ValueId stream(const std::string& kind) const;
+
+  // Blocks and the step (expand.cc).
+  void block_segments(const Block& block, BlockSegments& out);
   void step_segments();
   ValueId only(Role role, const std::string& name) const;
   SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);
-  void ask_target(const std::string& block, std::vector<Op>& ops);
-  void pack_weight(const std::string& block, Op& op);
   Access access_of(const Segment& s, FrameKindId kind) const;
   std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
   void keep_saved(std::vector<Op>& ops, ValueId output) const;

@@ -7,9 +7,7 @@
 //   update
 // and of the other programs: clear · pack · forward of one micro-batch.
 //
-// Issue orders of all stages are restrictions of one global order: an action stands at the time it
-// starts where messages are free, a message at the time its producer finishes, on both ends, before
-// the actions of that time. So every wait points backward in one order and none can form a cycle.
+// Actions and messages in the one order of all stages (issue_order.h).
 #pragma once
 
 #include "compile/stage_share.h"
@@ -19,5 +17,10 @@ namespace tessera {
 // `expanded` gives its program away; its blocks and groups stay.
 Program schedule(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
                  const Target& target, const StageShare& share);
+
+// Takes out segments that this stage never calls, such as another stage's.
+void drop_uncalled(Program& p);
+// Takes out frames that no call touches, but those of state.
+void drop_untouched(Program& p);
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "compile/call_list.h"
+#include "compile/schedule.h"
 
 namespace tessera {
 namespace {
@@ -44,7 +45,7 @@ class Zero {
       p_.schedule[place] = std::move(calls[c]);
     }
     if (e_.clip == kNone) call(e_.sum_report, {}, kNone, kNone);
-    drop_untouched();
+    drop_untouched(p_);
   }
 
  private:
@@ -169,22 +170,6 @@ class Zero {
       if (std::find(stages.begin(), stages.end(), p_.stage) != stages.end())
         call(g.join, {}, kNone, kNone);
     }
-  }
-
-  void drop_untouched() {
-    std::vector<FrameId> now(p_.frames.size(), kNone);
-    std::vector<bool> touched(p_.frames.size(), false);
-    for (const Call& c : p_.schedule)
-      for (const FrameId f : c.frames) touched[static_cast<size_t>(f)] = true;
-    std::vector<Frame> kept;
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
-      if (!touched[f] && !p_.frames[f].state) continue;
-      now[f] = static_cast<FrameId>(kept.size());
-      kept.push_back(p_.frames[f]);
-    }
-    p_.frames = std::move(kept);
-    for (Call& c : p_.schedule)
-      for (FrameId& f : c.frames) f = now[static_cast<size_t>(f)];
   }
 
   Program& p_;

@@ -40,16 +40,23 @@ void update_factors(const FactorShape& shape, double b, const double* row_sums,
 void factor_scales(const FactorShape& shape, const float* rows, const float* columns,
                    float* row_scales, float* column_scales);
 
-// The sum of u^2 over the stretch.
-double sum_of_update_squares(const TensorView& gradient, const FactorStretch& stretch, double scale,
-                             const float* row_scales, const float* column_scales);
-
-// w and m of one weight. `step.learning_rate` is the rate above; `clip` is 1 / max(1, ...).
+// The scales of a weight; no columns: a vector.
 struct FactorScales {
   int64_t columns = 0;
   const float *row_scales = nullptr, *column_scales = nullptr;
-  double clip = 1;
 };
-void adafactor(const Update& u, const UpdateStep& step, const FactorScales& scales);
+// The sums of squares of a weight's elements and of its changes, over all ranks, and what they are
+// compared with.
+struct FactorNorms {
+  const double *weight_squares = nullptr, *update_squares = nullptr;
+  double elements = 1, least_scale = 0, update_clip = 1;
+};
+// The sum of u^2 over the stretch.
+double sum_of_update_squares(const TensorView& gradient, const FactorStretch& stretch, double scale,
+                             const FactorScales& scales);
+
+// w and m of one weight.
+void adafactor(const Update& u, const UpdateStep& step, const FactorScales& scales,
+               const FactorNorms& norms);
 
 }  // namespace tessera::kernels

@@ -1,7 +1,6 @@
 // The kernels of a device as one table: what an op's binding calls without knowing where its
 // operands lie. Each does what the header of its name says. On the CPU it does so at once; on CUDA
-// it is enqueued in the stream, memory is the device's, and no call waits. A nullptr: the device
-// has no such kernel (missing_on_cuda in runtime/library.h says so before a run).
+// it is enqueued in the stream, memory is the device's, and no call waits.
 #pragma once
 
 #include "kernels/adafactor.h"
@@ -49,6 +48,15 @@ struct Kernels {
   void (*attention)(Stream, const Attention&, void* workspace);
   void (*attention_grad)(Stream, const AttentionGrad&, void* workspace);
   void (*cached_attention)(Stream, const CachedAttention&, void* workspace);
+  void (*attention_scores)(Stream, View qkv, float scale, View scores, int threads,
+                           void* workspace);
+  void (*attention_scores_grad)(Stream, View qkv, float scale, View d_scores, View d_qkv,
+                                int threads, void* workspace);
+  void (*softmax)(Stream, View x, View y);
+  void (*softmax_grad)(Stream, View y, View dy, View dx);
+  void (*attention_mix)(Stream, View qkv, View probabilities, View out, int threads,
+                        void* workspace);
+  void (*attention_mix_grad)(Stream, const AttentionMixGrad&, void* workspace);
   void (*cross_entropy)(Stream, const CrossEntropy&, void* workspace, int threads);
   void (*logits_max)(Stream, const DividedLogits&, View max);
   void (*logits_sums)(Stream, const DividedLogits&, View max, View labels, View sums);
@@ -58,6 +66,19 @@ struct Kernels {
   // `step` gives what is constant over a run, `numbers` the rest.
   void (*update)(Stream, UpdateRule, const Update&, const UpdateStep& step,
                  const UpdateNumbers& numbers);
+  // Adafactor's parts (kernels/adafactor.h). Nothing is added, mixed or updated in a step that is
+  // skipped.
+  void (*add_factor_sums)(Stream, View gradient, const FactorStretch&, const UpdateNumbers&,
+                          double epsilon, double* rows, double* columns);
+  void (*update_factors)(Stream, const FactorShape&, const UpdateNumbers&, double decay_power,
+                         const double* row_sums, const double* column_sums, float* rows,
+                         float* columns);
+  void (*factor_scales)(Stream, const FactorShape&, const float* rows, const float* columns,
+                        float* row_scales, float* column_scales);
+  void (*add_update_squares)(Stream, View gradient, const FactorStretch&, const UpdateNumbers&,
+                             const FactorScales&, void* workspace, double* sum);
+  void (*adafactor)(Stream, const Update&, const UpdateStep& step, const UpdateNumbers&,
+                    const FactorScales&, const FactorNorms&);
 
   // Bytes of workspaces; the arguments are those of the functions of kernels/*.h.
   struct Workspaces {
@@ -66,11 +87,12 @@ struct Kernels {
     int64_t (*bias_grad)(int64_t n, int64_t d);
     int64_t (*embedding_grad)(int64_t n, DType table);
     int64_t (*rotary)(int64_t positions, const Rotary&);
-    int64_t (*squares)(int64_t n);
+    int64_t (*squares)(int64_t n);  // of update squares, too
     int64_t (*cross_entropy)(int64_t rows);
     int64_t (*attention)(View qkv, View kv, int threads);
     int64_t (*attention_grad)(View qkv, View kv, int64_t buckets, int threads);
     int64_t (*cached_attention)(int64_t context, int64_t d, int threads);
+    int64_t (*attention_parts)(int64_t t, int64_t d, int threads);
   } workspace;
 };
 

@@ -8,8 +8,7 @@ namespace tessera {
 
 // Of an op with gradient, step and report as its first inputs, and weights, moments and master as
 // its outputs (ir/ops/update.cc).
-kernels::UpdateStep update_step(const BoundOp& b);
-kernels::UpdateStep update_constants(const BoundOp& b);  // of these, what the attributes say
+kernels::UpdateStep update_constants(const BoundOp& b);  // what the attributes say
 kernels::Update update_operands(const BoundOp& b);
 
 // Of a member: weight decay, and the random numbers of its elements.

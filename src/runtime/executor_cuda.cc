@@ -21,7 +21,6 @@ bool is_fetched(Role r) {
 void Executor::prepare_device() {
   if (options_.mirror == nullptr) return;
   CHECK(library_.on_cuda(), "a mirror of an arena of the host");
-  require_cuda_kernels(program_);
   if (options_.poison)
     throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
   queues_.emplace(program_);

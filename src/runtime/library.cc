@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "ir/attention_operands.h"
 #include "ir/rule.h"
-#include "kernels/attention_parts.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {
@@ -51,9 +50,9 @@ int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads
       return of.cached_attention(op.attributes.integer("context"), qkv.shape[4], threads);
     case OpKind::kAttentionScores:
     case OpKind::kAttentionScoresGrad:
-      return kernels::attention_parts_workspace_bytes(qkv.shape[1], qkv.shape[4], threads);
+      return of.attention_parts(qkv.shape[1], qkv.shape[4], threads);
     default:
-      return kernels::attention_parts_workspace_bytes(view(1).shape[1], view(1).shape[4], threads);
+      return of.attention_parts(view(1).shape[1], view(1).shape[4], threads);
   }
 }
 
@@ -85,31 +84,13 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
     case OpKind::kAdafactorSums:
       return of.squares(s.elements());
     case OpKind::kAdafactorSquares:
+      return of.squares(s.elements()) + adafactor_workspace_bytes(op, values);
     case OpKind::kAdafactor:
       return adafactor_workspace_bytes(op, values);
     case OpKind::kCrossEntropy:
       return of.cross_entropy(rows);
     default:
       return 0;
-  }
-}
-
-// What only the CPU has.
-bool is_missing_on_cuda(OpKind k) {
-  switch (k) {
-    case OpKind::kAttentionScores:
-    case OpKind::kAttentionScoresGrad:
-    case OpKind::kSoftmax:
-    case OpKind::kSoftmaxGrad:
-    case OpKind::kAttentionMix:
-    case OpKind::kAttentionMixGrad:
-    case OpKind::kAdafactorSums:
-    case OpKind::kAdafactorSquares:
-    case OpKind::kAdafactor:
-    case OpKind::kPack:
-      return true;
-    default:
-      return false;
   }
 }
 
@@ -163,16 +144,6 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
       cuda_(cuda),
       blas_(std::make_unique<kernels::CudaBlas>()),
       kernels_(&kernels::cuda_kernels()) {}
-
-void require_cuda_kernels(const Program& program) {
-  for (const Segment& s : program.segments)
-    for (const Op& op : s.ops)
-      if (is_missing_on_cuda(op.kind))
-        throw Error(
-            "{}: {} has no CUDA kernel yet. Train with run.device=cpu, or without what needs it "
-            "(attention: materialised, optimizer.kind: adafactor).",
-            s.name, rule_of(op.kind).name);
-}
 
 const Product& Library::product(const MatmulShape& shape) {
   return find_or_make(products_, shape, cpu_, threads_, blas_.get());

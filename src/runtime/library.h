@@ -41,9 +41,6 @@ class Library {
   std::vector<std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<Head>>> heads_;
 };
 
-// Throws Error if the program has an op that CUDA has no kernel for yet.
-void require_cuda_kernels(const Program& program);
-
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
 kernels::MatmulShape product_shape(const Op& op, std::span<const Value> values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values);

@@ -1,7 +1,6 @@
 // Matrix products and attention.
 #include "ir/attention_operands.h"
 #include "kernels/attention.h"
-#include "kernels/attention_parts.h"
 #include "kernels/rotary.h"
 #include "runtime/bound_op.h"
 
@@ -94,20 +93,23 @@ void run_cached_attention(const BoundOp& b) {
 }
 
 void run_attention_scores(const BoundOp& b) {
-  kernels::attention_scores(b.in[0], scale(b), b.out[0], b.threads, b.workspace);
+  b.kernels->attention_scores(b.stream, b.in[0], scale(b), b.out[0], b.threads, b.workspace);
 }
 
 void run_attention_scores_grad(const BoundOp& b) {
   copy_unless_shared(b, b.in[2], b.out[0]);  // the v part, from attention_mix_grad
-  kernels::attention_scores_grad(b.in[0], scale(b), b.in[1], b.out[0], b.threads, b.workspace);
+  b.kernels->attention_scores_grad(b.stream, b.in[0], scale(b), b.in[1], b.out[0], b.threads,
+                                   b.workspace);
 }
 
-void run_softmax(const BoundOp& b) { kernels::softmax(b.in[0], b.out[0]); }
+void run_softmax(const BoundOp& b) { b.kernels->softmax(b.stream, b.in[0], b.out[0]); }
 
-void run_softmax_grad(const BoundOp& b) { kernels::softmax_grad(b.in[0], b.in[1], b.out[0]); }
+void run_softmax_grad(const BoundOp& b) {
+  b.kernels->softmax_grad(b.stream, b.in[0], b.in[1], b.out[0]);
+}
 
 void run_attention_mix(const BoundOp& b) {
-  kernels::attention_mix(b.in[1], b.in[0], b.out[0], b.threads, b.workspace);
+  b.kernels->attention_mix(b.stream, b.in[1], b.in[0], b.out[0], b.threads, b.workspace);
 }
 
 void run_attention_mix_grad(const BoundOp& b) {
@@ -118,7 +120,7 @@ void run_attention_mix_grad(const BoundOp& b) {
   a.d_probabilities = b.out[0];
   a.d_qkv = b.out[1];
   a.threads = b.threads;
-  kernels::attention_mix_grad(a, b.workspace);
+  b.kernels->attention_mix_grad(b.stream, a, b.workspace);
 }
 
 }  // namespace tessera

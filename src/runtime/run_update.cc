@@ -44,16 +44,6 @@ bool rounds_stochastically(const Attributes& a) {
   return a.has("rounding") && a.text("rounding") == "stochastic";
 }
 
-kernels::UpdateStep update_step(const BoundOp& b) {
-  const auto *step = b.in[1].as<double>(), *report = b.in[2].as<double>();
-  kernels::UpdateStep s = update_constants(b);
-  s.learning_rate = step[kLearningRate];
-  s.step = static_cast<int64_t>(step[kStepNumber]);
-  s.scale = report[kScale];
-  s.skip = report[kSkip] != 0;
-  return s;
-}
-
 kernels::UpdateStep update_constants(const BoundOp& b) {
   const Attributes& a = b.op->attributes;
   kernels::UpdateStep s;

@@ -4,7 +4,8 @@
 //   - of another queue, where neither waits for the other: no queue and no wait changes;
 //   - of its own queue, where neither communicates and they conflict on no frame, or both only add
 //     to it and neither begins it.
-// And a call without ops computes nothing: it may be there twice or not at all. None such is drawn.
+// And a call that computes nothing (release_sent: what it names lives until it) may be missing or
+// stand twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,7 +75,6 @@ class Mutator {
   std::optional<Mutant> make(int64_t kind) {
     m_ = {p_, "", false};
     c_ = static_cast<CallId>(draw_.number(0, size() - 1));
-    find([&](const Call& c) { return !p_.segment(c).ops.empty(); });
     constexpr bool (Mutator::*kKinds[])() = {
         &Mutator::drop,  &Mutator::twice,      &Mutator::move,      &Mutator::resize,
         &Mutator::group, &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
@@ -89,9 +89,11 @@ class Mutator {
 
  private:
   int64_t size() const { return static_cast<int64_t>(p_.schedule.size()); }
+  const Call& call_at() const { return p_.call(c_); }
 
   bool drop() {
     m_.what = "drop";
+    m_.harmless = p_.segment(call_at()).ops.empty();
     std::vector<CallId> now = same_numbers(p_);
     for (CallId& n : now) n = n == c_ ? kNone : n - (n > c_);
     m_.program.schedule.erase(m_.program.schedule.begin() + c_);
@@ -101,6 +103,7 @@ class Mutator {
 
   bool twice() {
     m_.what = "twice";
+    m_.harmless = p_.segment(call_at()).ops.empty();
     std::vector<CallId> now = same_numbers(p_);
     for (CallId& n : now) n += n > c_;
     renumber(m_.program, now);

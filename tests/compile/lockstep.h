@@ -128,6 +128,8 @@ class Lockstep {
         return t.as<uint8_t>()[i];
       case DType::kBF16:
         return static_cast<double>(static_cast<float>(t.as<BF16>()[i]));
+      case DType::kF16:
+        return static_cast<double>(static_cast<float>(t.as<F16>()[i]));
       default:
         return static_cast<double>(t.f32()[i]);
     }
@@ -148,6 +150,9 @@ class Lockstep {
         return;
       case DType::kBF16:
         t.as<BF16>()[i] = BF16(static_cast<float>(x));
+        return;
+      case DType::kF16:
+        t.as<F16>()[i] = F16(static_cast<float>(x));
         return;
       default:
         t.f32()[i] = static_cast<float>(x);

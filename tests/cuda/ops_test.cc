@@ -6,7 +6,7 @@
 namespace tessera::testing {
 namespace {
 
-// A sum in another order may round to the other neighbour where it is stored in bf16.
+// A sum in another order may round to the other neighbour where it is stored in 16 bits.
 constexpr double kBound = 2e-6, kRoundedBound = 4e-3;
 
 class CudaOps : public OnCuda {
@@ -27,35 +27,48 @@ class CudaOps : public OnCuda {
       for (const Op& op : *ops)
         for (const ValueId v : op.outputs)
           expect_close(there.read(v, 0), here.read(v, 0),
-                       built.graph[v].dtype == DType::kBF16 ? kRoundedBound : kBound,
+                       size_of(built.graph[v].dtype) == 2 ? kRoundedBound : kBound,
                        fmt::format("{}: {} of {}", c.name, built.graph[v].name, op.origin));
     }
-  }
-  // The CPU computes materialised attention and Adafactor alone.
-  static bool has(OpKind k) {
-    return k != OpKind::kAttentionScores && k != OpKind::kAttentionScoresGrad &&
-           k != OpKind::kSoftmax && k != OpKind::kSoftmaxGrad && k != OpKind::kAttentionMix &&
-           k != OpKind::kAttentionMixGrad;
   }
 };
 
 TEST_F(CudaOps, ForwardsWithTheirGradients) {
-  for (const Case& c : forwards())
-    if (has(c.kind)) expect_same(c);
+  for (const Case& c : forwards()) expect_same(c);
 }
 TEST_F(CudaOps, Backwards) {
-  for (const Case& c : backwards())
-    if (has(c.kind)) expect_same(c);
+  for (const Case& c : backwards()) expect_same(c);
 }
 
 // Sizes that the small cases do not reach: several tiles, tails, heads that share keys.
 std::vector<Case> larger() {
   const auto bf16 = [](Shape s) { return In{DType::kBF16, std::move(s)}; };
+  const auto f16 = [](Shape s) { return In{DType::kF16, std::move(s)}; };
   const auto bf16_weight = [](Shape s) { return In{DType::kBF16, std::move(s), Role::kWeight}; };
   return {
       {"attention of two tiles", OpKind::kAttention, {{"scale", 0.2}}, {x({2, 70, 2, 4, 24})}},
       {"attention of wide heads", OpKind::kAttention, {{"scale", 0.1}}, {x({1, 35, 1, 3, 136})}},
       {"attention in bf16", OpKind::kAttention, {{"scale", 0.2}}, {bf16({1, 40, 2, 3, 64})}},
+      {"attention of groups in bf16",
+       OpKind::kAttention,
+       {{"scale", 0.1}},
+       {bf16({1, 150, 2, 5, 80})}},
+      {"attention of wide heads in f16",
+       OpKind::kAttention,
+       {{"scale", 0.1}},
+       {f16({1, 70, 1, 3, 128})}},
+      {"attention with dropout in bf16",
+       OpKind::kAttention,
+       {{"scale", 0.2}, {"dropout", 0.4}, {"key", one}},
+       {bf16({2, 50, 1, 4, 16}), samples(), step()}},
+      {"attention within documents in f16",
+       OpKind::kAttention,
+       {{"scale", 0.3}, {"seen", "documents"}},
+       {f16({2, 70, 1, 3, 24}), ids({2, 70})}},
+      {"attention across in bf16",
+       OpKind::kAttention,
+       {{"scale", 0.5}, {"across", one}, {"whole", one}, {"seen", "padding"}},
+       {bf16({2, 37, 2, 2, 16}), bf16({2, 90, 2, 2, 16}), ids({2, 90})}},
       {"attention with much dropout",
        OpKind::kAttention,
        {{"scale", 0.2}, {"dropout", 0.4}, {"key", one}},

@@ -36,6 +36,19 @@ TEST_F(CudaTraining, RecomputedLayers) {
   expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
 }
 
+TEST_F(CudaTraining, AttentionInParts) {
+  RunConfig c = tiny(Family::kLlama);
+  c.compiler.attention = AttentionKind::kMaterialised;
+  expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
+}
+
+TEST_F(CudaTraining, Adafactor) {
+  RunConfig c = tiny(Family::kGpt2);
+  c.optimizer.kind = OptimizerKind::kAdafactor;
+  c.optimizer.beta1 = 0.9;
+  expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
+}
+
 // What is saved is what was trained.
 TEST_F(CudaTraining, StateComesBackToTheHost) {
   const RunConfig c = tiny(Family::kGpt2);

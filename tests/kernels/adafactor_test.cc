@@ -71,17 +71,12 @@ struct Kernels {
     Array row_scales(rows.shape()), column_scales(columns.shape());
     factor_scales(shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
                   column_scales.as<float>());
-    for (const FactorStretch& s : stretches)
-      updates += sum_of_update_squares(g, s, 1, row_scales.as<float>(), column_scales.as<float>());
-    const auto count = static_cast<double>(n);
+    const FactorScales scales = {shape.columns, row_scales.as<float>(), column_scales.as<float>()};
+    for (const FactorStretch& s : stretches) updates += sum_of_update_squares(g, s, 1, scales);
     adafactor(
         {.weights = w, .m = beta1 > 0 ? m.view() : TensorView(), .gradient = g, .ranges = ranges},
-        {.learning_rate = learning_rate * std::max(kLeast, std::sqrt(squares / count)),
-         .beta1 = beta1,
-         .weight_decay = decay,
-         .step = t},
-        {shape.columns, row_scales.as<float>(), column_scales.as<float>(),
-         1 / std::max(1.0, std::sqrt(updates / count) / kClip)});
+        {.learning_rate = learning_rate, .beta1 = beta1, .weight_decay = decay, .step = t}, scales,
+        {&squares, &updates, static_cast<double>(n), kLeast, kClip});
   }
 };
 

@@ -270,7 +270,7 @@ struct AdafactorState {
   FactorShape shape;
   Array weights, m, rows, columns;
 
-  void step(const TensorView& g, UpdateStep s, const Golden& golden, const std::string& c) {
+  void step(const TensorView& g, const UpdateStep& s, const Golden& golden, const std::string& c) {
     const int64_t n = weights.size();
     std::vector<double> row_sums(static_cast<size_t>(shape.rows)),
         column_sums(static_cast<size_t>(shape.columns));
@@ -285,18 +285,17 @@ struct AdafactorState {
                   column_scales.as<float>());
     double squares = 0;
     for (int64_t i = 0; i < n; ++i) squares += weights.at(i) * weights.at(i);
-    const auto rms = [&](double sum) { return std::sqrt(sum / static_cast<double>(n)); };
-    if (s.beta1 == 0) s.learning_rate *= std::max(golden.number(c + ".least_scale"), rms(squares));
-    const double updates =
-        sum_of_update_squares(g, whole, 1, row_scales.as<float>(), column_scales.as<float>());
+    const FactorScales scales = {shape.columns, row_scales.as<float>(), column_scales.as<float>()};
+    const double updates = sum_of_update_squares(g, whole, 1, scales);
+    const double least = s.beta1 == 0 ? golden.number(c + ".least_scale") : 0;
     const UpdateRange all{0, n, true};
-    adafactor({.weights = weights,
-               .m = s.beta1 > 0 ? m.view() : TensorView(),
-               .gradient = g,
-               .ranges = {&all, 1}},
-              s,
-              {shape.columns, row_scales.as<float>(), column_scales.as<float>(),
-               1 / std::max(1.0, rms(updates) / golden.number(c + ".update_clip"))});
+    adafactor(
+        {.weights = weights,
+         .m = s.beta1 > 0 ? m.view() : TensorView(),
+         .gradient = g,
+         .ranges = {&all, 1}},
+        s, scales,
+        {&squares, &updates, static_cast<double>(n), least, golden.number(c + ".update_clip")});
   }
 };
 

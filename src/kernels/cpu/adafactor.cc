@@ -93,7 +93,7 @@ void factor_scales(const FactorShape& shape, const float* rows, const float* col
 }
 
 double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s, double scale,
-                             const float* row_scales, const float* column_scales) {
+                             const FactorScales& scales) {
   const Source g(gradient);
   double total = 0;
   const auto add = [&](const RowPart& p, double row, const float* others) {
@@ -104,22 +104,28 @@ double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s,
     }
   };
   if (s.columns == 0) {
-    add({s.begin, s.end, s.element}, 1, row_scales);
+    add({s.begin, s.end, s.element}, 1, scales.row_scales);
     return total;
   }
   for (int64_t r = first_row(s); r < end_row(s); ++r)
-    add(part_in_row(s, r), static_cast<double>(row_scales[r]), column_scales);
+    add(part_in_row(s, r), static_cast<double>(scales.row_scales[r]), scales.column_scales);
   return total;
 }
 
-void adafactor(const Update& u, const UpdateStep& s, const FactorScales& scales) {
+void adafactor(const Update& u, const UpdateStep& s, const FactorScales& scales,
+               const FactorNorms& norms) {
   if (s.skip) return;
   CHECK(!u.v, "adafactor keeps factors in place of a second moment");
-  UpdateOperands operands = operands_of(u, s, "adafactor");
+  const auto rms = [&](const double* squares) { return std::sqrt(*squares / norms.elements); };
+  UpdateStep own = s;
+  if (norms.least_scale > 0)
+    own.learning_rate *= std::max(norms.least_scale, rms(norms.weight_squares));
+  UpdateOperands operands = operands_of(u, own, "adafactor");
   operands.columns = scales.columns;
   operands.row_scales = scales.row_scales;
   operands.column_scales = scales.column_scales;
-  operands.update_clip = static_cast<float>(scales.clip);
+  operands.update_clip =
+      static_cast<float>(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands);
 }
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cast.h"
@@ -17,16 +18,27 @@ void copy_rows(Stream, const RowCopy& c) {
                 static_cast<size_t>(c.bytes));
 }
 
-void update(Stream, UpdateRule rule, const Update& u, const UpdateStep& constants,
-            const UpdateNumbers& n) {
+UpdateStep whole_step(const UpdateStep& constants, const UpdateNumbers& n) {
   UpdateStep s = constants;
   s.learning_rate = *n.learning_rate;
   s.step = static_cast<int64_t>(*n.step);
   s.scale = *n.scale;
   s.skip = *n.skip != 0;
+  return s;
+}
+
+void update(Stream, UpdateRule rule, const Update& u, const UpdateStep& constants,
+            const UpdateNumbers& n) {
+  const UpdateStep s = whole_step(constants, n);
   if (rule == UpdateRule::kAdamW) return adamw(u, s);
   if (rule == UpdateRule::kLion) return lion(u, s);
   sgd(u, s);
+}
+
+void mix_factors(Stream, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
+                 const double* row_sums, const double* column_sums, float* rows, float* columns) {
+  if (*n.skip != 0) return;
+  update_factors(shape, 1 - std::pow(*n.step, -decay_power), row_sums, column_sums, rows, columns);
 }
 
 constexpr Kernels kTable = {
@@ -60,6 +72,18 @@ constexpr Kernels kTable = {
     .attention = [](Stream, const Attention& a, void* w) { attention(a, w); },
     .attention_grad = [](Stream, const AttentionGrad& a, void* w) { attention_grad(a, w); },
     .cached_attention = [](Stream, const CachedAttention& a, void* w) { cached_attention(a, w); },
+    .attention_scores = [](Stream, View qkv, float factor, View scores, int threads,
+                           void* w) { attention_scores(qkv, factor, scores, threads, w); },
+    .attention_scores_grad =
+        [](Stream, View qkv, float factor, View d_scores, View d_qkv, int threads, void* w) {
+          attention_scores_grad(qkv, factor, d_scores, d_qkv, threads, w);
+        },
+    .softmax = [](Stream, View x, View y) { softmax(x, y); },
+    .softmax_grad = [](Stream, View y, View dy, View dx) { softmax_grad(y, dy, dx); },
+    .attention_mix = [](Stream, View qkv, View p, View out, int threads,
+                        void* w) { attention_mix(qkv, p, out, threads, w); },
+    .attention_mix_grad = [](Stream, const AttentionMixGrad& a,
+                             void* w) { attention_mix_grad(a, w); },
     .cross_entropy = [](Stream, const CrossEntropy& a, void* w,
                         int threads) { cross_entropy(a, w, threads); },
     .logits_max = [](Stream, const DividedLogits& l, View max) { logits_max(l, max); },
@@ -69,6 +93,26 @@ constexpr Kernels kTable = {
     .squares = [](Stream, View x, void* w, double* sum) { *sum += sum_of_squares(x, w); },
     .clip = [](Stream, const Clip& c) { clip(c); },
     .update = update,
+    .add_factor_sums =
+        [](Stream, View gradient, const FactorStretch& s, const UpdateNumbers& n, double epsilon,
+           double* rows, double* columns) {
+          if (*n.skip == 0) add_factor_sums(gradient, s, *n.scale, epsilon, rows, columns);
+        },
+    .update_factors = mix_factors,
+    .factor_scales =
+        [](Stream, const FactorShape& shape, const float* rows, const float* columns,
+           float* row_scales, float* column_scales) {
+          factor_scales(shape, rows, columns, row_scales, column_scales);
+        },
+    .add_update_squares =
+        [](Stream, View gradient, const FactorStretch& s, const UpdateNumbers& n,
+           const FactorScales& scales, void*, double* sum) {
+          if (*n.skip == 0) *sum += sum_of_update_squares(gradient, s, *n.scale, scales);
+        },
+    .adafactor =
+        [](Stream, const Update& u, const UpdateStep& constants, const UpdateNumbers& n,
+           const FactorScales& scales,
+           const FactorNorms& norms) { adafactor(u, whole_step(constants, n), scales, norms); },
     .workspace =
         {
             .norm_grad = norm_grad_workspace_bytes,
@@ -92,6 +136,7 @@ constexpr Kernels kTable = {
                                                         qkv.shape[0] * heads * buckets);
                 },
             .cached_attention = cached_attention_workspace_bytes,
+            .attention_parts = attention_parts_workspace_bytes,
         }};
 
 }  // namespace

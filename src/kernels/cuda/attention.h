@@ -1,7 +1,7 @@
-// Attention without tensor cores, in tiles of 32 (kernels/attention.h). A warp has four rows of its
-// own, queries in the forward and in the gradient of queries, keys in the gradient of keys; the
-// block brings the rows of the other side 32 at a time, one a lane. Nothing is added by two
-// writers.
+// Attention in tiles (kernels/attention.h), in two ways. The plain one takes every type and bias: a
+// warp has four rows of its own, queries in the forward and in the gradient of queries, keys in the
+// gradient of keys; the block brings the rows of the other side 32 at a time, one a lane. Nothing
+// is added by two writers. The other one is for tensor cores (attention_halves.h).
 #pragma once
 
 #include "kernels/cuda/operand.h"
@@ -67,6 +67,10 @@ struct AttentionWork {
 
 void launch_attention(const AttentionWork& a, Stream s);
 void launch_attention_grad(const AttentionWork& a, Stream s);
+
+// All numbers of one 16-bit type, rows of up to 128 in eights, no bias, no start.
+void launch_attention_halves(const AttentionWork& a, Stream s);
+void launch_attention_halves_grad(const AttentionWork& a, Stream s);
 
 // Keys and values of the new tokens into the cache: [B, T, KV, 2, D] from q's array to keys'.
 void launch_cache_rows(const AttentionWork& a, int64_t slots, Stream s);

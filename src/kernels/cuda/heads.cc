@@ -74,11 +74,22 @@ AttentionWork work_of(const Kernel& a) {
   return w;
 }
 
+// Products of 16-bit numbers, where scores have no biases whose gradients are sums over rows.
+bool on_tensor_cores(const AttentionWork& w) {
+  return size_of(w.q.type) == 2 && w.d <= 128 && w.d % kGroup == 0 && w.bias.data == nullptr;
+}
+
 int64_t delta_floats(const AttentionWork& w) { return w.b * w.heads() * w.t; }
 
 }  // namespace
 
-void attention(Stream s, const Attention& a, void*) { launch_attention(work_of(a), s); }
+void attention(Stream s, const Attention& a, void*) {
+  const AttentionWork w = work_of(a);
+  if (on_tensor_cores(w))
+    launch_attention_halves(w, s);
+  else
+    launch_attention(w, s);
+}
 
 int64_t attention_grad_bytes(View qkv, View kv, int64_t buckets) {
   const int64_t queries = qkv.shape[3] - (kv.shape.rank() > 0 ? 0 : 2);  // of a group
@@ -99,7 +110,10 @@ void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
     fill_in_stream(s, w.bias_rows, 0,
                    delta_floats(w) * w.buckets * static_cast<int64_t>(sizeof(float)));
   }
-  launch_attention_grad(w, s);
+  if (on_tensor_cores(w))
+    launch_attention_halves_grad(w, s);
+  else
+    launch_attention_grad(w, s);
 }
 
 void cached_attention(Stream s, const CachedAttention& a, void*) {

@@ -78,4 +78,11 @@ __device__ inline float as_stored(float x, DType type) {
   return type == DType::kF32 ? x : widen(narrow(x, type), type);
 }
 
+// x such that rounding it to bf16 to nearest gives its stochastic rounding by r: see
+// kernels/update.h.
+__device__ inline float stochastic(float x, uint32_t r, DType type) {
+  if (type != DType::kBF16 || isnan(x)) return x;
+  return __uint_as_float((__float_as_uint(x) + r) & 0xffff0000u);
+}
+
 }  // namespace tessera::kernels::cuda

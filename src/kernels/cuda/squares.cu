@@ -10,12 +10,11 @@ namespace tessera::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kBlock = 16 * 1024;  // elements of a partial sum
 constexpr size_t kSharedBytes = kWarp * sizeof(double);
 
 __global__ void squares_kernel(const SquaresWork a) {
-  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kBlock;
-  const int64_t end = begin + kBlock < a.n ? begin + kBlock : a.n;
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
   double sum[1] = {0};
   float x[kGroup];
   for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
@@ -27,10 +26,9 @@ __global__ void squares_kernel(const SquaresWork a) {
   if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
 }
 
-__global__ void join_kernel(const SquaresWork a) {
+__global__ void join_kernel(const JoinWork a) {
   double sum[1] = {0};
-  const int64_t partials = (a.n + kBlock - 1) / kBlock;
-  for (int64_t i = threadIdx.x; i < partials; i += kThreads) sum[0] += a.partials[i];
+  for (int64_t i = threadIdx.x; i < a.count; i += kThreads) sum[0] += a.partials[i];
   block_sums(sum, reinterpret_cast<double*>(shared_floats()));
   if (threadIdx.x == 0) *a.sum += sum[0];
 }
@@ -50,12 +48,16 @@ struct ClipOnce {
 
 }  // namespace
 
-int64_t squares_partials(int64_t n) { return blocks_for(n, kBlock); }
+int64_t squares_partials(int64_t n) { return blocks_for(n, kSquaresOfBlock); }
 
 void launch_squares(const SquaresWork& a, Stream s) {
   const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
   if (a.n == 0) return;
   launch("squares", squares_kernel, grid, s, a);
+  launch_join({a.partials, squares_partials(a.n), a.sum}, s);
+}
+
+void launch_join(const JoinWork& a, Stream s) {
   launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
 }
 

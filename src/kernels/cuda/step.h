@@ -35,8 +35,17 @@ struct SquaresWork {
   bool vector = false;
   double *partials = nullptr, *sum = nullptr;
 };
+constexpr int64_t kSquaresOfBlock = 16 * 1024;  // elements of a partial sum
 int64_t squares_partials(int64_t n);
 void launch_squares(const SquaresWork& a, Stream s);
+
+// *sum += partials[0] + … in a fixed order.
+struct JoinWork {
+  const double* partials = nullptr;
+  int64_t count = 0;
+  double* sum = nullptr;
+};
+void launch_join(const JoinWork& a, Stream s);
 
 struct ClipWork {  // Clip of kernels/clip.h
   const double *tokens = nullptr, *squares = nullptr, *loss = nullptr, *loss_scale = nullptr;

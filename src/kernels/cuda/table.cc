@@ -31,6 +31,12 @@ constexpr Kernels kTable = {
     .attention = cuda::attention,
     .attention_grad = cuda::attention_grad,
     .cached_attention = cuda::cached_attention,
+    .attention_scores = cuda::attention_scores,
+    .attention_scores_grad = cuda::attention_scores_grad,
+    .softmax = cuda::softmax,
+    .softmax_grad = cuda::softmax_grad,
+    .attention_mix = cuda::attention_mix,
+    .attention_mix_grad = cuda::attention_mix_grad,
     .cross_entropy = cuda::cross_entropy,
     .logits_max = cuda::logits_max,
     .logits_sums = cuda::logits_sums,
@@ -38,6 +44,11 @@ constexpr Kernels kTable = {
     .squares = cuda::squares,
     .clip = cuda::clip,
     .update = cuda::update,
+    .add_factor_sums = cuda::add_factor_sums,
+    .update_factors = cuda::update_factors,
+    .factor_scales = cuda::factor_scales,
+    .add_update_squares = cuda::add_update_squares,
+    .adafactor = cuda::adafactor,
     .workspace = {
         .norm_grad = [](int64_t n, int64_t d) { return cuda::column_partials(n, d) * kFloat; },
         .gelu_grad = [](int64_t n, int64_t d) { return cuda::column_partials(n, d) * kFloat; },
@@ -50,6 +61,7 @@ constexpr Kernels kTable = {
         .attention_grad = [](View qkv, View kv, int64_t buckets,
                              int) { return cuda::attention_grad_bytes(qkv, kv, buckets); },
         .cached_attention = [](int64_t, int64_t, int) { return int64_t{0}; },
+        .attention_parts = [](int64_t, int64_t, int) { return int64_t{0}; },
     }};
 
 }  // namespace

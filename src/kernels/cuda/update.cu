@@ -49,13 +49,6 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
   }
 }
 
-// x such that rounding it to bf16 to nearest gives its stochastic rounding by r: see
-// kernels/update.h.
-__device__ float stochastic(float x, uint32_t r, DType type) {
-  if (type != DType::kBF16 || isnan(x)) return x;
-  return __uint_as_float((__float_as_uint(x) + r) & 0xffff0000u);
-}
-
 __device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateSpan& span,
                              int64_t i, int n, bool vector) {
   float g[kGroup], w[kGroup], m[kGroup] = {}, v[kGroup] = {};

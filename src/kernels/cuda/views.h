@@ -50,6 +50,13 @@ void rotary(Stream s, View qkv, View positions, const Rotary& r, void* workspace
 void attention(Stream s, const Attention& a, void* workspace);
 void attention_grad(Stream s, const AttentionGrad& a, void* workspace);
 void cached_attention(Stream s, const CachedAttention& a, void* workspace);
+void attention_scores(Stream s, View qkv, float scale, View scores, int threads, void* workspace);
+void attention_scores_grad(Stream s, View qkv, float scale, View d_scores, View d_qkv, int threads,
+                           void* workspace);
+void softmax(Stream s, View x, View y);
+void softmax_grad(Stream s, View y, View dy, View dx);
+void attention_mix(Stream s, View qkv, View probabilities, View out, int threads, void* workspace);
+void attention_mix_grad(Stream s, const AttentionMixGrad& a, void* workspace);
 int64_t attention_grad_bytes(View qkv, View kv, int64_t buckets);
 void cross_entropy(Stream s, const CrossEntropy& a, void* workspace, int threads);
 void logits_max(Stream s, const DividedLogits& l, View max);
@@ -59,5 +66,16 @@ void squares(Stream s, View x, void* workspace, double* sum);
 void clip(Stream s, const Clip& c);
 void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
             const UpdateNumbers& n);
+void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
+                     double epsilon, double* rows, double* columns);
+void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
+                    const double* row_sums, const double* column_sums, float* rows, float* columns);
+void factor_scales(Stream s, const FactorShape& shape, const float* rows, const float* columns,
+                   float* row_scales, float* column_scales);
+void add_update_squares(Stream s, View gradient, const FactorStretch& stretch,
+                        const UpdateNumbers& n, const FactorScales& scales, void* workspace,
+                        double* sum);
+void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNumbers& n,
+               const FactorScales& scales, const FactorNorms& norms);
 
 }  // namespace tessera::kernels::cuda

@@ -1,4 +1,7 @@
-// Blocks of threads as fibers: each runs until it meets a barrier, then the next one does.
+// Blocks of threads as fibers: each runs until it meets a barrier, then the next one does. Contexts
+// start them; what follows are jumps, which need no call of the kernel.
+#include <csetjmp>
+
 #include <ucontext.h>
 
 #include <algorithm>
@@ -36,8 +39,9 @@ struct Barrier {
 
 struct Fiber {
   ucontext_t context{};
+  std::jmp_buf place;
   std::unique_ptr<std::byte[]> stack;
-  bool over = false;
+  bool started = false, over = false;
 };
 
 struct Block {
@@ -47,7 +51,7 @@ struct Block {
   Barrier all;
   int live = 0, current = 0;
   int64_t moves = 0;  // barriers passed and threads ended
-  ucontext_t scheduler{};
+  std::jmp_buf scheduler;
   const std::function<void()>* thread = nullptr;
 };
 
@@ -56,8 +60,16 @@ Block block;  // one at a time, and one thread of the host
 Barrier& own_warp() { return block.warps[static_cast<size_t>(block.current / kWarp)]; }
 
 void yield() {
-  Fiber& own = block.fibers[static_cast<size_t>(block.current)];
-  swapcontext(&own.context, &block.scheduler);
+  if (_setjmp(block.fibers[static_cast<size_t>(block.current)].place) == 0)
+    _longjmp(block.scheduler, 1);
+}
+
+// Runs the fiber until it yields or ends.
+void enter(Fiber& f) {
+  if (_setjmp(block.scheduler) != 0) return;
+  if (f.started) _longjmp(f.place, 1);
+  f.started = true;
+  setcontext(&f.context);
 }
 
 void wait(Barrier& b) {
@@ -83,7 +95,7 @@ void run_fiber() {
   ++block.moves;
   leave(block.all);
   leave(own_warp());
-  swapcontext(&own.context, &block.scheduler);
+  _longjmp(block.scheduler, 1);
 }
 
 void start(int threads) {
@@ -98,11 +110,10 @@ void start(int threads) {
   for (int i = 0; i < threads; ++i) {
     Fiber& f = block.fibers[static_cast<size_t>(i)];
     if (!f.stack) f.stack = std::make_unique<std::byte[]>(kStackBytes);
-    f.over = false;
+    f.started = f.over = false;
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = f.stack.get();
     f.context.uc_stack.ss_size = kStackBytes;
-    f.context.uc_link = &block.scheduler;
     makecontext(&f.context, run_fiber, 0);
   }
 }
@@ -115,7 +126,7 @@ void run_block(int threads) {
       if (block.fibers[static_cast<size_t>(i)].over) continue;
       block.current = i;
       threadIdx = dim3(static_cast<unsigned>(i), 0, 0);
-      swapcontext(&block.scheduler, &block.fibers[static_cast<size_t>(i)].context);
+      enter(block.fibers[static_cast<size_t>(i)]);
     }
     CHECK(block.moves > before, "threads of a block wait at different barriers");
   }

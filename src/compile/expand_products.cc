@@ -1,0 +1,77 @@
+#include "compile/expander.h"
+#include "ir/rule.h"
+
+namespace tessera {
+
+void Expander::pack_weight(const std::string& block, Op& op) {
+  if (op.kind != OpKind::kMatmul && op.kind != OpKind::kMatmulGradInput) return;
+  const ValueId w = op.inputs[1];
+  // What is gathered for one use is not worth packing.
+  const bool packs = g_[w].role == Role::kWeight && !divides(3);
+  const int64_t bytes = packs ? target_.packed_bytes(op, local_) : 0;
+  if (bytes == 0) return;
+  const auto key = std::pair(w, op.kind);
+  if (!packed_.contains(key)) {
+    Value v;
+    v.name = g_[w].name + (op.kind == OpKind::kMatmul ? ".packed" : ".packed_for_gradient");
+    v.dtype = DType::kU8;
+    v.shape = {bytes};
+    v.role = Role::kPacked;
+    v.per = g_[w].per;
+    g_.values.push_back(std::move(v));
+    packed_[key] = static_cast<ValueId>(g_.values.size() - 1);
+    packs_[block].emplace_back(op, packed_[key]);
+  }
+  op.packed = packed_[key];
+}
+
+// Workspaces and packed weights, as the target's library wants them.
+void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
+  local_ = local_values(g_.values);
+  for (Op& op : ops) {
+    pack_weight(block, op);
+    const int64_t bytes = target_.workspace_bytes(op, local_);
+    if (bytes == 0) continue;
+    Value v;
+    v.name = op.origin + ".workspace";
+    v.dtype = DType::kU8;
+    v.shape = {bytes};
+    v.role = Role::kScratch;
+    g_.values.push_back(std::move(v));
+    op.workspace = static_cast<ValueId>(g_.values.size() - 1);
+  }
+}
+
+// Before any segment is laid out: what the target's library wants for the ops, and a frame for the
+// packed weights of each block.
+void Expander::prepare_products() {
+  for (Block& b : g_.blocks) {
+    if (!(b.loss && trains())) ask_target(b.name, b.forward);
+    if (trains()) ask_target(b.name, b.backward);
+    if (trains()) ask_target(b.name, b.weights);
+    std::vector<ValueId> packed;
+    for (const auto& [op, value] : packs_[b.name]) packed.push_back(value);
+    if (!packed.empty()) frame(b.name + ".packed", packed, g_[packed[0]].per, false);
+  }
+}
+
+void Expander::pack_segments() {
+  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+    std::vector<Op> ops;
+    for (const auto& [product, value] : packs_[g_.blocks[b].name]) {
+      Op pack;
+      pack.kind = OpKind::kPack;
+      pack.origin = product.origin;
+      pack.attributes = product.attributes;
+      pack.attributes.set("product", std::string(rule_of(product.kind).name));
+      pack.attributes.set("rows", g_[product.inputs[0]].local().elements());
+      pack.attributes.set("bytes", g_[value].shape[0]);
+      pack.inputs = {product.inputs[1]};
+      pack.outputs = {value};
+      ops.push_back(std::move(pack));
+    }
+    if (!ops.empty()) out_.segments[b].pack = segment("pack." + g_.blocks[b].name, ops);
+  }
+}
+
+}  // namespace tessera
