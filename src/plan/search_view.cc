@@ -28,8 +28,12 @@ int64_t CandidateView::backward(int64_t chunk, bool first) const {
   const CallNs& n = calls_on(chunk % stages());
   const bool fresh = first || reduces_each();
   const auto layer = [&](size_t k) { return n.stacks[k].again + n.stacks[k].backward[fresh]; };
-  return over_layers(chunk, layer) + (chunk + 1 == chunks() ? n.head[fresh] : 0) +
-         (chunk == 0 ? n.embed_backward[fresh] : 0) +
+  // The first of a decoder's layers to run begins the sum of what goes back to the encoder, in
+  // every micro-batch.
+  const bool begins = blocks->stacks.size() > 1 && layers_of(chunk, 1) > 0;
+  const CallNs::Both& decoder = n.stacks[1].backward;
+  return over_layers(chunk, layer) - (begins ? decoder[fresh] - decoder[true] : 0) +
+         (chunk + 1 == chunks() ? n.head[fresh] : 0) + (chunk == 0 ? n.embed_backward[fresh] : 0) +
          (has_bridge(chunk) ? n.bridge_backward[fresh] : 0);
 }
 

@@ -64,7 +64,8 @@ TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
 
 TEST(SearchBruteForce, ModelsWithAnEncoder) {
   int64_t with_answer = 0, simulated = 0, all_simulated = 0, pruned_by_bound = 0;
-  for (uint64_t seed = 900; seed < 916; ++seed) {
+  // The last: where sums that go back to the encoder begin was once counted wrongly.
+  for (const uint64_t seed : {900, 901, 902, 903, 904, 905, 906, 907, 908, 909, 910, 911, 988}) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {1, 2});
     r.base.model.family = Family::kT5;
