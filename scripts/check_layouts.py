@@ -90,7 +90,8 @@ def draw_model(rng, tensor, chunks, family=None):
              "dropout": rng.choice([0.0, 0.0, 0.1]),
              "attention_dropout": rng.choice([0.0, 0.0, 0.1])}
     if family in ("llama", "qwen2"):
-        model["kv_heads"] = kv_heads
+        few = [n for n in (1, 2) if n < tensor]  # so that each is on several ranks
+        model["kv_heads"] = rng.choice(few) if few and rng.random() < 0.4 else kv_heads
     if family == "t5":
         encoder = rng.randint(1, model["layers"] - 1)
         model.update(encoder_layers=encoder, layers=model["layers"] - encoder, head_width=8,
@@ -155,7 +156,12 @@ def draw(rng, precision=None, family=None):
     micro, accumulation = rng.randint(1, 2), rng.choice([1, 2, 3, 4, 5])
     precision = precision or rng.choice(["fp32"] * 6 + ["bf16", "bf16_sr", "fp16"])
     optimizer = draw_optimizer(rng, model["model.family"], precision)
-    return {**model, **optimizer, **draw_tuning(rng, optimizer), "precision": precision,
+    tuning = draw_tuning(rng, optimizer)
+    if copies_heads(model, tensor):  # what these two do not work with
+        tuning = {} if "lora.rank" in tuning else tuning
+        if optimizer["optimizer.kind"] == "adafactor":
+            optimizer = optimizer_of("adamw", precision)
+    return {**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
             "compiler.attention": attention if model["texts"] == "one" else "fused",
@@ -199,6 +205,11 @@ def draw_tuning(rng, optimizer):
     tuning = rng.choice([{}] * 6 + [{"lora.rank": 4}, {"optimizer.freeze": "[embed.*]"}])
     signs = optimizer["optimizer.kind"] == "lion"
     return {} if signs and "lora.rank" in tuning else tuning
+
+
+def copies_heads(case, tensor):
+    """Whether several tensor ranks hold the same key/value heads."""
+    return case.get("model.kv_heads", case["model.heads"]) % tensor != 0
 
 
 def ranks_of(case):
@@ -256,8 +267,9 @@ def layout_words(case):
 
 def fits(case, mesh, chunks):
     data, tensor, _ = mesh
-    shared = math.gcd(case["model.heads"], case.get("model.kv_heads", case["model.heads"]))
-    return (shared % tensor == 0 and case["batch.global"] % (data * case["batch.micro"]) == 0
+    whole = case["optimizer.kind"] == "adafactor" or "lora.rank" in case
+    return (case["model.heads"] % tensor == 0 and not (whole and copies_heads(case, tensor))
+            and case["batch.global"] % (data * case["batch.micro"]) == 0
             and chunks <= layers_of(case) + 1)
 
 

@@ -306,9 +306,8 @@ def compare_way_back(options, work, family, peer, report):
     ours = our_logits(options, folder / "fp32", tokens, folder)
     report.line("logits of the exported model", largest_distance(ours, logits), BOUNDS["logits"])
     untouched = run_file(options, work, family, "untouched", "fp32", 0)
-    # One key/value head is for one tensor rank; span corruption has no lengths that two ranks share.
-    second = "pipeline" if family == "llama-tied" else "tensor"
-    run_tessera(options, "train", untouched, "layout.data=2", f"layout.{second}=2", "layout.zero=1",
+    # Span corruption has no lengths that two ranks share.
+    run_tessera(options, "train", untouched, "layout.data=2", "layout.tensor=2", "layout.zero=1",
                 f"layout.sequence_parallel={str(not encodes(family)).lower()}", "run.threads=1",
                 ranks=MPIRUN)
     run_tessera(options, "checkpoint", "export", folder / "untouched", "--to", folder / "again")
@@ -318,7 +317,7 @@ def compare_way_back(options, work, family, peer, report):
                    or before[n].dtype != after[n].dtype or before[n].shape != after[n].shape
                    or before[n].numpy().tobytes() != after[n].numpy().tobytes())
     report.same("bytes over a save of 2 x 2 ranks", not wrong, f"differ: {wrong}" if wrong else
-                f"{len(before)} tensors, data 2 x {second} 2")
+                f"{len(before)} tensors, data 2 x tensor 2")
 
 
 def prompts_of(options):

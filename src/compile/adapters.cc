@@ -113,8 +113,8 @@ void freeze(Graph& g, const std::vector<std::string>& patterns) {
     bool any = false;
     for (Value& v : g.values) {
       if (v.role != Role::kWeight) continue;
-      known += (known.empty() ? "" : ", ") + v.name;
-      if (!matches(p, v.name)) continue;
+      known += (known.empty() ? "" : ", ") + known_name(v);
+      if (!matches(p, known_name(v))) continue;
       v.frozen = any = true;
     }
     if (!any)

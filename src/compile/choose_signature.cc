@@ -77,7 +77,9 @@ int8_t Home::of(const Value& v, size_t axis) const {
   if (is_data(axis)) return 0;
   const Shape& s = v.shape;
   const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
-  const bool divides = axis == static_cast<size_t>(AxisKind::kTensor) && sequence_parallel;
+  const bool tensor = axis == static_cast<size_t>(AxisKind::kTensor) ||
+                      axis == static_cast<size_t>(AxisKind::kTensorKv);
+  const bool divides = tensor && sequence_parallel;
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
@@ -87,7 +89,11 @@ Signature choose_signature(const Op& op, std::span<const Value> values, const Ho
   std::vector<int8_t> places;
   for (const ValueId v : op.inputs) places.push_back(at(values, v).sharding.place[axis]);
   for (size_t i = 0; i < places.size(); ++i) {
-    if (at(values, op.inputs[i]).role != Role::kWeight || places[i] < 0) continue;
+    if (at(values, op.inputs[i]).role != Role::kWeight) continue;
+    if (places[i] == kShared)
+      return {std::vector<int8_t>(places.size(), kShared),
+              std::vector<int8_t>(op.outputs.size(), kShared)};
+    if (places[i] < 0) continue;
     const char label = rule.inputs[i][static_cast<size_t>(places[i])];
     CHECK(rule.splits.find(label) != std::string::npos, "{} cannot be divided along {} of {}",
           op.origin, places[i], at(values, op.inputs[i]).name);

@@ -1,5 +1,5 @@
 // Which of its signatures an op gets on one axis, from the places of its inputs. In this order:
-//   1. a weight that is divided decides
+//   1. a weight that is divided, or declared shared, decides
 //   2. the first input that is divided is carried, where a signature can (of several, that with the
 //      fewest conversions); one that none can carry goes home
 //   3. inputs that are partial are carried by what is linear in all of them and keeps their size;

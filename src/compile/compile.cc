@@ -21,8 +21,10 @@ namespace {
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
 Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
-  Graph g = forward(r.model, {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart});
-  g.mesh = mesh_of(r.layout);
+  const int64_t copies = head_copies(r.model, r.layout);
+  Graph g = forward(r.model,
+                    {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
+  g.mesh = mesh_of(r.layout, copies);
   add_adapters(g, r.adapters);
   freeze(g, r.frozen);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
@@ -135,6 +137,7 @@ Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   m.request = without_dropout(asked);
   check_layout(m.request.model, m.request.layout,
                {0, m.request.sequences, m.request.tokens, m.request.source});
+  check_head_copies(m.request);
   CHECK(m.request.precision != Precision::kAuto, "precision auto is resolved before");
   const bool generates =
       m.request.purpose == Purpose::kLogits || m.request.purpose == Purpose::kDecode;

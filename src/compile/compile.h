@@ -40,7 +40,11 @@ struct CompileRequest {
 };
 
 // data = replica × shard: what ZeRO divides is divided over `shard` and copied over `replica`.
-Mesh mesh_of(const Layout& layout);
+// Where key/value heads have copies, layout.tensor = tensor_kv × tensor: over tensor_kv they are
+// divided, over tensor each has its copies.
+Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
+// How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
+int64_t head_copies(const ModelConfig& model, const Layout& layout);
 
 // Throws Error for a layout or policy that cannot be compiled, with what is possible.
 Program compile(const CompileRequest& request, const Target& target);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "model/hf_names.h"
 
 namespace tessera {
 namespace {
@@ -30,9 +31,8 @@ void check_sizes(const Layout& l) {
 }
 
 void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch) {
-  const int64_t kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  int64_t common = std::gcd(std::gcd(m.heads, kv_heads), inner);
+  int64_t common = std::gcd(m.heads, inner);
   if (l.sequence_parallel) common = std::gcd(std::gcd(common, batch.tokens), batch.source);
   const auto divides = [&](const char* what, int64_t n, const char* way_out) {
     if (n % l.tensor != 0)
@@ -40,7 +40,6 @@ void check_tensor(const ModelConfig& m, const Layout& l, const BatchSizes& batch
                   what, n, divisors(common), way_out);
   };
   divides("heads", m.heads, "");
-  divides("kv_heads", kv_heads, "");
   divides("feed_forward", inner, "");
   if (l.sequence_parallel && l.tensor > 1)
     for (const int64_t tokens : {batch.tokens, batch.source})
@@ -94,6 +93,22 @@ void check_layout(const ModelConfig& model, const Layout& layout, const BatchSiz
   check_tensor(model, layout, batch);
   check_data(layout, batch);
   check_pipeline(model, layout);
+}
+
+bool can_copy_heads(const CompileRequest& r) {
+  return r.optimizer.kind != OptimizerKind::kAdafactor && r.adapters.rank == 0;
+}
+
+void check_head_copies(const CompileRequest& r) {
+  if (head_copies(r.model, r.layout) == 1 || can_copy_heads(r)) return;
+  const bool adapters = r.adapters.rank > 0;
+  throw Error(
+      "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
+      "values, "
+      "which {} does not work with. Possible here: tensor = {}{}.",
+      r.layout.tensor, key_value_heads(r.model), head_copies(r.model, r.layout),
+      adapters ? "lora" : "optimizer.kind: adafactor", divisors(key_value_heads(r.model)),
+      adapters ? "" : "; or another optimizer");
 }
 
 }  // namespace tessera

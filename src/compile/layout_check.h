@@ -2,7 +2,9 @@
 // compiled.
 //
 //   every size is at least 1; context and expert are 1
-//   tensor      divides heads, kv_heads and feed_forward; with sequence_parallel the tokens too
+//   tensor      divides heads and feed_forward; with sequence_parallel the tokens too. Where it
+//   does
+//               not divide kv_heads, too, these have copies
 //   data        times micro divides the global batch; zero_group divides data
 //   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of
 //   each
@@ -10,7 +12,7 @@
 //   zero        0 to 3
 #pragma once
 
-#include "compile/layout.h"
+#include "compile/compile.h"
 #include "model/model_config.h"
 
 namespace tessera {
@@ -25,5 +27,10 @@ struct BatchSizes {
 // Throws Error that names the key, the numbers and the nearest that are possible:
 //   "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16."
 void check_layout(const ModelConfig& model, const Layout& layout, const BatchSizes& batch);
+
+// Whether what else is asked for can do with copies of key/value heads: Adafactor, whose means are
+// of rows and columns of whole weights, and adapters cannot. Throws Error.
+void check_head_copies(const CompileRequest& request);
+bool can_copy_heads(const CompileRequest& request);
 
 }  // namespace tessera

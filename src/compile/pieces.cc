@@ -99,25 +99,29 @@ class Cutter {
   void piece(const Source& s, ValueId weight, int64_t layer, const Box& box, int64_t begin,
              int64_t own, int64_t part_begin) const {
     const Value& w = p_[weight];
-    const Extents place = extents_of(w, p_.mesh, at_);
-    StatePiece x;
-    x.begin = box.begin;
-    x.end = box.end;
-    for (size_t d = 0; d < box.begin.size(); ++d) {
-      x.begin[d] = std::min(box.begin[d] + place.begin[d], place.end[d]);
-      x.end[d] = std::min(box.end[d] + place.begin[d], place.end[d]);
-      CHECK(d == 0 || x.end[d] - x.begin[d] == box.end[d] - box.begin[d],
-            "{} has padding in dimension {}", w.name, d);
-      if (x.begin[d] == x.end[d]) return;  // padding alone
+    for (const KnownBox& k : known_boxes(w, extents_of(w, p_.mesh, at_), box)) {
+      for (size_t d = 1; d < box.begin.size(); ++d)
+        CHECK(k.known.end[d] - k.known.begin[d] == box.end[d] - box.begin[d],
+              "{} has padding in dimension {}", w.name, d);
+      if (k.known.begin[0] < k.known.end[0])  // else padding alone
+        known_piece(s, weight, layer, k, begin, own, part_begin);
     }
-    const int64_t at = begin + flat_index(w.local(), box.begin);
-    x.name = full_name(w, layer) + s.suffix;
+  }
+
+  void known_piece(const Source& s, ValueId weight, int64_t layer, const KnownBox& k, int64_t begin,
+                   int64_t own, int64_t part_begin) const {
+    const Value& w = p_[weight];
+    const int64_t at = begin + flat_index(w.local(), k.part.begin);
+    StatePiece x;
+    x.begin = k.known.begin;
+    x.end = k.known.end;
+    x.name = known_name(w, layer) + s.suffix;
     x.role = s.role;
     x.kind = s.kind;
     x.layer = layer;
     x.first = at - (s.divided ? part_begin : 0);
     x.dtype = p_[p_.kind(s.kind).values.at(0)].dtype;
-    x.shape = w.shape;
+    x.shape = known_shape(w);
     x.weight = weight;
     x.owned = own >= 0 && stands_for(p_, p_.kind(s.weights), w, at_);
     x.copy = s.copy;

@@ -66,15 +66,24 @@ uint8_t Sharder::index_of(const Block& b) const {
   return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
 }
 
-// Weights as the model says where it divides them, else free; sequences over data; what enters a
-// block at home.
+// Where the model puts a weight. Where it does not tell the two apart, tensor_kv is the outer part
+// of its tensor axis.
+int8_t declared(const Sharding& model, size_t axis) {
+  int8_t p = model.place[axis];
+  if (p == kReplicated && axis == static_cast<size_t>(AxisKind::kTensorKv))
+    p = model.place[static_cast<size_t>(AxisKind::kTensor)];
+  return p == kReplicated ? kFree : p;
+}
+
+// Weights as the model says where it divides or shares them, else free; sequences over data; what
+// enters a block at home.
 void Sharder::place_inputs() {
   for (Value& v : g_.values) {
     const Sharding model = v.sharding;
     v.sharding = Sharding();
     for (const size_t a : axes_) {
       int8_t& p = v.sharding.place[a];
-      if (v.role == Role::kWeight) p = model.place[a] >= 0 ? model.place[a] : kFree;
+      if (v.role == Role::kWeight) p = declared(model, a);
       if (v.role == Role::kBatch && is_data(a)) p = 0;
       if (v.role == Role::kReport) p = kPartial;
     }

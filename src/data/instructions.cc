@@ -1,6 +1,7 @@
 #include "data/instructions.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -19,6 +20,12 @@ struct Turn {
   std::string prompt, response;
 };
 
+const char* kind_of(const Tree& value) {
+  constexpr std::array kKinds{"null",   "a truth value", "an integer", "a number",
+                              "a text", "a list",        "an object"};
+  return kKinds[value.value.index()];
+}
+
 std::string keys_of(const Tree& object) {
   std::string keys;
   for (const auto& [key, value] : *object.as_members()) {
@@ -33,12 +40,14 @@ const std::string& text_of(const Tree& object, const std::string& key, const std
     throw Error("{}: there is no '{}'; the object has {}. The template wants it", place, key,
                 keys_of(object));
   }
-  if (value->as_string() == nullptr) throw Error("{}: '{}' holds no string", place, key);
+  if (value->as_string() == nullptr)
+    throw Error("{}: '{}' holds {}, wanted a text", place, key, kind_of(*value));
   return *value->as_string();
 }
 
 std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& place) {
-  if (messages.as_list() == nullptr) throw Error("{}: 'messages' holds no list", place);
+  if (messages.as_list() == nullptr)
+    throw Error("{}: 'messages' holds {}, wanted a list", place, kind_of(messages));
   std::vector<Turn> turns;
   std::string system, prompt;
   bool asked = false, first = true;

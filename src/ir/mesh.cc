@@ -146,4 +146,29 @@ Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at) {
   return e;
 }
 
+std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box) {
+  std::vector<KnownBox> boxes;
+  const bool dealt = v.whole && v.whole->copies > 1;  // rows of the value share one of the whole
+  const int64_t step = dealt ? 1 : std::max<int64_t>(box.end[0] - box.begin[0], 1);
+  for (int64_t row = box.begin[0]; row < box.end[0]; row += step) {
+    KnownBox k{box, {}};
+    k.part.begin[0] = row;
+    k.part.end[0] = row + step;
+    for (size_t d = 0; d < box.begin.size(); ++d) {
+      k.known.begin.push_back(std::min(k.part.begin[d] + place.begin[d], place.end[d]));
+      k.known.end.push_back(std::min(k.part.end[d] + place.begin[d], place.end[d]));
+    }
+    if (v.whole) {
+      const int64_t first = k.known.begin[0], n = k.known.end[0] - first;
+      const int64_t shift = v.whole->first + first % v.whole->copies * v.shape[1];
+      k.known.begin[0] = first / v.whole->copies;
+      k.known.end[0] = k.known.begin[0] + n;
+      k.known.begin[1] += shift;
+      k.known.end[1] += shift;
+    }
+    boxes.push_back(std::move(k));
+  }
+  return boxes;
+}
+
 }  // namespace tessera

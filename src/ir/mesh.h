@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/box.h"
 #include "ir/value.h"
 
 namespace tessera {
@@ -59,5 +60,13 @@ struct Extents {
   std::vector<int64_t> begin, end;
 };
 Extents extents_of(const Value& v, const Mesh& mesh, const Coordinates& at);
+
+// What of a box of a rank's part of a weight (which stands at `place`, its extents) is no padding,
+// as boxes of what checkpoints know (Value::whole), in the order of the part's elements.
+struct KnownBox {
+  Box part;       // of the rank's part
+  Extents known;  // of the whole; smaller where the part has padding
+};
+std::vector<KnownBox> known_boxes(const Value& v, const Extents& place, const Box& box);
 
 }  // namespace tessera

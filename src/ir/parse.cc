@@ -37,6 +37,7 @@ class Parser : TokenReader {
   DType dtype() { return entry(dtype_from_name, "an element type"); }
   Shape shape();
   uint8_t per();
+  PartOf whole();
   Sharding sharding();
   Mesh mesh();
   Attributes::Constant constant();
@@ -179,6 +180,8 @@ void Parser::value_option(Value& v) {
     v.initial.std = number();
   else if (take_key("constant"))
     v.initial.constant = number();
+  else if (take_key("whole"))
+    v.whole = whole();
   else if (take_key("place"))
     v.sharding = sharding();
   else if (take_key("part"))
@@ -190,7 +193,16 @@ void Parser::value_option(Value& v) {
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
-    fail(peek(), "per=, decays, frozen, std=, constant=, place=, part=, in= or offset=");
+    fail(peek(), "per=, decays, frozen, std=, constant=, whole=, place=, part=, in= or offset=");
+}
+
+PartOf Parser::whole() {
+  PartOf w;
+  w.name = name();
+  w.shape = shape();
+  w.first = key_integer("first");
+  w.copies = key_integer("copies");
+  return w;
 }
 
 void Parser::values(std::vector<Value>& list) {

@@ -175,6 +175,9 @@ class Printer {
       if (v.frozen) out_ += " frozen";
       if (v.initial.std != 0) say(" std={}", number(v.initial.std));
       if (v.initial.constant != 0) say(" constant={}", number(v.initial.constant));
+      if (v.whole)
+        say(" whole={} {} first={} copies={}", name(v.whole->name), to_string(v.whole->shape),
+            v.whole->first, v.whole->copies);
       sharding(v.sharding);
       if (v.part) say(" part={}", to_string(*v.part));
       if (v.frame != kNone) say(" in={}", kind_name(v.frame));

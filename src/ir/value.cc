@@ -11,10 +11,20 @@ std::string_view name_of(Role r) {
   return kNames.at(static_cast<size_t>(r));
 }
 
-std::string full_name(const Value& v, int64_t layer) {
-  const size_t dot = v.name.find('.');
-  if (!(v.per & kPerLayer) || dot == std::string::npos) return v.name;
-  return fmt::format("{}{}{}", v.name.substr(0, dot), layer, v.name.substr(dot));
+namespace {
+
+std::string of_layer(const Value& v, const std::string& name, int64_t layer) {
+  const size_t dot = name.find('.');
+  if (!(v.per & kPerLayer) || dot == std::string::npos) return name;
+  return fmt::format("{}{}{}", name.substr(0, dot), layer, name.substr(dot));
 }
+
+}  // namespace
+
+std::string full_name(const Value& v, int64_t layer) { return of_layer(v, v.name, layer); }
+
+const std::string& known_name(const Value& v) { return v.whole ? v.whole->name : v.name; }
+std::string known_name(const Value& v, int64_t layer) { return of_layer(v, known_name(v), layer); }
+const Shape& known_shape(const Value& v) { return v.whole ? v.whole->shape : v.shape; }
 
 }  // namespace tessera

@@ -65,6 +65,17 @@ struct Initial {
   bool operator==(const Initial&) const = default;
 };
 
+// A weight that a layout makes of some rows of a larger one, by which alone checkpoints know it.
+// Of grouped heads [K, G+2, …] these are the queries or the pairs of a key and a value; where each
+// key/value head has several copies, a copy's queries are a row:
+//   value [row, i, …]  is  whole [row / copies, first + (row % copies) · shape[1] + i, …]
+struct PartOf {
+  std::string name;  // "layer.attn.qkv.weight"
+  Shape shape;       // [K, G+2, D, F]
+  int64_t first = 0, copies = 1;
+  bool operator==(const PartOf&) const = default;
+};
+
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
@@ -76,8 +87,9 @@ struct Value {
   bool decays = false;  // a weight that weight decay applies to: a matrix or table
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   Initial initial;
-  FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
-  int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
+  std::optional<PartOf> whole;  // of a weight: where checkpoints know it as a part of another
+  FrameKindId frame = kNone;    // kNone: scratch of its segment, or not laid out yet
+  int64_t offset = kNone;       // bytes from the start of its frame (or of the scratch)
   bool own =
       false;  // a rank's part of a flat frame that holds the whole: at offset + index × bytes
 
@@ -90,5 +102,10 @@ std::string_view name_of(Role r);
 
 // "layer.attn.qkv.weight" of layer 7 is "layer7.attn.qkv.weight"; a name without layer stays.
 std::string full_name(const Value& v, int64_t layer);
+
+// Of a weight, as checkpoints know it: its own, or that of which it is a part.
+const std::string& known_name(const Value& v);
+std::string known_name(const Value& v, int64_t layer);
+const Shape& known_shape(const Value& v);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "ir/state.h"
 #include "model/family.h"
+#include "model/hf_names.h"
 
 namespace tessera {
 namespace {
@@ -117,6 +118,45 @@ ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out
   return sum(name, {product(name, x, w)}, {b});
 }
 
+// The product of a part of grouped heads: rows of the weight (and bias) named name.
+ValueId BlockWriter::part_of_heads(const std::string& name, const std::string& part, ValueId x,
+                                   const Shape& out, const PartOf& of, bool bias) {
+  const std::string own = name + "." + part;
+  std::vector<int64_t> dims = out.dims(), whole = of.shape.dims();
+  dims.push_back(graph_[x].shape[-1]);
+  whole.push_back(dims.back());
+  const auto stands = [&](ValueId v, const char* suffix, Shape shape) {
+    graph_[v].whole = {block_.name + "." + name + suffix, std::move(shape), of.first, of.copies};
+    if (of.copies > 1) return;
+    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensorKv)] = 0;
+    graph_[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = kShared;
+  };
+  const ValueId w = matrix(own + ".weight", Shape(dims), std_in(), 0);
+  stands(w, ".weight", Shape(whole));
+  const ValueId y = product(own, x, w);
+  if (!bias) return y;
+  const ValueId b = vector(own + ".bias", out, 0, 0);
+  stands(b, ".bias", of.shape);
+  return sum(own, {y}, {b});
+}
+
+ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias) {
+  const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
+  const int64_t r = batch_.head_copies;
+  const Shape packed{K, G + 2, D};
+  if (r == 1 && bias) return linear(name, x, packed, std_in());
+  if (r == 1) {
+    const Shape all{K, G + 2, D, graph_[x].shape[-1]};
+    return product(name, x, matrix(name + ".weight", all, std_in(), 0));
+  }
+  CHECK(G % r == 0, "{} queries of a key/value head of {} copies", G, r);
+  const ValueId q = part_of_heads(name, "queries", x, {K * r, G / r, D}, {"", packed, 0, r}, bias);
+  const ValueId pairs = part_of_heads(name, "pairs", x, {K, 2, D}, {"", packed, G, 1}, bias);
+  const ValueId copies =
+      builder_.emit_one(OpKind::kRepeatHeads, name + ".copies", {{"copies", r}}, {pairs});
+  return builder_.emit_one(OpKind::kJoinHeads, name + ".joined", {}, {q, copies});
+}
+
 ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId table) {
   return builder_.emit_one(OpKind::kEmbedding, name, {}, {ids, table});
 }
@@ -208,6 +248,7 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   };
   const Shape bt{form.sequences, form.tokens};
   BatchValues b;
+  b.head_copies = form.head_copies;
   b.tokens = batch("batch.tokens", DType::kI32, bt);
   b.labels = batch("batch.labels", DType::kI32, bt);
   b.positions = batch("batch.positions", DType::kI32, bt);

@@ -17,6 +17,7 @@ struct BatchValues {
   ValueId step = kNone, report = kNone;                       // see ir/state.h
   ValueId documents = kNone;  // [B, T] i32, where attention is to stay within a document
   ValueId source = kNone;     // [B, S] i32, what an encoder reads; id 0 is padding
+  int64_t head_copies = 1;    // of BatchForm
 };
 
 // What attention reads, where it is not packed queries, keys and values of one sequence.
@@ -32,6 +33,7 @@ struct AttentionForm {
 struct BatchForm {
   int64_t sequences = 1, tokens = 1, source = 0;
   bool documents_apart = false;
+  int64_t head_copies = 1;  // of every key/value head of grouped heads: BlockWriter::grouped_heads
 };
 
 class BlockWriter {
@@ -62,6 +64,11 @@ class BlockWriter {
   // A product with weight and bias of its own: name.weight, name.bias. Tensor ranks divide the
   // first dimension of `out`.
   ValueId linear(const std::string& name, ValueId x, const Shape& out, double std);
+  // Packed queries, keys and values [B, T, K, G+2, D] of x [B, T, F]: a group of G queries, their
+  // key and their value for each of the K key/value heads, from name.weight [K, G+2, D, F] (and
+  // name.bias). With r copies of these heads [B, T, K·r, G/r+2, D]: tensor ranks divide the rows,
+  // and all ranks of a head have its keys' and values' weight; what they have are parts of the one.
+  ValueId grouped_heads(const std::string& name, ValueId x, bool bias);
   ValueId embedding(const std::string& name, ValueId ids, ValueId table);
   ValueId sum(const std::string& name, std::vector<ValueId> terms,
               std::vector<ValueId> biases = {});
@@ -80,6 +87,8 @@ class BlockWriter {
   double std_out() const;  // of matrices that write into the residual stream
 
  private:
+  ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
+                        const Shape& out, const PartOf& of, bool bias);
   Graph& graph_;
   const BatchValues& batch_;
   const ModelConfig& model_;

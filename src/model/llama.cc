@@ -21,13 +21,13 @@
 namespace tessera {
 namespace {
 
-void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads) {
+void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool head_biases) {
   const int64_t F = m.hidden, H = m.heads, D = m.head_size(), inner = m.feed_forward;
   CHECK(H % key_value_heads(m) == 0, "{} heads in {} groups", H, key_value_heads(m));
   BlockWriter w(graph, batch, m, "layer", m.layers);
   const ValueId x = w.stream();
 
-  const ValueId turned = w.rotary(heads(w, w.rms_norm("norm1", x)));
+  const ValueId turned = w.rotary(w.grouped_heads("attn.qkv", w.rms_norm("norm1", x), head_biases));
   const ValueId out = w.matrix("attn.out.weight", {F, H, D}, w.std_out(), 1);
   const ValueId attended = w.product("attn.out", w.attention(turned), out, 2);
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
@@ -39,21 +39,9 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHe
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 
-ValueId plain_heads(BlockWriter& w, ValueId x) {
-  const ModelConfig& m = w.model();
-  const Shape h = packed_heads(m);
-  const ValueId qkv = w.matrix("attn.qkv.weight", {h[0], h[1], h[2], m.hidden}, w.std_in(), 0);
-  return w.product("attn.qkv", x, qkv);
-}
-
 }  // namespace
 
-Shape packed_heads(const ModelConfig& m) {
-  const int64_t K = key_value_heads(m);
-  return {K, m.heads / K + 2, m.head_size()};
-}
-
-void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads) {
+void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool head_biases) {
   const int64_t V = m.padded_vocabulary(), F = m.hidden;
   ValueId table = kNone;
   {
@@ -61,7 +49,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
     w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
-  layer(graph, batch, m, heads);
+  layer(graph, batch, m, head_biases);
   BlockWriter w(graph, batch, m, "head");
   const ValueId x = w.rms_norm("norm", w.stream());
   if (!m.tied_embeddings) table = w.matrix("weight", {V, F}, w.std_in(), 0);
@@ -208,7 +196,7 @@ bool is_llama_buffer(std::string_view name) { return name.ends_with(".rotary_emb
 namespace {
 
 void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
-  llama_forward(graph, batch, m, plain_heads);
+  llama_forward(graph, batch, m, false);
 }
 
 }  // namespace

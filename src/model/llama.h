@@ -1,17 +1,13 @@
-// What LLaMA's file has in common with families that are built like it: its blocks but for the
-// product that makes the heads, its keys of config.json and its names of tensors.
+// What LLaMA's file has in common with families that are built like it: its blocks, its keys of
+// config.json and its names of tensors.
 #pragma once
 
 #include "model/family.h"
 
 namespace tessera {
 
-// Makes packed queries, keys and values [B, T, K, G+2, D] of the normed stream [B, T, F]: a group
-// of G queries, their key and their value for each of the K key/value heads.
-using LlamaHeads = ValueId (*)(BlockWriter& w, ValueId normed);
-Shape packed_heads(const ModelConfig& m);  // [K, G+2, D]
-
-void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, LlamaHeads heads);
+// `head_biases`: on queries, keys and values.
+void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool head_biases);
 void llama_defaults(ModelConfig& m);
 
 // What a config.json does not say stays as it is in `m`.

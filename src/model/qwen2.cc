@@ -9,12 +9,8 @@
 namespace tessera {
 namespace {
 
-ValueId heads_with_bias(BlockWriter& w, ValueId x) {
-  return w.linear("attn.qkv", x, packed_heads(w.model()), w.std_in());
-}
-
 void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
-  llama_forward(graph, batch, m, heads_with_bias);
+  llama_forward(graph, batch, m, true);
 }
 
 void defaults(ModelConfig& m) {
@@ -56,7 +52,7 @@ Tree write_hf(const ModelConfig& m) {
 }
 
 void add_tensors(const ModelConfig& m, HfTensorList& list) {
-  const Shape all = packed_heads(m);
+  const Shape all{key_value_heads(m), m.heads / key_value_heads(m) + 2, m.head_size()};
   const int64_t K = all[0], G = all[1] - 2, D = all[2];
   add_llama_tensors(m, list);
   for (int64_t i = 0; i < m.layers; ++i) {

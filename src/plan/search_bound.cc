@@ -34,7 +34,7 @@ const MeshPlaces& Bounds::places(const Layout& layout) {
   const auto known = places_.find(key);
   if (known != places_.end()) return known->second;
   MeshPlaces& m = places_[key];
-  m.mesh.push_back(mesh_of(layout));
+  m.mesh.push_back(mesh_of(layout, head_copies(request_.base.model, layout)));
   const Mesh& mesh = m.mesh[0];
   const int64_t stages = layout.pipeline, ranks = mesh.ranks() / stages;
   std::map<int64_t, size_t> like;  // by where on a node the first rank stands
@@ -127,8 +127,8 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
     gather = std::min(gather, collective_s(OpKind::kAllGather, b.message_bytes,
-                                           group_shape(places.mesh[0], "tensor", stage, hardware_,
-                                                       software_.hierarchical),
+                                           group_shape(places.mesh[0], "tensor_kv+tensor", stage,
+                                                       hardware_, software_.hierarchical),
                                            hardware_));
   return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
 }

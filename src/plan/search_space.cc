@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "compile/layout_check.h"
+#include "model/hf_names.h"
 #include "plan/search.h"
 
 namespace tessera {
@@ -30,10 +31,11 @@ std::vector<Order> orders(const SearchRequest& r, int64_t pipeline) {
   return all;
 }
 
-bool divides_model(const ModelConfig& m, int64_t tensor) {
-  const int64_t kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
+bool divides_model(const CompileRequest& r, int64_t tensor) {
+  const ModelConfig& m = r.model;
   const int64_t inner = m.feed_forward > 0 ? m.feed_forward : 4 * m.hidden;
-  return m.heads % tensor == 0 && kv_heads % tensor == 0 && inner % tensor == 0;
+  const bool copies = key_value_heads(m) % tensor != 0;
+  return m.heads % tensor == 0 && inner % tensor == 0 && (!copies || can_copy_heads(r));
 }
 
 // All that can still be chosen for these ranks.
@@ -60,7 +62,7 @@ void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& ou
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
-    if (!divides_model(r.base.model, tensor)) continue;
+    if (!divides_model(r.base, tensor)) continue;
     for (const int64_t pipeline : divisors(r.devices / tensor)) {
       const int64_t data = r.devices / tensor / pipeline;
       if (pipeline > r.base.model.all_layers() || r.global % data != 0) continue;

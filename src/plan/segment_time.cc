@@ -87,11 +87,11 @@ double SegmentTimes::message_time(const Op& op, const Call& call) {
   const auto bytes = static_cast<double>(v.bytes());
   const GroupShape& pair = group(call.wire.over, true);
   const auto tensor = static_cast<size_t>(AxisKind::kTensor);
-  const int64_t parts = program_.mesh.size[tensor];
+  const int64_t parts = program_.mesh.size[tensor] * program_.mesh[AxisKind::kTensorKv];
   if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
     return message_s(bytes, pair, hardware_);
   return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
-         collective_s(OpKind::kAllGather, bytes, group("tensor", false), hardware_);
+         collective_s(OpKind::kAllGather, bytes, group("tensor_kv+tensor", false), hardware_);
 }
 
 double SegmentTimes::communication_s(const Op& op, const Call& call) {

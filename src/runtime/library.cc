@@ -79,6 +79,8 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
     case OpKind::kRotary:
       return of.rotary(at(values, op.inputs[1]).shape.elements(),
                        {op.attributes.integer("dims"), op.attributes.number("base")});
+    case OpKind::kRepeatHeadsGrad:
+      return at(values, op.outputs[0]).bytes();
     case OpKind::kSquares:
       return of.squares(s.elements());
     case OpKind::kAdafactorSums:

@@ -3,19 +3,6 @@
 #include "runtime/initialise.h"
 
 namespace tessera {
-namespace {
-
-// What of a box of a rank's part is no padding, as a box of the global value.
-Extents within(const Box& box, const Extents& place) {
-  Extents x = {box.begin, box.end};
-  for (size_t d = 0; d < box.begin.size(); ++d) {
-    x.begin[d] = std::min(box.begin[d] + place.begin[d], place.end[d]);
-    x.end[d] = std::min(box.end[d] + place.begin[d], place.end[d]);
-  }
-  return x;
-}
-
-}  // namespace
 
 std::vector<MemberStretch> member_stretches(const Program& p, std::span<const MemberRange> members,
                                             const Coordinates& at) {
@@ -26,13 +13,13 @@ std::vector<MemberStretch> member_stretches(const Program& p, std::span<const Me
     const Extents place = extents_of(w, p.mesh, at);
     int64_t first = range.first;
     const int64_t end = range.element + (range.last - range.first);
-    for (const Box& box : boxes_of_range(w.local(), range.element, end)) {
-      const Extents global = within(box, place);
-      each_stretch(w.shape, box.extents(), global, [&](const Stretch& s) {
-        if (s.elements > 0) stretches.push_back({m, first + s.local, s.elements, s.global});
-      });
-      first += box.elements();
-    }
+    for (const Box& box : boxes_of_range(w.local(), range.element, end))
+      for (const KnownBox& k : known_boxes(w, place, box)) {
+        each_stretch(known_shape(w), k.part.extents(), k.known, [&](const Stretch& s) {
+          if (s.elements > 0) stretches.push_back({m, first + s.local, s.elements, s.global});
+        });
+        first += k.part.elements();
+      }
   }
   return stretches;
 }

@@ -36,7 +36,7 @@ bool decays(const BoundOp& b, const MemberRange& m) {
 }
 
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed) {
-  const std::string name = full_name(b.values[static_cast<size_t>(weight)], b.layer);
+  const std::string name = known_name(b.values[static_cast<size_t>(weight)], b.layer);
   return hash_name(name + "|rounding", static_cast<uint64_t>(seed));
 }
 

@@ -326,6 +326,7 @@ class Validation {
       if (r.source > 0 && r.tokens == 0)
         r.tokens = fit_spans(r.source, {c_.data.noise_density, c_.data.mean_span}).targets;
       check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, r.tokens, r.source});
+      check_head_copies(r);
     } catch (const Error& e) {  // begins with the key, whose place is known here
       const std::string said = e.what();
       const size_t key = said.find(' ');

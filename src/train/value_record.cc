@@ -97,7 +97,11 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
 }
 
 ValueRecorder::ValueRecorder(const Program& program, const Position& position)
-    : program_(program), position_(position), all_{position.mesh, position.at, {}} {}
+    : program_(program), position_(position), all_{position.mesh, position.at, {}} {
+  for (const Segment& s : program.segments)
+    for (const Op& op : s.ops)
+      if (op.kind == OpKind::kJoinHeads) copied_heads_ = program[op.outputs[0]].shape;
+}
 
 std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
   step_ = step;
@@ -117,7 +121,7 @@ void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, 
                            const std::string& what) {
   const Value& value = program_[v];
   known_[v] = key;
-  if (!is_float(value.dtype) || is_maximum(value)) return;
+  if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
   const Extents box = extents_of(value, position_.mesh, position_.at);
   ValueRecord r;
   r.place = value.sharding;

@@ -71,6 +71,8 @@ class ValueRecorder {
   Position position_;
   RankRecords all_;
   int64_t step_ = 0;
+  // Of packed heads where key/value heads have copies: no other layout has values like these.
+  std::optional<Shape> copied_heads_;
   const Call* call_ = nullptr;            // under way
   std::map<ValueId, std::string> known_;  // of this call: the keys of what was recorded
   struct Made {

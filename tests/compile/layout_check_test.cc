@@ -53,12 +53,39 @@ TEST(LayoutCheck, TensorDividesHeadsAndWidths) {
             "layout.tensor = 3 does not divide heads = 16. Possible here: 1, 2, 4, 8, 16.");
   l.tensor = 4;
   ModelConfig m = model();
-  m.kv_heads = 2;
-  EXPECT_EQ(said(l, m), "layout.tensor = 4 does not divide kv_heads = 2. Possible here: 1, 2.");
-  m = model();
+  m.kv_heads = 2;  // each on two ranks
+  EXPECT_EQ(said(l, m), "");
   m.feed_forward = 250;
   EXPECT_EQ(said(l, m),
             "layout.tensor = 4 does not divide feed_forward = 250. Possible here: 1, 2.");
+}
+
+TEST(LayoutCheck, AdafactorAndAdaptersWantWholeHeads) {
+  CompileRequest r;
+  r.model = model();
+  r.model.kv_heads = 2;
+  r.layout.tensor = 4;
+  const auto said_of = [&] {
+    try {
+      check_head_copies(r);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said_of(), "");
+  r.optimizer.kind = OptimizerKind::kAdafactor;
+  EXPECT_EQ(
+      said_of(),
+      "layout.tensor = 4 does not divide kv_heads = 2, so 2 ranks have the same keys and "
+      "values, which optimizer.kind: adafactor does not work with. Possible here: tensor = 1, "
+      "2; or another optimizer.");
+  r.optimizer.kind = OptimizerKind::kAdamW;
+  r.adapters.rank = 4;
+  EXPECT_NE(said_of().find("which lora does not work with. Possible here: tensor = 1, 2."),
+            std::string::npos);
+  r.layout.tensor = 2;
+  EXPECT_EQ(said_of(), "");
 }
 
 TEST(LayoutCheck, SequenceParallelismDividesTokens) {

@@ -67,6 +67,8 @@ inline std::vector<Case> forwards() {
        {{"dims", int64_t{4}}, {"base", 100.0}},
        {x(kQkv), ids(kRowsOf)},
        "g"},
+      {"repeat_heads", OpKind::kRepeatHeads, {{"copies", two}}, {x({2, 4, 2, 2, 4})}},
+      {"join_heads", OpKind::kJoinHeads, {}, {x({2, 4, 2, 2, 4}), x({2, 4, 2, 2, 4})}, "gps"},
       {"attention", OpKind::kAttention, {{"scale", 0.5}}, {x(kQkv)}, "gd"},
       {"attention with dropout",
        OpKind::kAttention,
@@ -125,6 +127,8 @@ inline std::vector<Case> forwards() {
 
 inline std::vector<Case> backwards() {
   return {
+      {"repeat_heads_grad", OpKind::kRepeatHeadsGrad, {{"copies", two}}, {x({2, 4, 4, 2, 4})}},
+      {"join_heads_grad", OpKind::kJoinHeadsGrad, {}, {x({2, 4, 2, 4, 4})}, "gps"},
       {"embedding_grad", OpKind::kEmbeddingGrad, {{"rows", kRows}}, {ids(kRowsOf), x({2, 4, 4})}},
       {"norm_grad",
        OpKind::kNormGrad,

@@ -38,6 +38,7 @@ class LayoutDraw {
       if (ranks > most_ranks) continue;
       try {
         check_layout(r.model, r.layout, {0, r.sequences, r.tokens, r.source});
+        check_head_copies(r);
         return r;
       } catch (const Error&) {
       }
@@ -65,6 +66,8 @@ class LayoutDraw {
     r.sequences = number(1, 2);
     r.tokens = 16;
     r.microbatches = number(1, 5);
+    if (rule_of(r.model.family).groups_heads) r.model.kv_heads = r.microbatches % 3 + 1;
+    if (r.model.kv_heads == 3) r.model.kv_heads = 4;
     r.precision = one_of<Precision>(
         {Precision::kFp32, Precision::kBf16, Precision::kBf16Sr, Precision::kFp16});
     r.optimizer.kind = one_of<OptimizerKind>({OptimizerKind::kAdamW, OptimizerKind::kAdamW,
@@ -113,12 +116,13 @@ class LayoutDraw {
 inline std::string text_of(const CompileRequest& r) {
   const Layout& l = r.layout;
   return fmt::format(
-      "family {} layers {}+{} tied {} dropout {} precision {} micro-batches {} | data {} tensor {} "
+      "family {} key/value heads {} layers {}+{} tied {} dropout {} precision {} micro-batches {} "
+      "| data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
       "{} recompute {} optimizer {} adapters {} frozen {} gradients {} wire {} accumulate {} masks "
       "{} sent {} "
       "buckets {} stages {}",
-      static_cast<int>(r.model.family), r.model.encoder_layers, r.model.layers,
+      static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,

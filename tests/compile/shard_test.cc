@@ -6,12 +6,14 @@
 
 #include "base/config.h"
 #include "base/philox.h"
+#include "compile/compile.h"
 #include "compile/passes.h"
 #include "ir/print.h"
 #include "ir/signature.h"
 #include "ir/verify.h"
 #include "model/forward.h"
 #include "model/presets.h"
+#include "runtime/initialise.h"
 #include "tests/compile/lockstep.h"
 #include "tests/every_family.h"
 
@@ -49,17 +51,25 @@ ModelConfig tiny(Family family) {
   return m;
 }
 
+int64_t copies_in(const Trial& s) {
+  Layout layout;
+  layout.tensor = s.tensor;
+  return head_copies(s.model, layout);
+}
+
 Mesh mesh_of(const Trial& s) {
-  Mesh m;
+  Layout layout;
+  layout.tensor = s.tensor;
+  Mesh m = tessera::mesh_of(layout, copies_in(s));
   m[AxisKind::kReplica] = s.replica;
   m[AxisKind::kShard] = s.shard;
-  m[AxisKind::kTensor] = s.tensor;
   return m;
 }
 
 // As compile() does before it lays anything out.
 Graph built(const Trial& s) {
-  Graph g = forward(s.model, kSequences, kTokens);
+  const int64_t source = s.model.encoder_layers > 0 ? kTokens : 0;
+  Graph g = forward(s.model, {kSequences, kTokens, source, false, copies_in(s)});
   g.mesh = mesh_of(s);
   if (s.options.cross_entropy == CrossEntropyKind::kUnfused) unfuse_cross_entropy(g);
   if (s.options.attention == AttentionKind::kMaterialised) materialise_attention(g);
@@ -84,11 +94,23 @@ double drawn(const std::string& name, int64_t element) {
   return static_cast<double>(w >> 11) / static_cast<double>(uint64_t{1} << 53) * 2 - 1;
 }
 
+// The elements of a value of what it is a part of, in order.
+std::vector<int64_t> known_elements(const Value& v) {
+  std::vector<int64_t> elements;
+  const Box box = whole_box(v.shape);
+  for (const KnownBox& k : known_boxes(v, {box.begin, box.end}, box))
+    each_stretch(known_shape(v), k.part.extents(), k.known, [&](const Stretch& s) {
+      for (int64_t i = 0; i < s.elements; ++i) elements.push_back(s.global + i);
+    });
+  return elements;
+}
+
 Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
   Array a(static_cast<size_t>(v.shape.elements()));
-  const std::string name = full_name(v, layer);
+  const std::string name = known_name(v, layer);
+  const std::vector<int64_t> known = known_elements(v);
   for (size_t i = 0; i < a.size(); ++i) {
-    const double x = drawn(name, static_cast<int64_t>(i));
+    const double x = drawn(name, known[i]);
     const auto id =
         static_cast<double>(static_cast<int64_t>((x + 1) / 2 * static_cast<double>(m.vocabulary)));
     if (v.name == "batch.tokens" || v.name == "batch.source")
@@ -110,6 +132,21 @@ Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
 // report, then each weight's gradient by full name.
 using Results = std::map<std::string, Array>;
 
+// Gradients of parts of a weight become that of the whole.
+void join_parts(const Graph& g, int64_t layers, Results& out) {
+  for (const Value& w : g.values) {
+    if (!w.whole || w.role != Role::kWeight) continue;
+    for (int64_t l = 0; l < layers; ++l) {
+      const Array part = out.at(full_name(w, l) + ".gradient");
+      out.erase(full_name(w, l) + ".gradient");
+      Array& all = out[known_name(w, l) + ".gradient"];
+      all.resize(static_cast<size_t>(w.whole->shape.elements()));
+      const std::vector<int64_t> known = known_elements(w);
+      for (size_t i = 0; i < part.size(); ++i) all[static_cast<size_t>(known[i])] = part[i];
+    }
+  }
+}
+
 Results run(const Trial& s, const Graph& g) {
   Library library(CpuFeatures(), 1);
   Lockstep machine(g, library);
@@ -128,6 +165,7 @@ Results run(const Trial& s, const Graph& g) {
     if (g[v].role != Role::kGradient && g[v].role != Role::kReport) continue;
     for (int64_t l = 0; l < count; ++l) out[full_name(g[v], l)] = machine.read(v, l);
   }
+  join_parts(g, s.model.layers, out);
   return out;
 }
 
@@ -271,6 +309,31 @@ TEST(Shard, ThreeAndSixRanks) {
     s.shard = 2;
     expect_equal(s);
   }
+}
+
+// More ranks than key/value heads, or than divide them: each head is on several ranks.
+TEST(Shard, CopiesOfKeyValueHeads) {
+  struct Heads {
+    int64_t heads, kv_heads, tensor;
+  };
+  for (const Family f : {Family::kLlama, Family::kQwen2})
+    for (const Heads h :
+         {Heads{8, 1, 2}, {8, 2, 4}, {8, 1, 8}, {8, 4, 8}, {12, 2, 6}, {12, 6, 4}, {12, 4, 6}})
+      for (const bool sp : {false, true}) {
+        Trial s = of(f);
+        s.model.heads = h.heads;
+        s.model.kv_heads = h.kv_heads;
+        s.model.hidden = 8 * h.heads;
+        s.model.feed_forward = 96;
+        s.model.dropout = s.model.attention_dropout = 0.1;
+        s.tensor = h.tensor;
+        s.shard = h.tensor < 6 ? 2 : 1;
+        s.sequence_parallel = sp && kTokens % h.tensor == 0;
+        s.selective = sp;
+        s.options.attention = sp ? AttentionKind::kMaterialised : AttentionKind::kFused;
+        s.name = fmt::format("{} of {} heads, {}", h.heads, h.kv_heads, text(s));
+        expect_equal(s);
+      }
 }
 
 // With any one collective left out, the loss or a gradient is wrong: none is there for nothing, and

@@ -140,10 +140,13 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
   };
   says("{\"prompt\":\"a\"}", "there is no 'response'; the object has 'prompt'");
   says("{\"response\":\"a\",\"x\":1}", "there is no 'prompt'; the object has 'response', 'x'");
-  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds no string");
+  says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds an integer, wanted a text");
+  says("{\"prompt\":\"a\",\"response\":null}", "'response' holds null, wanted a text");
+  says("{\"messages\":[{\"role\":\"user\",\"content\":[\"a\"]}]}",
+       "messages[0]: 'content' holds a list, wanted a text");
   says("[1]", "wanted an object");
   says("{\"prompt\":", "");
-  says("{\"messages\":3}", "'messages' holds no list");
+  says("{\"messages\":3}", "'messages' holds an integer, wanted a list");
   says("{\"messages\":[]}", "end without an answer");
   says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "end without an answer");
   says("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <random>
@@ -292,6 +293,15 @@ TEST(LoadTokenizer, KnowsAModelByItsBytes) {
   EXPECT_FALSE(is_tokenizer_json(""));
   EXPECT_FALSE(is_tokenizer_json(SmallModel().bytes()));
   EXPECT_THROW(load_tokenizer(golden("")), Error);  // a folder without a tokenizer
+  const Path pointer = std::filesystem::temp_directory_path() / fmt::format("lfs{}", ::getpid());
+  write_file(pointer, "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n");
+  try {
+    load_tokenizer(pointer);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("is a Git LFS pointer"), std::string::npos);
+  }
+  std::filesystem::remove(pointer);
 }
 
 TEST(SentencePiece, ReadsTheSharedModel) {

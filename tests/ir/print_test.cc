@@ -36,6 +36,7 @@ Program full_program() {
   Value& v = p.values[1];
   v.decays = true;
   v.initial = {0.1 + 0.2, -1.0 / 3};
+  v.whole = {"the whole", {4, 6}, 4, 2};
   v.sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 0;
   v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = kShared;
   v.sharding.place[static_cast<size_t>(AxisKind::kContext)] = kPartialMax;

@@ -67,5 +67,63 @@ TEST(Initialise, EveryRankHasItsPartOfTheSameValue) {
   }
 }
 
+// Parts of grouped heads, on ranks that have copies of the key/value heads, start as the one weight
+// that checkpoints know.
+TEST(Initialise, CopiesOfHeadsHaveTheirPartsOfOneWeight) {
+  struct Heads {
+    int64_t K, G, over_kv, copies;
+  };
+  for (const Heads h : {Heads{2, 4, 2, 2}, {1, 4, 1, 4}, {6, 2, 2, 2}, {4, 3, 2, 3}}) {
+    Mesh mesh;
+    mesh[AxisKind::kTensorKv] = h.over_kv;
+    mesh[AxisKind::kTensor] = h.copies;
+    const Shape whole{h.K, h.G + 2, 3};
+    std::vector<float> truth(static_cast<size_t>(product(whole)));
+    const Extents all = {{0, 0, 0}, whole.dims()};
+    initialise_part({truth.data(), DType::kF32, whole}, whole, all, {0.5, 0}, 7);
+
+    Value queries, pairs;
+    queries.shape = {h.K * h.copies, h.G / h.copies, 3};
+    queries.whole = {"heads", whole, 0, h.copies};
+    pairs.shape = {h.K, 2, 3};
+    pairs.whole = {"heads", whole, h.G, 1};
+    for (Value* v : {&queries, &pairs}) v->sharding.place[size_t{5}] = 0;
+    queries.sharding.place[size_t{6}] = 0;
+    pairs.sharding.place[size_t{6}] = kShared;
+    std::vector<int64_t> found(truth.size());
+    for (Value* v : {&queries, &pairs}) {
+      localise(*v, mesh);
+      for (int64_t rank = 0; rank < mesh.ranks(); ++rank) {
+        const Extents place = extents_of(*v, mesh, coordinates_of(mesh, rank));
+        const Box box = whole_box(v->local());
+        int64_t elements = 0;
+        for (const KnownBox& k : known_boxes(*v, place, box)) {
+          const Shape shape = k.part.extents();
+          std::vector<float> part(static_cast<size_t>(product(shape)));
+          initialise_part({part.data(), DType::kF32, shape}, whole, k.known, {0.5, 0}, 7);
+          const int64_t of_row = 3 * v->shape[1];
+          for (size_t i = 0; i < part.size(); ++i) {
+            const int64_t in_row = static_cast<int64_t>(i) % of_row;
+            const int64_t row = place.begin[0] + k.part.begin[0] + static_cast<int64_t>(i) / of_row;
+            // Query g of group k, or its key or value.
+            const int64_t head = row * v->shape[1] + in_row / 3;
+            const int64_t group = v == &queries ? head / h.G : row;
+            const int64_t slot = v == &queries ? head % h.G : h.G + in_row / 3;
+            const auto at = static_cast<size_t>((group * (h.G + 2) + slot) * 3 + in_row % 3);
+            ASSERT_EQ(part[i], truth[at]);
+            ++found[at];
+          }
+          elements += k.part.elements();
+        }
+        EXPECT_EQ(elements, v->local().elements());
+      }
+    }
+    for (size_t i = 0; i < found.size(); ++i) {
+      const bool is_query = static_cast<int64_t>(i) / 3 % (h.G + 2) < h.G;
+      EXPECT_EQ(found[i], is_query ? 1 : h.copies) << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -27,7 +27,6 @@ TEST(Recipes, AreReadAndTheirBatchesCanBeCut) {
     EXPECT_EQ(c.batch.global % (c.batch.micro * c.layout.data), 0);
     EXPECT_LE(c.layout.pipeline, c.model.layers);
     EXPECT_EQ(c.model.heads % c.layout.tensor, 0);
-    EXPECT_EQ(c.model.kv_heads % c.layout.tensor, 0);
     EXPECT_EQ(c.model.padded_vocabulary() % c.layout.tensor, 0);
     EXPECT_LE(c.data.sequence_length, c.model.context);
   }

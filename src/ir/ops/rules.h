@@ -7,14 +7,15 @@ namespace tessera {
 
 extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule, kRmsNormRule,
     kRmsNormGradRule, kMatmulRule, kMatmulGradInputRule, kMatmulGradWeightRule, kRotaryRule,
-    kAttentionRule, kAttentionGradRule, kCachedAttentionRule, kAttentionScoresRule,
-    kAttentionScoresGradRule, kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule,
-    kAttentionMixGradRule, kGeluRule, kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule,
-    kSumRule, kScaleRule, kAccumulateRule, kBiasGradRule, kDropoutRule, kDropoutGradRule, kCastRule,
-    kCrossEntropyRule, kLinearCrossEntropyRule, kLogitsMaxRule, kLogitsSumsRule,
-    kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule, kClipRule, kAdamwRule, kLionRule,
-    kSgdRule, kAdafactorSumsRule, kAdafactorSquaresRule, kAdafactorRule, kAllReduceRule,
-    kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
+    kRepeatHeadsRule, kRepeatHeadsGradRule, kJoinHeadsRule, kJoinHeadsGradRule, kAttentionRule,
+    kAttentionGradRule, kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule,
+    kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule,
+    kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule, kSumRule, kScaleRule,
+    kAccumulateRule, kBiasGradRule, kDropoutRule, kDropoutGradRule, kCastRule, kCrossEntropyRule,
+    kLinearCrossEntropyRule, kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule,
+    kPackRule, kSquaresRule, kClipRule, kAdamwRule, kLionRule, kSgdRule, kAdafactorSumsRule,
+    kAdafactorSquaresRule, kAdafactorRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule,
+    kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
 
 // The type of a sum of weight gradients: attribute `into`, or f32.
 DType sum_type(const Attributes& a);
