@@ -104,8 +104,7 @@ void check_head_copies(const CompileRequest& r) {
   const bool adapters = r.adapters.rank > 0;
   throw Error(
       "layout.tensor = {} does not divide kv_heads = {}, so {} ranks have the same keys and "
-      "values, "
-      "which {} does not work with. Possible here: tensor = {}{}.",
+      "values, which {} does not work with. Possible here: tensor = {}{}.",
       r.layout.tensor, key_value_heads(r.model), head_copies(r.model, r.layout),
       adapters ? "lora" : "optimizer.kind: adafactor", divisors(key_value_heads(r.model)),
       adapters ? "" : "; or another optimizer");

@@ -3,8 +3,7 @@
 //
 //   every size is at least 1; context and expert are 1
 //   tensor      divides heads and feed_forward; with sequence_parallel the tokens too. Where it
-//   does
-//               not divide kv_heads, too, these have copies
+//               does not divide kv_heads, these have copies
 //   data        times micro divides the global batch; zero_group divides data
 //   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of
 //   each
