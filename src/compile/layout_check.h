@@ -5,9 +5,7 @@
 //   tensor      divides heads and feed_forward; with sequence_parallel the tokens too. Where it
 //               does not divide kv_heads, these have copies
 //   data        times micro divides the global batch; zero_group divides data
-//   pipeline    at most layers + 1 chunks (pipeline × interleave); `stages` names the layers of
-//   each
-//               of these chunks
+//   pipeline    at most layers + 1 chunks (pipeline × interleave), whose layers `stages` names
 //   zero        0 to 3
 #pragma once
 

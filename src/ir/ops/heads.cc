@@ -1,8 +1,11 @@
 // Packed queries, keys and values of heads whose keys and values several ranks hold, and their
 // gradients. They move and add; no op here computes anything else.
-//   repeat_heads  y[b, t, k · copies + c, …] = x[b, t, k, …]     x [B, T, K, 2, D], attribute
-//   copies join_heads    out[b, t, k] = queries[b, t, k] then pairs[b, t, k]
+//   repeat_heads  y[b, t, k · copies + c] = x[b, t, k]
+//                 x [B, T, K, 2, D] → y [B, T, K · copies, 2, D]; attribute copies
+//
+//   join_heads    out[b, t, k] = queries[b, t, k] then pairs[b, t, k]
 //                 queries [B, T, K, G, D], pairs [B, T, K, 2, D] → packed [B, T, K, G+2, D]
+//
 // Ranks that hold the same K pairs repeat all of them and take the rows of their queries (a slice,
 // which the sharding algebra puts there), since a layout deals the queries of a key/value head out
 // to its copies, one a row.

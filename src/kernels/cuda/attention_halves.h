@@ -95,7 +95,8 @@ __device__ void add_rows(const float (&weight)[N][4], const HalfRows<kD>& tile,
   }
 }
 
-// The lane's part of row `e / 2` of its two, d numbers from `at`, each times `factor`.
+// What the lane has of one of its two rows (half 0 or 1), times `factor`; the row's d numbers stand
+// from `at` on.
 template <DType kType, int kD>
 __device__ void store_halves(const Numbers& to, int64_t at, int d, const float (&sum)[kD / 8][4],
                              int half, float factor) {
@@ -119,7 +120,7 @@ __device__ inline float row_sum(float x) {
   return x;
 }
 
-// Calls launch(type, widest row) for the work at hand.
+// Launch<type, kD>::run for the type of the work's numbers and the least kD that its rows fit.
 template <template <DType, int> class Launch>
 void launch_halves(const AttentionWork& a, Stream s) {
   const bool bf16 = a.q.type == DType::kBF16;
