@@ -1,10 +1,8 @@
 // tessera launch RUN -n N [--hosts F] [--restart N] [--on-loss stop|smaller] [key=value …]
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -15,12 +13,10 @@
 #include "launch/home.h"
 #include "launch/restart.h"
 #include "launch/supervise.h"
+#include "train/signals.h"
 
 namespace tessera {
 namespace {
-
-volatile std::sig_atomic_t stops = 0;  // a handler reaches nothing but globals
-extern "C" void count_stop(int) { stops = stops + 1; }
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -99,6 +95,7 @@ class Launch {
   }
 
   const LaunchArguments& l_;
+  const StopSignals stop_{SecondRequest::kIsCounted};
   bool srun_ = false;
   RankHosts world_;
   Scale scale_;
@@ -134,7 +131,7 @@ AttemptOptions Launch::options() const {
   o.watch.ranks = world_.ranks;
   o.watch.silence_s = l_.silence_s;
   o.now_s = steady_s;
-  o.stop_requests = [] { return static_cast<int>(stops); };
+  o.stop_requests = [this] { return stop_.requests(); };
   if (l_.json) o.out = stderr;
   o.rank_files = l_.rank_files;
   return o;
@@ -142,9 +139,9 @@ AttemptOptions Launch::options() const {
 
 // In pieces, so that a signal ends it.
 bool Launch::pause(double seconds) const {
-  for (const double until = steady_s() + seconds; steady_s() < until && stops == 0;)
+  for (const double until = steady_s() + seconds; steady_s() < until && !stop_.requested();)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  return stops == 0;
+  return !stop_.requested();
 }
 
 // After a loss: whether there is another attempt, in which world, and the pause before it.
@@ -178,7 +175,7 @@ int Launch::go() {
     say("{}", last_.report);
     say("all ranks ended {:.1f} s after that was clear", last_.ending_s);
     ends_.push_back({*last_.verdict, last_.report});
-  } while (stops == 0 && prepare_next());
+  } while (!stop_.requested() && prepare_next());
   if (l_.json) {
     Tree t, losses = Tree::list();
     for (const AttemptEnd& e : ends_) losses.push(Tree(e.report));
@@ -197,10 +194,6 @@ int Launch::go() {
 int verb_launch(Args args) {
   LaunchArguments l;
   if (!read_arguments(args, l)) return 0;
-  struct sigaction action = {};
-  action.sa_handler = count_stop;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
   return Launch(l).go();
 }
 

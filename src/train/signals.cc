@@ -4,6 +4,7 @@
 
 #include <array>
 #include <csignal>
+#include <ctime>
 
 #include "base/error.h"
 
@@ -13,24 +14,40 @@ namespace {
 constexpr std::array<int, 2> kCaught = {SIGINT, SIGTERM};
 
 volatile std::sig_atomic_t caught_signal = 0;
+volatile std::sig_atomic_t request_count = 0;
+timespec last_request;  // of the handler alone, in which the other signal waits
+SecondRequest at_second;
 bool installed = false;
 std::array<struct sigaction, kCaught.size()> before;
 
+double seconds_between(const timespec& from, const timespec& to) {
+  return static_cast<double>(to.tv_sec - from.tv_sec) +
+         1e-9 * static_cast<double>(to.tv_nsec - from.tv_nsec);
+}
+
 extern "C" void handle_stop(int number) {
-  if (caught_signal != 0) ::_exit(128 + number);
-  caught_signal = number;
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (request_count > 0 && seconds_between(last_request, now) < 1) return;
+  if (request_count > 0 && at_second == SecondRequest::kEndsProcess) ::_exit(128 + number);
+  if (request_count == 0) caught_signal = number;
+  last_request = now;
+  request_count = request_count + 1;
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(SecondRequest second) {
   CHECK(!installed, "the stop signals are caught already");
   installed = true;
   caught_signal = 0;
+  request_count = 0;
+  at_second = second;
   struct sigaction action = {};
   action.sa_handler = handle_stop;
   action.sa_flags = SA_RESTART;  // a signal must not fail the write that it interrupts
   sigemptyset(&action.sa_mask);
+  for (const int s : kCaught) sigaddset(&action.sa_mask, s);
   for (size_t i = 0; i < kCaught.size(); ++i) sigaction(kCaught[i], &action, &before[i]);
 }
 
@@ -39,7 +56,7 @@ StopSignals::~StopSignals() {
   installed = false;
 }
 
-bool StopSignals::requested() const { return caught_signal != 0; }
+int StopSignals::requests() const { return request_count; }
 int StopSignals::signal() const { return caught_signal; }
 
 }  // namespace tessera

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 namespace tessera {
 namespace {
@@ -25,14 +27,35 @@ TEST(StopSignals, ANewObjectStartsUnasked) {
   EXPECT_FALSE(signals.requested());
 }
 
-TEST(StopSignals, TheSecondSignalEndsTheProcess) {
+constexpr auto kApart = std::chrono::milliseconds(1100);
+
+TEST(StopSignals, TheSecondRequestEndsTheProcess) {
   EXPECT_EXIT(
       {
         StopSignals signals;
         std::raise(SIGINT);
+        std::this_thread::sleep_for(kApart);
         std::raise(SIGINT);
       },
       ::testing::ExitedWithCode(128 + SIGINT), "");
+}
+
+TEST(StopSignals, SignalsAtOnceAreOneRequest) {
+  StopSignals signals;
+  std::raise(SIGTERM);
+  std::raise(SIGINT);
+  std::raise(SIGTERM);
+  EXPECT_EQ(signals.requests(), 1);
+  EXPECT_EQ(signals.signal(), SIGTERM);
+}
+
+TEST(StopSignals, RequestsAreCountedWhereThatIsWanted) {
+  StopSignals signals(SecondRequest::kIsCounted);
+  std::raise(SIGINT);
+  std::this_thread::sleep_for(kApart);
+  std::raise(SIGTERM);
+  EXPECT_EQ(signals.requests(), 2);
+  EXPECT_EQ(signals.signal(), SIGINT);
 }
 
 TEST(StopSignals, TheOldHandlersComeBack) {
