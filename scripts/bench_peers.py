@@ -2,12 +2,16 @@
 """Our training speed over the best of PyTorch's modes, on this machine, in turns.
 
     scripts/bench_peers.sh [--turns 3] [--shape 4x512 …] [--precision fp32|bf16] [--json FILE]
+    scripts/bench_peers.sh --ranks 2     ZeRO 1 beside DDP and ZeRO 3 beside FSDP2, over gloo
 
 Each turn runs ours once and every mode of PyTorch once (eager and compiled, whole logits and chunked
 loss), with the same threads, shapes and text. Printed are ratios of medians over the turns: tokens/s
 of ours to PyTorch's fastest mode, peak memory to that of its leanest, and the time from the start of
 the process to the end of its first step to its quickest. A mode that fails or does not end in time
 is named and left out. bf16 runs only where the CPU multiplies bf16.
+
+With --ranks, the shape is the batch of all ranks, each of one thread, in fp32; memory is that of the
+largest process.
 """
 import argparse
 import json
@@ -24,14 +28,18 @@ VOCABULARY = 50304
 SHAPES = ("4x512", "1x2048", "16x128", "4x512@520")  # BATCHxTOKENS, of a model of another width
 WIDTHS = {512: (6, 512, 8), 520: (6, 520, 13)}  # layers, hidden, heads: Pythia-70M, and near it
 SETTLED_AFTER = 3  # of our steps
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+RANK_PAIRS = {"ddp": 1, "fsdp2": 3}  # the stage of ZeRO that divides as much
 
 
 class Case:
-    def __init__(self, shape, precision, threads):
+    def __init__(self, shape, precision, threads, ranks=1):
         size, _, width = shape.partition("@")
         self.batch, self.tokens = map(int, size.split("x"))
         self.layers, self.hidden, self.heads = WIDTHS[int(width or 512)]
-        self.precision, self.threads = precision, threads
+        self.precision, self.threads, self.ranks = precision, threads, ranks
+        if self.batch % ranks:
+            raise SystemExit(f"--shape {shape}: {self.batch} sequences do not divide by {ranks} ranks")
         self.name = f"{self.hidden} wide, {self.batch} x {self.tokens}, {precision}"
 
 
@@ -64,24 +72,43 @@ def measured(command, threads, timeout, on_wait=None):
 
 
 def run_peer(options, case, compiled, chunked):
-    command = [sys.executable, pathlib.Path(__file__).with_name("bench_peer_step.py"),
-               "--layers", case.layers, "--hidden", case.hidden, "--heads", case.heads,
-               "--vocabulary", VOCABULARY, "--batch", case.batch, "--tokens", case.tokens,
-               "--steps", options.peer_steps, "--precision", case.precision,
-               "--bin", options.work / "train.bin"]
+    command = [sys.executable, beside("bench_peer_step.py"), *sizes(options, case),
+               "--precision", case.precision]
     command += ["--compile"] * compiled + ["--chunked"] * chunked
-    result, problem = measured(command, case.threads, options.timeout)
     name = f"{'compiled' if compiled else 'eager'}, {'chunked' if chunked else 'whole'} loss"
+    return name, peer_result(options, case, command, name)
+
+
+def run_rank_peer(options, case, kind):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+               "--nproc-per-node", case.ranks, beside("bench_peer_rank.py"),
+               *sizes(options, case), "--kind", kind]
+    return peer_result(options, case, command, kind)
+
+
+def beside(name):
+    return pathlib.Path(__file__).with_name(name)
+
+
+def sizes(options, case):
+    return ["--layers", case.layers, "--hidden", case.hidden, "--heads", case.heads,
+            "--vocabulary", VOCABULARY, "--batch", case.batch // case.ranks,
+            "--tokens", case.tokens, "--steps", options.peer_steps,
+            "--bin", options.work / "train.bin"]
+
+
+def peer_result(options, case, command, name):
+    result, problem = measured(command, case.threads, options.timeout)
     if result is None:
         print(f"    PyTorch {name}: left out ({problem})", flush=True)
-        return name, None
+        return None
     started, output, memory = result
     answer = json.loads(output.splitlines()[-1])
-    return name, {"tokens_per_s": answer["tokens_per_s"], "memory_bytes": memory,
-                  "first_step_s": answer["first_step_at"] - started}
+    return {"tokens_per_s": answer["tokens_per_s"], "memory_bytes": memory,
+            "first_step_s": answer["first_step_at"] - started}
 
 
-def run_ours(options, case):
+def run_ours(options, case, zero=0):
     work = options.work
     directory = pathlib.Path(tempfile.mkdtemp(dir=work))
     run = directory / "run.yaml"
@@ -91,7 +118,8 @@ model: {{ family: neox, layers: {case.layers}, hidden: {case.hidden}, heads: {ca
          vocabulary: {VOCABULARY}, context: {max(2048, case.tokens)} }}
 data: {{ tokenizer: {work / 'tokenizer.json'}, train: [{work / 'train'}],
         sequence_length: {case.tokens} }}
-batch: {{ global: {case.batch}, micro: {case.batch} }}
+batch: {{ global: {case.batch}, micro: {case.batch // case.ranks} }}
+layout: {{ data: {case.ranks}, zero: {zero} }}
 optimizer: {{ kind: adamw, learning_rate: 1.0e-3, weight_decay: 0.1, clip_norm: 1.0 }}
 schedule: {{ kind: cosine, steps: {options.steps}, warmup_steps: 2, floor: 0.1 }}
 precision: {case.precision}
@@ -104,7 +132,9 @@ checkpoint: {{ every_steps: 0 }}
         if not seen and metrics.exists() and metrics.stat().st_size > 0:
             seen.append(time.time())
 
-    result, problem = measured([options.tessera, "train", run], case.threads, options.timeout, watch)
+    start = [*MPIRUN, "-n", case.ranks] if case.ranks > 1 else []
+    result, problem = measured([*start, options.tessera, "train", run], case.threads,
+                               options.timeout, watch)
     if result is None:
         raise SystemExit(f"ours failed: {problem}")
     started, _, memory = result
@@ -137,17 +167,35 @@ def compare(options, case):
     if not theirs:
         raise SystemExit("no mode of PyTorch ran: nothing to compare with")
     fastest = max(theirs, key=lambda n: median_of(theirs[n], "tokens_per_s"))
+    return told(case.name, ours, theirs, fastest)
+
+
+def told(name, ours, theirs, fastest):
+    """Prints the ratios of our runs to the best of theirs, {mode: runs}; all of it as a dictionary."""
     lines = {}
     for key, best in (("tokens_per_s", max), ("memory_bytes", min), ("first_step_s", min)):
         lines[key] = (median_of(ours, key), best(median_of(r, key) for r in theirs.values()))
     ratio = {key: mine / peer for key, (mine, peer) in lines.items()}
     rate, memory, first = (lines[k] for k in ("tokens_per_s", "memory_bytes", "first_step_s"))
-    print(f"  {case.name}: {ratio['tokens_per_s']:.2f}x tokens/s ({rate[0]:.0f} to {rate[1]:.0f}, {fastest}), "
+    print(f"  {name}: {ratio['tokens_per_s']:.2f}x tokens/s ({rate[0]:.0f} to {rate[1]:.0f}, {fastest}), "
           f"{ratio['memory_bytes']:.2f}x memory ({memory[0] / 2**30:.2f} to {memory[1] / 2**30:.2f} GiB), "
           f"{ratio['first_step_s']:.2f}x to the first step ({first[0]:.1f} to {first[1]:.1f} s), "
           f"{100 * median_of(ours, 'model_flops_share'):.0f} % of the matrix rate", flush=True)
-    return {"case": case.name, "fastest_peer": fastest, "ratio": ratio,
-            "ours": ours, "peers": theirs}
+    return {"case": name, "fastest_peer": fastest, "ratio": ratio, "ours": ours, "peers": theirs}
+
+
+def compare_ranks(options, case):
+    ours, theirs = {}, {}
+    for _ in range(options.turns):
+        for kind, zero in RANK_PAIRS.items():
+            ours.setdefault(kind, []).append(run_ours(options, case, zero))
+            result = run_rank_peer(options, case, kind)
+            if result:
+                theirs.setdefault(kind, []).append(result)
+    if not theirs:
+        raise SystemExit("no mode of PyTorch ran: nothing to compare with")
+    return [told(f"{case.name}, {case.ranks} ranks, ZeRO {RANK_PAIRS[kind]}", ours[kind],
+                 {kind: runs}, kind) for kind, runs in theirs.items()]
 
 
 def multiplies_bf16():
@@ -164,6 +212,7 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=20, help="of ours")
     parser.add_argument("--peer-steps", type=int, default=5)
+    parser.add_argument("--ranks", type=int, default=1, help="2 or more: DDP and FSDP2 beside ZeRO")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--timeout", type=int, default=600, help="seconds a run")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
@@ -178,7 +227,14 @@ def main():
                         tokenizer, options.text], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([options.tessera, "data", "build", "--tokenizer", tokenizer, "--out",
                         options.work / "train", options.text], check=True, stdout=subprocess.DEVNULL)
-        print(f"{options.threads} threads, {options.turns} turns; ratios of ours to the best of PyTorch")
+        if options.ranks > 1:
+            print(f"{options.ranks} ranks of one thread, {options.turns} turns")
+            for shape in options.shape or SHAPES[:1]:
+                results += compare_ranks(options, Case(shape, "fp32", 1, options.ranks))
+            precisions = []
+        else:
+            print(f"{options.threads} threads, {options.turns} turns; "
+                  "ratios of ours to the best of PyTorch")
         for precision in precisions:
             for shape in options.shape or SHAPES:
                 results.append(compare(options, Case(shape, precision, options.threads)))

@@ -309,7 +309,7 @@ def zero_cases(rng):
 
 def schedule_cases(rng):
     case = draw_where(rng, lambda c: c["layout.pipeline"] > 1 and c["layout.interleave"] == 1)
-    case["layout.stages"] = cut(rng, case["model.layers"], case["layout.pipeline"])
+    case["layout.stages"] = cut(rng, layers_of(case), case["layout.pipeline"])
     return [variants(case, "layout.pipeline_schedule", ["gpipe", "1f1b", "zero_bubble"])]
 
 

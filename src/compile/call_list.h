@@ -48,6 +48,7 @@ class CallList {
 
   // Nothing for the segment kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
+  Call& last() { return p_.schedule.back(); }
   FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
                 int64_t chunk = 0);
   FrameKindId named(const std::string& kind) const { return named_.at(kind); }

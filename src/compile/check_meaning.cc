@@ -1,28 +1,14 @@
 // What communication means for weights, gradients and the report: which part of a frame is new, and
 // over which axes a sum is complete.
-#include <algorithm>
 #include <set>
 
 #include "base/error.h"
 #include "compile/check_parts.h"
+#include "compile/sum_axes.h"
 #include "ir/names.h"
 
 namespace tessera {
 namespace {
-
-using Axes = std::set<std::string>;
-
-Axes axes_named(const std::string& over) {
-  Axes axes;
-  for (size_t from = 0; from < over.size();) {
-    const size_t plus = std::min(over.find('+', from), over.size());
-    axes.insert(over.substr(from, plus - from));
-    from = plus + 1;
-  }
-  return axes;
-}
-
-std::string text(const Axes& axes) { return fmt::format("{}", fmt::join(axes, "+")); }
 
 // What a segment does to one of its parameters, beyond its access.
 struct Part {
@@ -52,16 +38,14 @@ struct Known {
 
 class Meaning {
  public:
-  Meaning(const Program& p, int rank) : p_(p), rank_(rank), known_(p.frames.size()) {
+  Meaning(const Program& p, int rank)
+      : p_(p), rank_(rank), sums_(sum_axes(p)), known_(p.frames.size()) {
     for (const Segment& s : p.segments) {
       parts_.emplace_back();
       for (const Parameter& x : s.frames) parts_.back().push_back(part_of(p, s, x.kind));
     }
-    for (const FrameKind& k : p.kinds) {
+    for (const FrameKind& k : p.kinds)
       roles_.push_back(k.values.empty() ? Role::kScratch : p[k.values[0]].role);
-      needed_.push_back(roles_.back() == Role::kGradient ? partial_axes(k) : Axes());
-    }
-    mark_measures();
     begin_old();
   }
 
@@ -81,9 +65,11 @@ class Meaning {
     return "call " + call_name(p_, static_cast<CallId>(x % length()));
   }
   Role role(FrameId f) const { return roles_[static_cast<size_t>(p_.frame(f).kind)]; }
-  const Axes& needed(FrameId f) const { return needed_[static_cast<size_t>(p_.frame(f).kind)]; }
+  const Axes& needed(FrameId f) const {
+    return sums_.needed[static_cast<size_t>(p_.frame(f).kind)];
+  }
   bool is_sum(FrameId f) const {
-    return role(f) == Role::kGradient || measures_.contains(p_.frame(f).kind);
+    return role(f) == Role::kGradient || sums_.measures.contains(p_.frame(f).kind);
   }
   bool is_report(FrameId f) const {
     return role(f) == Role::kReport && p_.kind(p_.frame(f).kind).name == "report";
@@ -92,36 +78,6 @@ class Meaning {
     if (!said_.insert(text).second) return;
     findings_.push_back(
         {"value", text, rank_, x == kNone ? kNone : static_cast<CallId>(x % length())});
-  }
-
-  // A gradient is partial where its weight is shared: over axes, and over the stages that hold it.
-  Axes partial_axes(const FrameKind& sums) const {
-    Axes axes;
-    if (sums.like == kNone) return axes;
-    const FrameKind& weights = p_.kind(sums.like);
-    for (const ValueId w : weights.values)
-      for (size_t a = 0; a < kMaxAxes; ++a)
-        if (p_[w].sharding.place[a] == kShared && p_.mesh.size[a] > 1)
-          axes.insert(std::string(name_of(static_cast<AxisKind>(a))));
-    if (weights.stages.size() > 1)
-      axes.insert(fmt::format("stages:{}", fmt::join(weights.stages, ",")));
-    return axes;
-  }
-
-  // What Adafactor measures of a rank's own part of weights means something once the ranks of the
-  // stage have added theirs.
-  void mark_measures() {
-    Axes stage;
-    for (size_t a = 0; a < kMaxAxes; ++a)
-      if (static_cast<AxisKind>(a) != AxisKind::kPipeline && p_.mesh.size[a] > 1)
-        stage.insert(std::string(name_of(static_cast<AxisKind>(a))));
-    for (const Segment& s : p_.segments)
-      for (const Op& op : s.ops)
-        if (op.kind == OpKind::kAdafactorSums || op.kind == OpKind::kAdafactorSquares) {
-          const FrameKindId kind = p_[op.outputs.back()].frame;
-          measures_.insert(kind);
-          needed_[static_cast<size_t>(kind)] = stage;
-        }
   }
 
   // The program that ran before may have updated the own part alone of what is gathered here.
@@ -173,10 +129,10 @@ class Meaning {
   // Who computes with a sum means all of it; who adds to it means what is of one rank.
   void compute(int64_t x, FrameId f, Access access) {
     Known& k = known_[static_cast<size_t>(f)];
-    const bool begins = measures_.contains(p_.frame(f).kind) && access == Access::kWrite;
+    const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
     if (is_sum(f) && !begins && access != Access::kAdd && k.over != needed(f))
       say(x, fmt::format("{} reads {} summed over [{}], wanted [{}]", call(x), name(f),
-                         text(k.over), text(needed(f))));
+                         axes_text(k.over), axes_text(needed(f))));
     if (!is_report(f) || p_.mesh.ranks() == 1) return;
     if ((access == Access::kRead || access == Access::kUpdate) && k.over.empty())
       say(x, fmt::format("{} reads {} of one rank alone", call(x), name(f)));
@@ -204,8 +160,8 @@ class Meaning {
     over.insert(source.over.begin(), source.over.end());
     const bool joins = from != to && !target.over.empty();
     if (joins && target.over != over)
-      say(x, fmt::format("{} adds a sum over [{}] to {}, a sum over [{}]", call(x), text(over),
-                         name(to), text(target.over)));
+      say(x, fmt::format("{} adds a sum over [{}] to {}, a sum over [{}]", call(x), axes_text(over),
+                         name(to), axes_text(target.over)));
     target.over = over;
   }
 
@@ -221,10 +177,9 @@ class Meaning {
 
   const Program& p_;
   int rank_;
+  SumAxes sums_;
   std::vector<std::vector<Part>> parts_;  // of each parameter of each segment
   std::vector<Role> roles_;               // of each kind
-  std::vector<Axes> needed_;              // of each kind: what its sums go over in the end
-  std::set<FrameKindId> measures_;        // that Adafactor writes of each rank's own part
   std::vector<Known> known_;              // of each frame
   std::set<std::string> said_;
   std::vector<Finding> findings_;

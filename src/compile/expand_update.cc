@@ -1,25 +1,10 @@
 // What the optimizer keeps of a group of weights, and the segments that update them.
-//
-// Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch
-// of a flat frame: so each rank adds up what it owns, over the global rows and columns, and the
-// sums of all ranks of the stage are added. Every rank then keeps all means, which are a few
-// numbers beside the weights, and no layout shows in them.
 #include "base/error.h"
 #include "compile/expander.h"
 #include "ir/builder.h"
-#include "ir/names.h"
 
 namespace tessera {
 namespace {
-
-// All ranks that hold parts or copies of a stage's weights.
-std::string ranks_of_stage(const Mesh& mesh) {
-  std::vector<std::string_view> axes;
-  for (size_t a = 0; a < kMaxAxes; ++a)
-    if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline))
-      axes.push_back(name_of(static_cast<AxisKind>(a)));
-  return fmt::format("{}", fmt::join(axes, "+"));
-}
 
 OpKind op_of(OptimizerKind kind) {
   switch (kind) {
@@ -58,59 +43,6 @@ void Expander::optimizer_frames(WeightGroup& g) {
   if (o.kind == OptimizerKind::kAdafactor) factor_frames(g);
 }
 
-// A weight as products read it is a matrix [rows, columns]: how many columns; 0 for a vector.
-int64_t Expander::columns_of(ValueId weight) const {
-  if (!g_[weight].decays) return 0;
-  int64_t contract = 1;
-  for (const Block& b : g_.blocks)
-    for (const Op& op : b.forward)
-      if (op.kind == OpKind::kMatmul && op.inputs[1] == weight)
-        contract = op.attributes.integer("contract", 1);
-  const Shape& s = g_[weight].shape;
-  return s.product(s.rank() - static_cast<int>(contract), s.rank());
-}
-
-void Expander::factor_frames(WeightGroup& g) {
-  const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
-  const auto make = [&](const std::string& suffix, DType type, bool state) {
-    std::vector<ValueId> members;
-    const auto add = [&](const std::string& name, int64_t n) {
-      Value v;
-      v.name = name;
-      v.dtype = type;
-      v.shape = {n};
-      v.role = state ? Role::kFactor : Role::kScratch;
-      v.per = weights.per;
-      g_.values.push_back(std::move(v));
-      members.push_back(static_cast<ValueId>(g_.values.size() - 1));
-    };
-    const std::string mark = state ? "|" : "|sums.";
-    for (const ValueId w : weights.values) {
-      const int64_t columns = columns_of(w), elements = g_[w].shape.elements();
-      const std::string name = g_[w].name;
-      add(name + mark + "rows", columns > 0 ? elements / columns : elements);
-      if (columns > 0) add(name + mark + "columns", columns);
-    }
-    if (!state) add(g.name + ".weight_squares", static_cast<int64_t>(weights.values.size()));
-    const FrameKindId kind = frame(g.name + "." + suffix, members, weights.per, state);
-    out_.program.kinds.back().stages = weights.stages;
-    return kind;
-  };
-  g.factors = make("factors", DType::kF32, true);
-  g.state.push_back(g.factors);
-  if (!trains()) return;
-  g.factor_sums = make("factor_sums", DType::kF64, false);
-  Value squares;
-  squares.name = g.name + ".update_squares";
-  squares.dtype = DType::kF64;
-  squares.shape = {static_cast<int64_t>(weights.values.size())};
-  squares.role = Role::kScratch;
-  squares.per = weights.per;
-  g_.values.push_back(std::move(squares));
-  const auto id = static_cast<ValueId>(g_.values.size() - 1);
-  g.update_squares = frame(g_[id].name, {id}, weights.per, false);
-}
-
 // The flat value of that role which the optimizer keeps, or kNone.
 ValueId Expander::kept(const WeightGroup& g, Role role) const {
   for (const FrameKindId k : g.state) {
@@ -136,38 +68,6 @@ void Expander::squares_segment(WeightGroup& g) {
       .emit(OpKind::kSquares, g.name, {{"members", members}}, {flat(sums, true)}, {report});
   ask_target(g.name, squares);
   g.squares = segment("squares." + g.name, squares);
-}
-
-void Expander::factor_segments(WeightGroup& g) {
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
-  const OptimizerPolicy& o = request_.optimizer;
-  const FrameKindId gradients = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[static_cast<size_t>(g.weights)].name;
-  const ValueId sums = flat(g.factor_sums, false), factors = flat(g.factors, false);
-  const ValueId squares = out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0];
-  const Attributes a = {{"members", members},
-                        {"sums", g_[sums].shape[0]},
-                        {"factors", g_[factors].shape[0]},
-                        {"weights_held", g_[squares].shape[0]},
-                        {"epsilon", o.epsilon},
-                        {"decay_power", o.decay_power}};
-  std::vector<Op> measure, factor;
-  Builder(g_, measure, kOne, "")
-      .emit(OpKind::kAdafactorSums, g.name, a, {flat(gradients, true), owned_weights(g), report},
-            {sums});
-  Builder(g_, factor, kOne, "")
-      .emit(OpKind::kAdafactorSquares, g.name, a, {flat(gradients, true), step, report, sums},
-            {factors, squares});
-  ask_target(g.name, measure);
-  ask_target(g.name, factor);
-  g.measure = segment("measure." + g.name, measure);
-  g.factor = segment("factor." + g.name, factor);
-  const std::string over = ranks_of_stage(g_.mesh);
-  if (over.empty()) return;
-  g.sum_measure =
-      collective("sum.measure." + g.name, OpKind::kAllReduce, over, sums, sums, Queue::kGroups);
-  g.sum_factor = collective("sum.factor." + g.name, OpKind::kAllReduce, over, squares, squares,
-                            Queue::kGroups);
 }
 
 void Expander::update_segment(WeightGroup& g) {

@@ -5,6 +5,9 @@
 #include <numeric>
 #include <utility>
 
+#include "compile/max_tree.h"
+#include "compile/places.h"
+
 namespace tessera {
 namespace {
 
@@ -21,86 +24,7 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// Numbers, of which the largest of any range is at hand.
-class MaxTree {
- public:
-  explicit MaxTree(const std::vector<int64_t>& numbers) {
-    while (leaves_ < numbers.size()) leaves_ *= 2;
-    most_.assign(2 * leaves_, std::numeric_limits<int64_t>::min());
-    std::copy(numbers.begin(), numbers.end(), most_.begin() + static_cast<std::ptrdiff_t>(leaves_));
-    for (size_t i = leaves_; i-- > 1;) most_[i] = std::max(most_[2 * i], most_[2 * i + 1]);
-  }
-
-  // The largest of [from, to), which is not empty.
-  int64_t most(size_t from, size_t to) const {
-    int64_t most = std::numeric_limits<int64_t>::min();
-    for (from += leaves_, to += leaves_; from < to; from /= 2, to /= 2) {
-      if (from & 1) most = std::max(most, most_[from++]);
-      if (to & 1) most = std::max(most, most_[--to]);
-    }
-    return most;
-  }
-
- private:
-  size_t leaves_ = 1;
-  std::vector<int64_t> most_;
-};
-
 enum class Order { kSize, kArea, kBirth, kLength };
-using Taken = std::pair<int64_t, int64_t>;  // offset, where the next may begin
-
-// Where lives were put, each place once: many lives follow each other at one place, so there are
-// few places to look at for each life.
-class Places {
- public:
-  void clear() {
-    sorted_.clear();
-    for (auto& lives : lives_) lives.clear();
-  }
-
-  // visit(offset, end) for each place that is taken while `life` is alive, rising, until it says
-  // that it has seen enough.
-  template <class Visit>
-  void each_taken(const Life& life, const Visit& visit) const {
-    for (const Place& p : sorted_)
-      if (life.birth <= p.last && life.death >= p.first && meets(lives_[p.number], life) &&
-          visit(p.taken))
-        return;
-  }
-
-  void add(const Life& life, int64_t end) {
-    const Taken taken = {life.offset, end};
-    auto at = std::lower_bound(sorted_.begin(), sorted_.end(), taken,
-                               [](const Place& a, const Taken& b) { return a.taken < b; });
-    if (at == sorted_.end() || at->taken != taken)
-      at = sorted_.insert(at, {taken, life.birth, life.death, sorted_.size()});
-    at->first = std::min(at->first, life.birth);
-    at->last = std::max(at->last, life.death);
-    if (lives_.size() <= at->number) lives_.emplace_back();
-    std::vector<Span>& lives = lives_[at->number];
-    lives.insert(std::upper_bound(lives.begin(), lives.end(), Span{life.birth, life.death}),
-                 {life.birth, life.death});
-  }
-
- private:
-  using Span = std::pair<int64_t, int64_t>;  // birth, death
-  struct Place {
-    Taken taken;
-    int64_t first, last;  // birth and death
-    size_t number;
-  };
-
-  // Lives of one place share no time, so they rise by birth and by death.
-  static bool meets(const std::vector<Span>& lives, const Life& life) {
-    const auto next =
-        std::lower_bound(lives.begin(), lives.end(), life.birth,
-                         [](const Span& a, int64_t birth) { return a.second < birth; });
-    return next != lives.end() && next->first <= life.death;
-  }
-
-  std::vector<Place> sorted_;
-  std::vector<std::vector<Span>> lives_;  // of each place, by its number
-};
 
 class Packer {
  public:

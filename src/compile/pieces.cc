@@ -4,24 +4,12 @@
 
 #include "base/box.h"
 #include "base/error.h"
+#include "compile/weight_tables.h"
 
 namespace tessera {
 namespace {
 
 constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
-
-FrameKindId find_kind(const Program& p, const std::string& name) {
-  for (size_t k = 0; k < p.kinds.size(); ++k)
-    if (p.kinds[k].name == name) return static_cast<FrameKindId>(k);
-  return kNone;
-}
-
-std::string without_suffix(const std::string& name) { return name.substr(0, name.rfind('.')); }
-
-// "layer" of "layer.weights".
-std::string group_of(const Program& p, FrameKindId weights) {
-  return without_suffix(p.kind(weights).name);
-}
 
 int64_t elements(const FrameKind& k, const Program& p) {
   return k.bytes / size_of(p[k.values.at(0)].dtype);
@@ -32,23 +20,6 @@ bool is_divided(const Program& p, FrameKindId kind) {
          p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
 }
 
-// Of the ranks that hold the same bytes of a weight, the first stands for all.
-bool stands_in_stage(const Value& w, const Coordinates& at) {
-  for (size_t a = 0; a < kMaxAxes; ++a) {
-    if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;
-    if (w.sharding.place[a] < 0 && at.at[a] != 0) return false;
-  }
-  return true;
-}
-
-bool is_first_stage(const Program& p, const FrameKind& kind) {
-  return kind.stages.empty() || kind.stages[0] == p.stage;
-}
-
-bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
-  return is_first_stage(p, weights) && stands_in_stage(w, at);
-}
-
 // Whether of a frame of weights only the own part is new after a step, so that programs gather it.
 bool is_gathered(const Program& p, FrameKindId weights) {
   for (const Segment& s : p.segments)
@@ -57,8 +28,7 @@ bool is_gathered(const Program& p, FrameKindId weights) {
   return false;
 }
 
-// The pieces of one frame of a group. `share`: the elements [first, last) of the whole that it
-// holds; `origin`: the element of the whole that it begins with.
+// The pieces of the frames of a group.
 class Cutter {
  public:
   Cutter(const Program& p, const Coordinates& at, std::vector<StatePiece>& out)
@@ -238,44 +208,6 @@ std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at)
       for (const ValueId w : p.kinds[i].values) cutter.cut(s, w, layer);
   }
   return out;
-}
-
-std::vector<MemberRange> member_ranges(const Program& p, const std::string& members,
-                                       const Value& flat, const Coordinates& at) {
-  const FrameKindId table = find_kind(p, members);
-  CHECK(table != kNone, "program {} has no {}", p.name, members);
-  const bool divided = flat.sharding.place[kShardAxis] == 0;
-  const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
-  std::vector<MemberRange> ranges;
-  for (size_t index = 0; index < p.kind(table).values.size(); ++index) {
-    const ValueId v = p.kind(table).values[index];
-    const Value& w = p[v];
-    const int64_t begin = w.offset / size_of(w.dtype);
-    const int64_t first = std::max(begin - origin, int64_t{0});
-    const int64_t last = std::min(begin + w.local().elements() - origin, flat.local().elements());
-    if (first < last)
-      ranges.push_back({v, first, last, first + origin - begin, index,
-                        stands_for(p, p.kind(table), w, at), stands_in_stage(w, at)});
-  }
-  return ranges;
-}
-
-std::vector<FactorPlace> factor_places(const Program& p, const std::string& members) {
-  const FrameKindId table = find_kind(p, members);
-  CHECK(table != kNone, "program {} has no {}", p.name, members);
-  const FrameKindId factors = find_kind(p, group_of(p, table) + ".factors");
-  CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
-  std::vector<FactorPlace> places;
-  for (const ValueId v : p.kind(factors).values) {
-    const int64_t at = p[v].offset / size_of(p[v].dtype);
-    if (p[v].name.ends_with("|rows")) places.push_back({p[v].shape[0], 0, at, kNone});
-    if (!p[v].name.ends_with("|columns")) continue;
-    places.back().columns = p[v].shape[0];
-    places.back().columns_at = at;
-  }
-  CHECK(places.size() == p.kind(table).values.size(), "{} has {} weights, {} of them with factors",
-        members, p.kind(table).values.size(), places.size());
-  return places;
 }
 
 }  // namespace tessera

@@ -5,18 +5,12 @@
 
 #include "base/error.h"
 #include "compile/choose_signature.h"
+#include "compile/conversions.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"
-#include "ir/builder.h"
 
 namespace tessera {
 namespace {
-
-// An op with the places it wants of its inputs.
-struct Planned {
-  Op op;
-  std::vector<Sharding> wanted;
-};
 
 class Sharder {
  public:
@@ -38,7 +32,8 @@ class Sharder {
     for (size_t b = plans_.size(); b-- > 0;)
       for (size_t i = plans_[b].size(); i-- > 0;) settle(plans_[b][i]);
     settle_weights();
-    for (size_t b = 0; b < g_.blocks.size(); ++b) rewrite(g_.blocks[b], plans_[b]);
+    for (size_t b = 0; b < g_.blocks.size(); ++b)
+      insert_conversions(g_, g_.blocks[b], plans_[b], home_, index_of(g_.blocks[b]));
     for (Value& v : g_.values) localise(v, g_.mesh);
   }
 
@@ -50,7 +45,6 @@ class Sharder {
   void join_partial_terms(Op& op, std::vector<Planned>& plans);
   void settle(Planned& p);
   void settle_weights();
-  void rewrite(Block& block, std::vector<Planned>& plans);
 
   Graph& g_;
   Home home_;
@@ -161,35 +155,6 @@ void Sharder::settle_weights() {
       const auto v = static_cast<ValueId>(i);
       if (place(v, a) == kFree) place(v, a) = differ_[{v, a}] ? kShared : kReplicated;
     }
-}
-
-void Sharder::rewrite(Block& block, std::vector<Planned>& plans) {
-  std::vector<Op> ops;
-  Builder b(g_, ops, index_of(block), "");
-  std::map<std::pair<ValueId, std::array<int8_t, kMaxAxes>>, ValueId> made;
-  const auto at_places = [&](ValueId v, const Sharding& wanted) {
-    if (g_[v].sharding == wanted) return v;
-    CHECK(g_[v].role != Role::kWeight, "{} is used at two places: say what divides it", g_[v].name);
-    const auto [entry, is_new] = made.try_emplace({v, wanted.place}, kNone);
-    if (is_new) entry->second = b.convert(v, wanted);
-    return entry->second;
-  };
-  for (Planned& p : plans) {
-    for (size_t i = 0; i < p.op.inputs.size(); ++i)
-      p.op.inputs[i] = at_places(p.op.inputs[i], p.wanted[i]);
-    ops.push_back(std::move(p.op));
-  }
-  if (block.output != kNone) {
-    Sharding wanted = g_[block.output].sharding;
-    for (const size_t a : axes_) wanted.place[a] = home_.of(g_[block.output], a);
-    const ValueId leaving = at_places(block.output, wanted);
-    if (leaving != block.output) {
-      std::swap(g_[leaving].role, g_[block.output].role);
-      std::swap(g_[leaving].per, g_[block.output].per);
-      block.output = leaving;
-    }
-  }
-  block.forward = std::move(ops);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "comm/communicator.h"
-#include "compile/pieces.h"
+#include "compile/member_ranges.h"
 #include "ir/mesh.h"
 #include "ir/op.h"
 #include "runtime/channels.h"

@@ -1,0 +1,53 @@
+#include "compile/member_ranges.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/weight_tables.h"
+
+namespace tessera {
+namespace {
+
+constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
+
+}  // namespace
+
+std::vector<MemberRange> member_ranges(const Program& p, const std::string& members,
+                                       const Value& flat, const Coordinates& at) {
+  const FrameKindId table = find_kind(p, members);
+  CHECK(table != kNone, "program {} has no {}", p.name, members);
+  const bool divided = flat.sharding.place[kShardAxis] == 0;
+  const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
+  std::vector<MemberRange> ranges;
+  for (size_t index = 0; index < p.kind(table).values.size(); ++index) {
+    const ValueId v = p.kind(table).values[index];
+    const Value& w = p[v];
+    const int64_t begin = w.offset / size_of(w.dtype);
+    const int64_t first = std::max(begin - origin, int64_t{0});
+    const int64_t last = std::min(begin + w.local().elements() - origin, flat.local().elements());
+    if (first < last)
+      ranges.push_back({v, first, last, first + origin - begin, index,
+                        stands_for(p, p.kind(table), w, at), stands_in_stage(w, at)});
+  }
+  return ranges;
+}
+
+std::vector<FactorPlace> factor_places(const Program& p, const std::string& members) {
+  const FrameKindId table = find_kind(p, members);
+  CHECK(table != kNone, "program {} has no {}", p.name, members);
+  const FrameKindId factors = find_kind(p, group_of(p, table) + ".factors");
+  CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
+  std::vector<FactorPlace> places;
+  for (const ValueId v : p.kind(factors).values) {
+    const int64_t at = p[v].offset / size_of(p[v].dtype);
+    if (p[v].name.ends_with("|rows")) places.push_back({p[v].shape[0], 0, at, kNone});
+    if (!p[v].name.ends_with("|columns")) continue;
+    places.back().columns = p[v].shape[0];
+    places.back().columns_at = at;
+  }
+  CHECK(places.size() == p.kind(table).values.size(), "{} has {} weights, {} of them with factors",
+        members, p.kind(table).values.size(), places.size());
+  return places;
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// The frame kinds of a group of weights, found by their names, and who of the ranks that hold the
+// same weight stands for all.
+#pragma once
+
+#include <string>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+FrameKindId find_kind(const Program& p, const std::string& name);  // kNone where there is none
+// "layer" of "layer.weights".
+std::string group_of(const Program& p, FrameKindId weights);
+
+// The first of the kind's stages, or that of all stages.
+bool is_first_stage(const Program& p, const FrameKind& kind);
+// Of the ranks of a stage that hold the same bytes of a weight, the first stands for all …
+bool stands_in_stage(const Value& weight, const Coordinates& at);
+// … and of the stages that hold it, the first.
+bool stands_for(const Program& p, const FrameKind& weights, const Value& weight,
+                const Coordinates& at);
+
+}  // namespace tessera
