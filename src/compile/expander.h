@@ -46,13 +46,15 @@ class Expander {
   // What the optimizer keeps, and its segments (expand_update.cc).
   bool has_master(const WeightGroup& group) const;
   void optimizer_frames(WeightGroup& group);
-  void factor_frames(WeightGroup& group);
-  int64_t columns_of(ValueId weight) const;
   ValueId kept(const WeightGroup& group, Role role) const;
   ValueId owned_weights(const WeightGroup& group);
   void squares_segment(WeightGroup& group);
-  void factor_segments(WeightGroup& group);
   void update_segment(WeightGroup& group);
+
+  // What Adafactor keeps besides (expand_factors.cc).
+  void factor_frames(WeightGroup& group);
+  int64_t columns_of(ValueId weight) const;
+  void factor_segments(WeightGroup& group);
 
   // What gathers weights and reduces gradients (expand_collectives.cc).
   void reduce_segments(WeightGroup& group);
