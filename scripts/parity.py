@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
 """Parity with PyTorch, live: the same weights and the same batches through both.
 
-    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--adafactor]
+    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
+                      [--adafactor] [--threads N]
 
 For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
-and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32; then
+and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
+(where PyTorch has no bf16 products of its own, they are summed in fp32, after one row that shows how
+many results differ by it); then
 the way back: a model exported after training gives the same logits and greedy text in transformers,
 AutoTokenizer the same ids, and import, a checkpoint that 2 x 2 ranks write, export keeps every byte.
 `--adafactor` trains 200 steps with it in fp32 on both sides, and compares nothing else. Exit status 1
-where a bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
+where a bound is broken.
+
+The start is the first of some seeds from which PyTorch's own norms stay within a tenth of the bound
+of its fp64's. Where a gradient of about 1e-8, AdamW's epsilon, happens to be among the first, its
+rounding is a share of a whole step and no two programs agree, PyTorch's fp32 and fp64 neither.
+`--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
 ours.
 """
 import argparse
@@ -23,7 +31,8 @@ import tempfile
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer,
+                          PreTrainedTokenizerFast)
 
 import parity_reference as reference
 
@@ -47,6 +56,11 @@ BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
 MOST_OF_OWN = 20
 BF16_BOUND = 0.005
 ADAFACTOR_BOUND = 1e-3  # where transformers has the same matrices
+STARTS = range(1, 9)  # seeds
+STEADY = BOUNDS["norms"] / 10
+WIDENED_BOUND = 1e-3  # share of results that differ, and norm-wise
+# transformers 5 takes the published Qwen2's words for these, whatever tokenizer.json says.
+OWN_WORDS = ("qwen2",)
 # Tensors whose true gradient is zero, which rounding makes relative nonsense: whole tensors only.
 ZERO_GRADIENT = ()
 
@@ -202,8 +216,8 @@ def smooth(values):
 class Peer:
     """What PyTorch computes in fp32 and in fp64 for one family, from the same start."""
 
-    def __init__(self, family, batches):
-        self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed=1)
+    def __init__(self, family, batches, seed=STARTS[0]):
+        self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed)
         self.exact = reference.double_copy(self.model)
         self.start = {n: p.detach().clone() for n, p in reference.named_parameters(self.model).items()}
         self.batches = batches
@@ -278,6 +292,12 @@ def compare_bf16(options, work, family, peer, report):
         curves[precision] = our_curve(work / family / f"long-{precision}")[0]
     batches = our_batches(options, run, LONG_STEPS)
     peer.restore()
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        with reference.ComparedProducts() as products:
+            reference.gradients_of(peer.model, batches[0].split(1)[0], autocast=True)
+        report.line("autocast's products, in fp32",
+                    max(products.differ / products.results, products.worst), WIDENED_BOUND,
+                    note=f"{products.differ} of {products.results} differ, norm-wise {products.worst:.1e}")
     theirs, _ = reference.train(peer.model, batches, LEARNING_RATE, autocast=True)
     peer.restore()
     ours = smooth(curves["bf16"])
@@ -335,10 +355,11 @@ def compare_ids(options, work, family, report):
     (folder / "lines.jsonl").write_text("".join(json.dumps({"text": l}) + "\n" for l in lines))
     ours = run_tessera(options, "tokenizer", "encode", "--tokenizer", work / name,
                        folder / "lines.jsonl").splitlines()
-    theirs = AutoTokenizer.from_pretrained(folder / "exported")
+    loader = PreTrainedTokenizerFast if family in OWN_WORDS else AutoTokenizer
+    theirs = loader.from_pretrained(folder / "exported")
     wrong = [l for l, ids in zip(lines, ours, strict=True)
              if theirs(l, add_special_tokens=False).input_ids != [int(i) for i in ids.split()]]
-    report.same("AutoTokenizer, ids of lines", not wrong,
+    report.same(f"{loader.__name__}, ids of lines", not wrong,
                 f"{len(wrong)} of {TEXTS} differ" + (f", such as {wrong[0][:60]!r}" if wrong else ""))
     if encodes(family):
         named = theirs.convert_tokens_to_ids([f"\u2581<extra_id_{i}>" for i in (0, SENTINELS - 1)])
@@ -390,6 +411,20 @@ def compare_adafactor(options, work, family, peer, report):
     print(f"  ..  adafactor, {LONG_STEPS} steps: {distance:.2e} at most; {note}", flush=True)
 
 
+def start(options, family, batches):
+    """PyTorch's side, and what it computes where fp32 is compared."""
+    for seed in STARTS:
+        peer = Peer(family, batches, seed)
+        if options.adafactor or options.only_bf16:
+            return peer
+        peer.measure()
+        print(f"  start {seed}: ", end="")
+        peer.print_own()
+        if peer.own["norms"] <= STEADY:
+            break
+    return peer
+
+
 def check_family(options, work, family, report):
     print(f"{family}: {LAYERS} layers x {HIDDEN}, {STEPS} steps of {GLOBAL_BATCH} x {TOKENS} tokens, "
           f"learning rate {LEARNING_RATE}", flush=True)
@@ -401,19 +436,18 @@ def check_family(options, work, family, report):
     folder = work / family
     folder.mkdir(parents=True, exist_ok=True)
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
-    peer = Peer(family, our_batches(options, run, STEPS))
+    peer = start(options, family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
     tokenizer = tokenizer_name(encodes(family))
     (folder / "hf" / tokenizer).write_bytes((work / tokenizer).read_bytes())
     run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
     if options.adafactor:
         return compare_adafactor(options, work, family, peer, report)
-    peer.measure()
-    peer.print_own()
-    compare_fp32(options, work, family, peer, run, report)
-    compare_way_back(options, work, family, peer, report)
-    compare_text(options, work, family, report)
-    compare_ids(options, work, family, report)
+    if not options.only_bf16:
+        compare_fp32(options, work, family, peer, run, report)
+        compare_way_back(options, work, family, peer, report)
+        compare_text(options, work, family, report)
+        compare_ids(options, work, family, report)
     if not options.skip_bf16:
         compare_bf16(options, work, family, peer, report)
 
@@ -425,6 +459,7 @@ def main():
     parser.add_argument("--family", choices=FAMILIES, action="append")
     parser.add_argument("--keep", help="a folder for all files, kept: the next run takes tokenizers and data from it")
     parser.add_argument("--skip-bf16", action="store_true")
+    parser.add_argument("--only-bf16", action="store_true")
     parser.add_argument("--adafactor", action="store_true", help="only that optimizer")
     parser.add_argument("--peer-only", action="store_true")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),

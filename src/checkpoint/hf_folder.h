@@ -31,6 +31,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
 struct SentencePieceIds {
   int32_t end_of_text = 1;
   int64_t sentinels = 0;
+  std::string tokenizer_json = {};  // where the class that transformers has for it would not do
 };
 
 struct HfExportOptions {

@@ -10,6 +10,8 @@
 #include "checkpoint/index.h"
 #include "cli/checkpoint_file.h"
 #include "cli/verbs.h"
+#include "data/unigram_json.h"
+#include "model/family.h"
 
 namespace tessera {
 namespace {
@@ -264,7 +266,14 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   if (bytes.empty() || tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
   const auto tokenizer = tokenizer_of(reader);
   if (!tokenizer->end_of_text()) return {};
-  return SentencePieceIds{*tokenizer->end_of_text(), tokenizer->sentinels()};
+  SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels()};
+  const std::string source = (checkpoint / kSentencePieceFile).string();
+  const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
+  const ModelConfig model = model_of_header(reader.header().model, source);
+  const bool encodes = rule_of(model.family).encodes;
+  if (pieces.byte_fallback || !encodes)
+    ids.tokenizer_json = unigram_tokenizer_json(pieces, encodes);
+  return ids;
 }
 
 int export_folder(Args args) {
@@ -312,6 +321,11 @@ int export_folder(Args args) {
   if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
   fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
              made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
+  if (made.has_tokenizer && !options.sentencepiece && rule_of(made.model.family).hf_cuts_words)
+    fmt::print(
+        "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
+        "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
+        family_name(made.model), to);
   return 0;
 }
 

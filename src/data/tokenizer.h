@@ -74,9 +74,9 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
 bool is_tokenizer_json(std::string_view bytes);
 
 // Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
-// train` writes) or a SentencePiece model, of which a folder holds one: tokenizer.json,
-// tokenizer.model or spiece.model. Throws Error with the place for a file that is damaged or of
-// another kind.
+// train` writes) or a SentencePiece model. Of a folder its tokenizer.model or spiece.model, if that
+// is such a model, else tokenizer.json. Throws Error with the place for a file that is damaged or
+// of another kind.
 Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 
