@@ -14,8 +14,8 @@ AutoTokenizer the same ids, and import, a checkpoint that 2 x 2 ranks write, exp
 `--adafactor` trains 200 steps with it in fp32 on both sides, and compares nothing else. Exit status 1
 where a bound is broken.
 
-The start is the first of some seeds from which PyTorch's own norms stay within a tenth of the bound
-of its fp64's. Where a gradient of about 1e-8, AdamW's epsilon, happens to be among the first, its
+The start is the first of some seeds from which PyTorch's own norms stay within 3e-6 of its fp64's,
+or the steadiest of them. Where a gradient of about 1e-8, AdamW's epsilon, happens to be among the first, its
 rounding is a share of a whole step and no two programs agree, PyTorch's fp32 and fp64 neither.
 `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
 ours.
@@ -56,8 +56,8 @@ BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
 MOST_OF_OWN = 20
 BF16_BOUND = 0.005
 ADAFACTOR_BOUND = 1e-3  # where transformers has the same matrices
-STARTS = range(1, 9)  # seeds
-STEADY = BOUNDS["norms"] / 10
+STARTS = range(1, 6)  # seeds
+STEADY = 3e-6
 WIDENED_BOUND = 1e-3  # share of results that differ, and norm-wise
 # transformers 5 takes the published Qwen2's words for these, whatever tokenizer.json says.
 OWN_WORDS = ("qwen2",)
@@ -413,16 +413,17 @@ def compare_adafactor(options, work, family, peer, report):
 
 def start(options, family, batches):
     """PyTorch's side, and what it computes where fp32 is compared."""
+    if options.adafactor or options.only_bf16:
+        return Peer(family, batches)
+    tried = []
     for seed in STARTS:
-        peer = Peer(family, batches, seed)
-        if options.adafactor or options.only_bf16:
-            return peer
-        peer.measure()
+        tried.append(Peer(family, batches, seed))
+        tried[-1].measure()
         print(f"  start {seed}: ", end="")
-        peer.print_own()
-        if peer.own["norms"] <= STEADY:
+        tried[-1].print_own()
+        if tried[-1].own["norms"] <= STEADY:
             break
-    return peer
+    return min(tried, key=lambda peer: peer.own["norms"])
 
 
 def check_family(options, work, family, report):
