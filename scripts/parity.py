@@ -24,6 +24,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -435,7 +436,8 @@ def check_family(options, work, family, report):
         peer.print_own()
         return
     folder = work / family
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # kept from a run before
+    folder.mkdir(parents=True)
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
     peer = start(options, family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")

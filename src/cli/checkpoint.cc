@@ -259,6 +259,19 @@ int import_folder(Args args) {
   return 0;
 }
 
+// transformers would add a token for a name that is no piece.
+std::vector<std::pair<std::string, std::string>> special_pieces(const SentencePieceModel& model) {
+  std::vector<std::pair<std::string, std::string>> names;
+  const std::pair<const char*, std::string> controls[] = {{"bos_token", model.begin_name},
+                                                          {"eos_token", model.end_name},
+                                                          {"pad_token", model.pad_name}};
+  for (const auto& [key, name] : controls)
+    if (model.control_id(name) >= 0) names.emplace_back(key, name);
+  for (const SentencePieceModel::Piece& piece : model.pieces)
+    if (piece.type == PieceType::kUnknown) names.emplace_back("unk_token", piece.text);
+  return names;
+}
+
 // Of the tokenizer inside a checkpoint, if it is such a model.
 std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   const CheckpointReader reader(checkpoint);
@@ -266,11 +279,11 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   if (bytes.empty() || tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
   const auto tokenizer = tokenizer_of(reader);
   if (!tokenizer->end_of_text()) return {};
-  SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels()};
   const std::string source = (checkpoint / kSentencePieceFile).string();
   const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
   const ModelConfig model = model_of_header(reader.header().model, source);
   const bool encodes = rule_of(model.family).encodes;
+  SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels(), special_pieces(pieces)};
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = unigram_tokenizer_json(pieces, encodes);
   return ids;
