@@ -10,6 +10,7 @@
 #include "checkpoint/index.h"
 #include "cli/checkpoint_file.h"
 #include "cli/verbs.h"
+#include "data/tokenizer_json.h"
 #include "data/unigram_json.h"
 #include "model/family.h"
 
@@ -289,6 +290,15 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   return ids;
 }
 
+// Whether transformers' class for the family would cut texts into other words.
+bool cuts_words_otherwise(const Path& checkpoint, const ModelConfig& model) {
+  if (!rule_of(model.family).hf_cuts_words) return false;
+  const CheckpointReader reader(checkpoint);
+  const std::string& bytes = reader.header().tokenizer;
+  return is_tokenizer_json(bytes) &&
+         read_tokenizer_json(bytes, checkpoint.string()).words != WordSplit::kQwen2;
+}
+
 int export_folder(Args args) {
   std::string checkpoint, to, dtype = "f32";
   int64_t max_file_bytes = HfExportOptions{}.max_file_bytes;
@@ -334,7 +344,7 @@ int export_folder(Args args) {
   if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
   fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
              made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
-  if (made.has_tokenizer && !options.sentencepiece && rule_of(made.model.family).hf_cuts_words)
+  if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
     fmt::print(
         "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
         "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
