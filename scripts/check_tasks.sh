@@ -17,7 +17,7 @@ for line in open(sys.argv[1], encoding="utf-8").read().splitlines()[:16]:
     text = f"Question: {e['context']}\nAnswer: {e['chain_of_thought']}\n#### {e['answer']}\n\nQuestion:"
     print(json.dumps({"text": text}))
 P
-"$tessera" tokenizer train --vocabulary 2048 --out "$folder/t.json" "$data/gsm8k.jsonl" >/dev/null
+"$tessera" tokenizer train --vocabulary 2048 --key chain_of_thought --out "$folder/t.json" "$data/gsm8k.jsonl" >/dev/null
 "$tessera" data build --tokenizer "$folder/t.json" --out "$folder/d" "$folder/solved.jsonl" >/dev/null
 cat >"$folder/run.yaml" <<Y
 run: { name: tasks, directory: $folder/run, seed: 1 }

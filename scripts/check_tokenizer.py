@@ -19,6 +19,10 @@ from sample_texts import CONTEXTS, code_points, files, random_strings
 from tokenizers import Tokenizer
 
 
+SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
+         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 def variants(path):
     """The tokenizer with added tokens of every kind, and its other switches."""
     with open(path, encoding="utf-8") as f:
@@ -37,6 +41,12 @@ def variants(path):
                                                          "trim_offsets": True, "use_regex": True}}
     yield "no regex", {**base, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False,
                                                  "trim_offsets": True, "use_regex": False}}
+    for words, digits in (("qwen2", ""), ("llama3", "{1,3}")):
+        split = {"type": "Split", "pattern": {"Regex": SPLIT.replace("DIGITS", digits)},
+                 "behavior": "Isolated", "invert": False}
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
+                 "use_regex": False}
+        yield words, {**base, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]}}
     yield "ignore_merges", {**base, "model": {**base["model"], "ignore_merges": True}}
     extra = [token("xyzzy", single_word=True), token("<l>", lstrip=True),
              token("<r>", rstrip=True, special=True), token("<lr>", lstrip=True, rstrip=True),

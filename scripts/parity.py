@@ -1,21 +1,30 @@
 #!/usr/bin/env python3
 """Parity with PyTorch, live: the same weights and the same batches through both.
 
-    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--adafactor]
+    scripts/parity.sh [--family NAME] [--text FILE] [--keep FOLDER] [--skip-bf16] [--only-bf16]
+                      [--adafactor] [--threads N]
 
 For a Pythia-type, a GPT-2-type, three LLaMA-type models, a Qwen2-type and four T5- and mT5-type ones
 of 4 layers x 128 (learning rate 3e-4, fp32) compares the logits, every tensor's gradient, the losses
-and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32; then
+and gradient norms of 50 steps; in bf16 200 steps with PyTorch's autocast and with our own fp32
+(where PyTorch has no bf16 products of its own, they are summed in fp32, after one row that shows how
+many results differ by it); then
 the way back: a model exported after training gives the same logits and greedy text in transformers,
 AutoTokenizer the same ids, and import, a checkpoint that 2 x 2 ranks write, export keeps every byte.
 `--adafactor` trains 200 steps with it in fp32 on both sides, and compares nothing else. Exit status 1
-where a bound is broken. `--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
+where a bound is broken.
+
+The start is the first of some seeds from which PyTorch's own norms stay within 3e-6 of its fp64's,
+or the steadiest of them. Where a gradient of about 1e-8, AdamW's epsilon, happens to be among the first, its
+rounding is a share of a whole step and no two programs agree, PyTorch's fp32 and fp64 neither.
+`--peer-only` prints PyTorch's own fp32-to-fp64 distances and runs nothing of
 ours.
 """
 import argparse
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,6 +56,9 @@ BOUNDS = {"logits": 1e-5, "gradients": 1e-5, "losses": 5e-6, "norms": 2e-5}
 MOST_OF_OWN = 20
 BF16_BOUND = 0.005
 ADAFACTOR_BOUND = 1e-3  # where transformers has the same matrices
+STARTS = range(1, 6)  # seeds
+STEADY = 3e-6
+WIDENED_BOUND = 1e-3  # share of results that differ, and norm-wise
 # Tensors whose true gradient is zero, which rounding makes relative nonsense: whole tensors only.
 ZERO_GRADIENT = ()
 
@@ -86,21 +98,24 @@ def run_tessera(options, *arguments, ranks=()):
     return done.stdout
 
 
-def tokenizer_name(encoder):
-    return "spiece.model" if encoder else "tokenizer.json"
+def tokenizer_name(family):
+    if encodes(family):
+        return "spiece.model"
+    return "qwen2.json" if family == "qwen2" else "tokenizer.json"
 
 
-def train_name(encoder):
-    return "train-t5" if encoder else "train"
+def train_name(family):
+    return "train-" + tokenizer_name(family).partition(".")[0]
 
 
 def corpus(options, work):
     """A tokenizer and a dataset, made by us from the text: both sides read token ids only."""
-    for encoder in sorted({encodes(family) for family in options.family or FAMILIES}):
-        tokenizer, train = work / tokenizer_name(encoder), work / train_name(encoder)
+    for family in options.family or FAMILIES:
+        tokenizer, train = work / tokenizer_name(family), work / train_name(family)
         if train.with_suffix(".idx").exists():
             continue  # kept from a run before
-        more = ["--kind", "unigram", "--sentinels", SENTINELS] if encoder else []
+        more = ["--kind", "unigram", "--sentinels", SENTINELS] if encodes(family) else []
+        more += ["--words", "qwen2"] if family == "qwen2" else []
         run_tessera(options, "tokenizer", "train", "--vocabulary", VOCABULARY, *more, "--out",
                     tokenizer, options.text)
         run_tessera(options, "data", "build", "--tokenizer", tokenizer, "--split", "paragraphs",
@@ -132,7 +147,7 @@ def run_file(options, work, family, name, precision, steps, optimizer=ADAMW):
         "mt5-tied": f"{T5}, tied_embeddings: true, scaled_head: false",
     }[family]
     t5 = encodes(family)
-    tokenizer, train = tokenizer_name(t5), train_name(t5)
+    tokenizer, train = tokenizer_name(family), train_name(family)
     objective = ", objective: span_corruption" if t5 else ""
     path = work / f"{family}.{name}.yaml"
     path.write_text(f"""\
@@ -202,8 +217,8 @@ def smooth(values):
 class Peer:
     """What PyTorch computes in fp32 and in fp64 for one family, from the same start."""
 
-    def __init__(self, family, batches):
-        self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed=1)
+    def __init__(self, family, batches, seed=STARTS[0]):
+        self.model = reference.make_model(family, LAYERS, HIDDEN, HEADS, VOCABULARY, TOKENS, seed)
         self.exact = reference.double_copy(self.model)
         self.start = {n: p.detach().clone() for n, p in reference.named_parameters(self.model).items()}
         self.batches = batches
@@ -278,6 +293,12 @@ def compare_bf16(options, work, family, peer, report):
         curves[precision] = our_curve(work / family / f"long-{precision}")[0]
     batches = our_batches(options, run, LONG_STEPS)
     peer.restore()
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        with reference.ComparedProducts() as products:
+            reference.gradients_of(peer.model, batches[0].split(1)[0], autocast=True)
+        report.line("autocast's products, in fp32",
+                    max(products.differ / products.results, products.worst), WIDENED_BOUND,
+                    note=f"{products.differ} of {products.results} differ, norm-wise {products.worst:.1e}")
     theirs, _ = reference.train(peer.model, batches, LEARNING_RATE, autocast=True)
     peer.restore()
     ours = smooth(curves["bf16"])
@@ -328,7 +349,7 @@ def prompts_of(options):
 
 def compare_ids(options, work, family, report):
     """What AutoTokenizer makes of an exported folder, and what we do."""
-    folder, name = work / family, tokenizer_name(encodes(family))
+    folder, name = work / family, tokenizer_name(family)
     lines = [l.strip() for l in pathlib.Path(options.text).read_text(
         encoding="utf-8", errors="replace").splitlines() if l.strip() and "<unk>" not in l]  # that token's name, to them
     lines = [lines[i * len(lines) // TEXTS] for i in range(TEXTS)]
@@ -356,7 +377,7 @@ def compare_text(options, work, family, report):
     for prompt in prompts_of(options):
         (folder / "prompt.txt").write_text(prompt)
         ids = [int(i) for i in run_tessera(options, "tokenizer", "encode", "--tokenizer",
-                                           work / tokenizer_name(t5),
+                                           work / tokenizer_name(family),
                                            folder / "prompt.txt").split()]
         given = torch.tensor([[*ids, end] if t5 else ids])
         with torch.no_grad():
@@ -390,6 +411,21 @@ def compare_adafactor(options, work, family, peer, report):
     print(f"  ..  adafactor, {LONG_STEPS} steps: {distance:.2e} at most; {note}", flush=True)
 
 
+def start(options, family, batches):
+    """PyTorch's side, and what it computes where fp32 is compared."""
+    if options.adafactor or options.only_bf16:
+        return Peer(family, batches)
+    tried = []
+    for seed in STARTS:
+        tried.append(Peer(family, batches, seed))
+        tried[-1].measure()
+        print(f"  start {seed}: ", end="")
+        tried[-1].print_own()
+        if tried[-1].own["norms"] <= STEADY:
+            break
+    return min(tried, key=lambda peer: peer.own["norms"])
+
+
 def check_family(options, work, family, report):
     print(f"{family}: {LAYERS} layers x {HIDDEN}, {STEPS} steps of {GLOBAL_BATCH} x {TOKENS} tokens, "
           f"learning rate {LEARNING_RATE}", flush=True)
@@ -399,21 +435,22 @@ def check_family(options, work, family, report):
         peer.print_own()
         return
     folder = work / family
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # kept from a run before
+    folder.mkdir(parents=True)
     run = run_file(options, work, family, "fp32", "fp32", STEPS)
-    peer = Peer(family, our_batches(options, run, STEPS))
+    peer = start(options, family, our_batches(options, run, STEPS))
     peer.model.save_pretrained(folder / "hf")
-    tokenizer = tokenizer_name(encodes(family))
-    (folder / "hf" / tokenizer).write_bytes((work / tokenizer).read_bytes())
+    tokenizer = tokenizer_name(family)
+    (folder / "hf" / (tokenizer if encodes(family) else "tokenizer.json")).write_bytes(
+        (work / tokenizer).read_bytes())
     run_tessera(options, "checkpoint", "import", "--from", folder / "hf", "--out", folder / "imported")
     if options.adafactor:
         return compare_adafactor(options, work, family, peer, report)
-    peer.measure()
-    peer.print_own()
-    compare_fp32(options, work, family, peer, run, report)
-    compare_way_back(options, work, family, peer, report)
-    compare_text(options, work, family, report)
-    compare_ids(options, work, family, report)
+    if not options.only_bf16:
+        compare_fp32(options, work, family, peer, run, report)
+        compare_way_back(options, work, family, peer, report)
+        compare_text(options, work, family, report)
+        compare_ids(options, work, family, report)
     if not options.skip_bf16:
         compare_bf16(options, work, family, peer, report)
 
@@ -425,6 +462,7 @@ def main():
     parser.add_argument("--family", choices=FAMILIES, action="append")
     parser.add_argument("--keep", help="a folder for all files, kept: the next run takes tokenizers and data from it")
     parser.add_argument("--skip-bf16", action="store_true")
+    parser.add_argument("--only-bf16", action="store_true")
     parser.add_argument("--adafactor", action="store_true", help="only that optimizer")
     parser.add_argument("--peer-only", action="store_true")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)),

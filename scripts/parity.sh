@@ -1,6 +1,7 @@
 #!/bin/bash
 # The live check against PyTorch: scripts/parity.py with the environment it needs. Needs build/tessera.
-# usage: scripts/parity.sh [--text FILE] [--family NAME] [--skip-bf16] [--keep FOLDER]
+# usage: scripts/parity.sh [--text FILE] [--family NAME] [--skip-bf16 | --only-bf16] [--adafactor]
+#          [--keep FOLDER] [--threads N]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/peer_environment.sh

@@ -4,11 +4,13 @@ Used by parity_golden.py (small files for the test suite) and parity.py (the liv
 float64 models are exact in the places where transformers falls back to float32: the angles of the
 rotary embedding are computed in double.
 """
+import contextlib
 import copy
 import math
 
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, LlamaConfig,
                           LlamaForCausalLM, MT5Config, MT5ForConditionalGeneration, Qwen2Config,
                           Qwen2ForCausalLM, T5Config, T5ForConditionalGeneration)
@@ -153,6 +155,42 @@ def named_parameters(model):
             for n, p in model.named_parameters()}
 
 
+class WidenedProducts(TorchDispatchMode):
+    """PyTorch's bf16 products of matrices as it defines them, summed in float32 and rounded once, but
+    by its float32 kernels: on a CPU without bf16 instructions its own take a hundred times as long."""
+
+    KINDS = ("aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default")
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if str(function) not in self.KINDS or args[0].dtype != torch.bfloat16:
+            return function(*args, **kwargs)
+        return function(*(a.float() for a in args), **kwargs).bfloat16()
+
+
+class ComparedProducts(WidenedProducts):
+    """Both ways at once: how many results differ, and of which product the most, norm-wise."""
+
+    def __init__(self):
+        super().__init__()
+        self.results, self.differ, self.worst = 0, 0, 0.0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = super().__torch_dispatch__(function, types, args, kwargs)
+        if str(function) in self.KINDS and args[0].dtype == torch.bfloat16:
+            theirs = function(*args, **(kwargs or {}))
+            self.results += out.numel()
+            self.differ += int((theirs != out).sum())
+            self.worst = max(self.worst, relative(out, theirs))
+        return out
+
+
+def autocast_products():
+    """WidenedProducts where PyTorch has no fast ones."""
+    fast = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return contextlib.nullcontext() if fast else WidenedProducts()
+
+
 def logits_of(model, tokens, autocast=False):
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         if isinstance(tokens, Pairs):
@@ -183,9 +221,9 @@ def loss_of(model, batch, autocast=False):
                            ignore_index=IGNORED)
 
 
-def gradients_of(model, batch):
+def gradients_of(model, batch, autocast=False):
     model.zero_grad(set_to_none=True)
-    loss_of(model, batch).backward()
+    loss_of(model, batch, autocast).backward()
     return {n: p.grad.detach().clone() for n, p in named_parameters(model).items()}
 
 
@@ -214,6 +252,13 @@ def train(model, batches, learning_rate, clip_norm=1.0, autocast=False, rows=Non
           **how):
     """One step a batch: the losses, and the norms before clipping. `rows`: sequences that are
     computed at once; the gradient is that of the mean over the whole batch all the same."""
+    if autocast:
+        with autocast_products():
+            return _train(model, batches, learning_rate, clip_norm, autocast, rows, optimizer, how)
+    return _train(model, batches, learning_rate, clip_norm, autocast, rows, optimizer, how)
+
+
+def _train(model, batches, learning_rate, clip_norm, autocast, rows, optimizer, how):
     update = optimizer(model, learning_rate, **how)
     losses, norms = [], []
     for batch in batches:

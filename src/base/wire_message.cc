@@ -69,7 +69,11 @@ bool WireReader::next(WireField& out) {
     case WireField::Kind::kBytes:
       break;
     default:
-      refuse(out.at, fmt::format("field {} is of kind {}", out.number, tag & 7));
+      refuse(out.at,
+             fmt::format(
+                 "field {} is of kind {}, which no message has: the file is damaged, or something "
+                 "stands behind its end",
+                 out.number, tag & 7));
   }
   const uint64_t size = varint();
   if (size > message_.size() - next_) {

@@ -82,19 +82,18 @@ void write_tokenizer(const Path& folder, const std::string& tokenizer, const std
 void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
                          const std::optional<SentencePieceIds>& ids) {
   const FamilyRule& family = rule_of(model.family);
+  const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_pieces, tokenizer);
+  if (described) write_file(folder / kTokenizerFile, ids->tokenizer_json);
   Tree config = Tree::object();
-  config.set("tokenizer_class", Tree(std::string(family.hf_tokenizer)));
+  config.set("tokenizer_class",
+             Tree(std::string(described ? "PreTrainedTokenizerFast" : family.hf_tokenizer)));
   config.set("model_max_length", Tree(model.context));
-  config.set("eos_token", Tree(std::string("</s>")));
-  config.set("unk_token", Tree(std::string("<unk>")));
-  if (family.encodes) {
-    config.set("pad_token", Tree(std::string("<pad>")));
-    // transformers would add as many behind the pieces; as in mT5's, they are among them.
+  if (ids)
+    for (const auto& [key, piece] : ids->names) config.set(key, Tree(piece));
+  // transformers would add as many behind the pieces; as in mT5's, they are among them.
+  if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
-  } else {
-    config.set("bos_token", Tree(std::string("<s>")));
-  }
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 

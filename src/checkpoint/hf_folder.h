@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -31,6 +32,8 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
 struct SentencePieceIds {
   int32_t end_of_text = 1;
   int64_t sentinels = 0;
+  std::vector<std::pair<std::string, std::string>> names = {};  // "eos_token", its piece, …
+  std::string tokenizer_json = {};  // where the class that transformers has for it would not do
 };
 
 struct HfExportOptions {

@@ -82,6 +82,9 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   return matches;
 }
 
+// Its first piece comes first: field 1, with bytes. Others have files of that name too.
+bool is_sentencepiece(std::string_view bytes) { return bytes.starts_with('\x0a'); }
+
 CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
   CheckpointHeader header;
   header.model = to_tree(model);
@@ -89,9 +92,13 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
   header.state = Tree::object();
   header.state.set("imported_from", Tree(hf_folder.filename().string()));
   std::error_code error;
-  for (const char* name : {kTokenizerFile, kSentencePieceFile, "spiece.model"}) {
-    if (!header.tokenizer.empty() || !fs::exists(hf_folder / name, error)) continue;
-    header.tokenizer = read_file(hf_folder / name);
+  if (fs::exists(hf_folder / kTokenizerFile, error))
+    header.tokenizer = read_file(hf_folder / kTokenizerFile);
+  // Beside such a model tokenizer.json is what somebody made of it.
+  for (const char* name : {kSentencePieceFile, "spiece.model"}) {
+    if (!fs::exists(hf_folder / name, error)) continue;
+    std::string bytes = read_file(hf_folder / name);
+    if (header.tokenizer.empty() || is_sentencepiece(bytes)) header.tokenizer = std::move(bytes);
   }
   return header;
 }

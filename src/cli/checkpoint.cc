@@ -10,6 +10,9 @@
 #include "checkpoint/index.h"
 #include "cli/checkpoint_file.h"
 #include "cli/verbs.h"
+#include "data/tokenizer_json.h"
+#include "data/unigram_json.h"
+#include "model/family.h"
 
 namespace tessera {
 namespace {
@@ -257,6 +260,19 @@ int import_folder(Args args) {
   return 0;
 }
 
+// transformers would add a token for a name that is no piece.
+std::vector<std::pair<std::string, std::string>> special_pieces(const SentencePieceModel& model) {
+  std::vector<std::pair<std::string, std::string>> names;
+  const std::pair<const char*, std::string> controls[] = {{"bos_token", model.begin_name},
+                                                          {"eos_token", model.end_name},
+                                                          {"pad_token", model.pad_name}};
+  for (const auto& [key, name] : controls)
+    if (model.control_id(name) >= 0) names.emplace_back(key, name);
+  for (const SentencePieceModel::Piece& piece : model.pieces)
+    if (piece.type == PieceType::kUnknown) names.emplace_back("unk_token", piece.text);
+  return names;
+}
+
 // Of the tokenizer inside a checkpoint, if it is such a model.
 std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   const CheckpointReader reader(checkpoint);
@@ -264,7 +280,23 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   if (bytes.empty() || tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
   const auto tokenizer = tokenizer_of(reader);
   if (!tokenizer->end_of_text()) return {};
-  return SentencePieceIds{*tokenizer->end_of_text(), tokenizer->sentinels()};
+  const std::string source = (checkpoint / kSentencePieceFile).string();
+  const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
+  const ModelConfig model = model_of_header(reader.header().model, source);
+  const bool encodes = rule_of(model.family).encodes;
+  SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels(), special_pieces(pieces)};
+  if (pieces.byte_fallback || !encodes)
+    ids.tokenizer_json = unigram_tokenizer_json(pieces, encodes);
+  return ids;
+}
+
+// Whether transformers' class for the family would cut texts into other words.
+bool cuts_words_otherwise(const Path& checkpoint, const ModelConfig& model) {
+  if (!rule_of(model.family).hf_cuts_words) return false;
+  const CheckpointReader reader(checkpoint);
+  const std::string& bytes = reader.header().tokenizer;
+  return is_tokenizer_json(bytes) &&
+         read_tokenizer_json(bytes, checkpoint.string()).words != WordSplit::kQwen2;
 }
 
 int export_folder(Args args) {
@@ -312,6 +344,11 @@ int export_folder(Args args) {
   if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
   fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
              made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
+  if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
+    fmt::print(
+        "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
+        "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
+        family_name(made.model), to);
   return 0;
 }
 

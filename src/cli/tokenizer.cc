@@ -109,7 +109,7 @@ class InvalidBytes {
 
 struct TrainOptions {
   std::vector<std::string> inputs, special;
-  std::string out, key = "text", kind = "byte_bpe", normalizer;
+  std::string out, key = "text", kind = "byte_bpe", normalizer, words = "gpt2";
   int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
   double coverage = SentencePieceTraining{}.coverage;
   bool json = false, no_byte_fallback = false;
@@ -124,6 +124,8 @@ bool parse_train(Args args, TrainOptions& o) {
   arguments.option(o.kind, "--kind", "KIND",
                    "byte_bpe | unigram | bpe: a tokenizer.json, or a SentencePiece model as T5 "
                    "(unigram) or LLaMA (bpe) has it");
+  arguments.option(o.words, "--words", "SPLIT",
+                   "byte_bpe: gpt2 | qwen2 | llama3: how texts are cut into words before merges");
   arguments.option(o.vocabulary, "--vocabulary", "N", "entries, with special tokens and 256 bytes");
   arguments.option(o.special, "--special", "TOKEN",
                    "special tokens; byte_bpe: the first of them id 0, <|endoftext|> unless given");
@@ -146,6 +148,12 @@ bool parse_train(Args args, TrainOptions& o) {
     throw UsageError("--vocabulary is {}, wanted 257 to {}", o.vocabulary, kLargestTokenId);
   }
   return true;
+}
+
+WordSplit word_split(const std::string& name) {
+  for (const WordSplit words : {WordSplit::kGpt2, WordSplit::kQwen2, WordSplit::kLlama3})
+    if (name == name_of_entry(words)) return words;
+  throw UsageError("--words is '{}', wanted gpt2, qwen2 or llama3", name);
 }
 
 // Lines with their ends, as Hugging Face's trainer reads files.
@@ -215,11 +223,12 @@ int train(Args args) {
   training.vocabulary = static_cast<int32_t>(o.vocabulary);
   training.least_count = o.least_count;
   if (!o.special.empty()) training.special_tokens = o.special;
+  training.words = word_split(o.words);
   check_training(training);
 
   const auto start = std::chrono::steady_clock::now();
   DocumentStream stream(list_sources(o.inputs), {.split = Split::kLines, .key = o.key});
-  WordCounts counts(thread_count(o.threads));
+  WordCounts counts(thread_count(o.threads), training.words);
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
   const auto words = counts.words();
@@ -360,12 +369,26 @@ Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& 
   t.set("merges", Tree(std::ssize(bpe.merges)));
   t.set("added_tokens", Tree(std::ssize(bpe.added_tokens)));
   t.set("normalizer", bpe.nfc ? Tree(std::string("NFC")) : Tree());
-  t.set("split", Tree(std::string(bpe.use_regex ? "gpt2" : "none")));
+  t.set("split", Tree(name_of_entry(bpe.words)));
   t.set("add_prefix_space", Tree(bpe.add_prefix_space));
   const auto end = tokenizer.end_of_text();
   t.set("end_of_text", end ? Tree(int64_t{*end}) : Tree());
   t.set("fingerprint", Tree(fmt::format("{:016x}", tokenizer.fingerprint())));
   return t;
+}
+
+const char* words_in_text(WordSplit words) {
+  switch (words) {
+    case WordSplit::kNone:
+      return "not split into words";
+    case WordSplit::kGpt2:
+      return "split into words as GPT-2 does";
+    case WordSplit::kQwen2:
+      return "split into words as Qwen2 does";
+    case WordSplit::kLlama3:
+      return "split into words as LLaMA 3 does";
+  }
+  return "";
 }
 
 void print_about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
@@ -374,8 +397,7 @@ void print_about(const std::string& path, const BpeDescription& bpe, const Token
              format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
              format_count(std::ssize(bpe.added_tokens)));
   fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
-             bpe.use_regex ? "split into words as GPT-2 does" : "not split into words",
-             bpe.add_prefix_space ? ", with a space put before" : "");
+             words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space put before" : "");
   const auto end = tokenizer.end_of_text();
   fmt::print("  end of text  {}\n",
              end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");

@@ -21,10 +21,11 @@ bool reaches_over(const AddedToken& token) {
 
 BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
                            const std::string& source)
-    : merges_(bpe.merges.size()),
+    : pretokenizer_(unicode_, bpe.words),
+      merges_(bpe.merges.size()),
       nfc_(bpe.nfc),
       add_prefix_space_(bpe.add_prefix_space),
-      use_regex_(bpe.use_regex),
+      cuts_words_(bpe.words != WordSplit::kNone),
       ignore_merges_(bpe.ignore_merges),
       fingerprint_(fingerprint) {
   add_vocabulary(bpe);
@@ -71,7 +72,7 @@ void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
     }
   }
   cuts_at_spaces_ =
-      use_regex_ && std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over);
+      cuts_words_ && std::none_of(bpe.added_tokens.begin(), bpe.added_tokens.end(), reaches_over);
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
     for (const AddedToken& token : bpe.added_tokens) {
       if (token.content == name && !end_of_text_) end_of_text_ = token.id;
@@ -154,7 +155,6 @@ void BpeTokenizer::encode_words(std::string_view text, Output& out) const {
     prefixed += text;
     text = prefixed;
   }
-  if (!use_regex_) return encode_word(text, out);
   for (size_t from = 0; from < text.size();) {
     const size_t end = pretokenizer_.word_end(text, from);
     encode_word(text.substr(from, end - from), out);

@@ -47,10 +47,10 @@ class BpeTokenizer : public Tokenizer {
   void encode_new_word(std::string_view word, uint64_t hash, Output& out) const;
 
   const UnicodeTable& unicode_ = unicode_table();
-  Pretokenizer pretokenizer_{unicode_};
+  Pretokenizer pretokenizer_;
   AddedTokenFinder raw_tokens_{unicode_}, normalized_tokens_{unicode_};
   MergeTable merges_;
-  bool nfc_, add_prefix_space_, use_regex_, ignore_merges_;
+  bool nfc_, add_prefix_space_, cuts_words_, ignore_merges_;
   bool cuts_at_spaces_ = false;
 
   std::vector<std::string> tokens_;                 // bytes by id

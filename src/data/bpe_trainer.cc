@@ -189,6 +189,7 @@ void Trainer::enqueue(Pair pair) {
 
 BpeDescription Trainer::run() {
   BpeDescription out;
+  out.words = training_.words;
   for (;;) {
     for (const Pair pair : touched_) enqueue(pair);
     touched_.clear();

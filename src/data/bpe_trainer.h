@@ -15,6 +15,7 @@ struct BpeTraining {
   int32_t vocabulary = 8192;  // entries, with the special tokens and the 256 bytes
   int64_t least_count = 1;    // a pair that stands less often is not merged
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
+  WordSplit words = WordSplit::kGpt2;  // that the words were counted with
 };
 
 // Throws Error where `vocabulary` has no room for the special tokens and the bytes, or where a

@@ -45,7 +45,8 @@ WordCounts::Word WordCounts::Table::word(size_t i) const {
   return {std::string_view(bytes_).substr(e.offset, e.length), e.count};
 }
 
-WordCounts::WordCounts(int threads) : tables_(static_cast<size_t>(std::max(threads, 1))) {}
+WordCounts::WordCounts(int threads, WordSplit split)
+    : pretokenizer_(unicode_table(), split), tables_(static_cast<size_t>(std::max(threads, 1))) {}
 
 EncodeReport WordCounts::count_texts(std::span<const std::string_view> texts, Table& table) const {
   EncodeReport report;

@@ -15,9 +15,9 @@ namespace tessera {
 
 class WordCounts {
  public:
-  explicit WordCounts(int threads);
+  explicit WordCounts(int threads, WordSplit split = WordSplit::kGpt2);
 
-  // Splits each text by itself as GPT-2 does and counts its words. Threads share the texts, so one
+  // Splits each text by itself and counts its words. Threads share the texts, so one
   // call should bring many. Invalid UTF-8 stays in the words, and is reported.
   EncodeReport add(std::span<const std::string_view> texts);
 
@@ -49,7 +49,7 @@ class WordCounts {
   };
   EncodeReport count_texts(std::span<const std::string_view> texts, Table& table) const;
 
-  Pretokenizer pretokenizer_{unicode_table()};
+  Pretokenizer pretokenizer_;
   std::vector<Table> tables_;  // one a thread
 };
 

@@ -74,7 +74,8 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
     }
   }
   if (asked || turns.empty()) {
-    throw Error("{}: messages end without an answer of the assistant", place);
+    throw Error("{}: {} without an answer of the assistant", place,
+                messages.as_list()->empty() ? "'messages' is empty," : "messages end");
   }
   return turns;
 }

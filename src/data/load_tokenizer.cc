@@ -4,6 +4,14 @@
 #include "data/sentencepiece_tokenizer.h"
 
 namespace tessera {
+namespace {
+
+constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model"};
+
+// Such a model begins with its first piece: field 1, with bytes.
+bool is_sentencepiece(std::string_view bytes) { return bytes.starts_with('\x0a'); }
+
+}  // namespace
 
 bool is_tokenizer_json(std::string_view bytes) {
   // A SentencePiece model begins with the bytes of a length, which no '{' follows after spaces.
@@ -13,9 +21,12 @@ bool is_tokenizer_json(std::string_view bytes) {
 
 Path tokenizer_file(const Path& path) {
   if (!std::filesystem::is_directory(path)) return path;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model"}) {
+  for (const char* name : kModelNames)  // beside it tokenizer.json is what somebody made of it
+    if (std::filesystem::exists(path / name) && is_sentencepiece(read_file(path / name)))
+      return path / name;
+  if (std::filesystem::exists(path / "tokenizer.json")) return path / "tokenizer.json";
+  for (const char* name : kModelNames)
     if (std::filesystem::exists(path / name)) return path / name;
-  }
   throw Error("{}: holds no tokenizer: wanted tokenizer.json, tokenizer.model or spiece.model",
               path.string());
 }
@@ -25,9 +36,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   const std::string bytes = read_file(file);
   refuse_lfs_pointer(bytes, file.string());
   if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
-    // A model begins with its first piece: field 1, with bytes.
-    constexpr char kFirstPiece = 0x0a;
-    if (!bytes.starts_with(kFirstPiece))
+    if (!is_sentencepiece(bytes))
       throw Error(
           "{}: is no tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with its "
           "first piece. Give a file that `tessera tokenizer train` or Hugging Face wrote.",

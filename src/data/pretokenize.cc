@@ -1,5 +1,7 @@
 #include "data/pretokenize.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -12,9 +14,26 @@ size_t contraction(std::string_view rest) {
   return a == 'l' && b == 'l' ? 3 : 0;
 }
 
+// The same whatever the case; U+017F is a long s, which folds to one.
+size_t contraction_of_any_case(std::string_view rest) {
+  if (rest.substr(1).starts_with("\u017F")) return 3;
+  char lower[3];
+  const size_t bytes = std::min<size_t>(rest.size(), 3);
+  for (size_t i = 0; i < bytes; ++i)
+    lower[i] = rest[i] >= 'A' && rest[i] <= 'Z' ? static_cast<char>(rest[i] + 32) : rest[i];
+  return contraction({lower, bytes});
+}
+
+bool ends_line(char c) { return c == '\r' || c == '\n'; }
+
+size_t bytes_at(std::string_view text, size_t i) {
+  return static_cast<size_t>(decode_utf8(text.substr(i)).bytes);
+}
+
 }  // namespace
 
-Pretokenizer::Pretokenizer(const UnicodeTable& table) : table_(table) {
+Pretokenizer::Pretokenizer(const UnicodeTable& table, WordSplit split)
+    : table_(table), split_(split) {
   for (uint32_t b = 0; b < 256; ++b) {
     byte_class_[b] = b < 0x80 ? static_cast<uint8_t>(table[b] & kClassMask) : kLead;
   }
@@ -46,18 +65,52 @@ size_t Pretokenizer::space_end(std::string_view text, size_t from) const {
   return last > from ? last : end;
 }
 
+uint8_t Pretokenizer::kind_at(std::string_view text, size_t i) const {
+  const uint8_t kind = byte_class_[static_cast<uint8_t>(text[i])];
+  if (kind != kLead) return kind;
+  return static_cast<uint8_t>(table_[decode_utf8(text.substr(i)).code] & kClassMask);
+}
+
+size_t Pretokenizer::digits_end(std::string_view text, size_t from, int most) const {
+  size_t i = from;
+  for (int n = 0; n < most && i < text.size() && kind_at(text, i) == kNumber; ++n)
+    i += bytes_at(text, i);
+  return i;
+}
+
 size_t Pretokenizer::word_end(std::string_view text, size_t from) const {
-  const auto kind_at = [&](size_t i) {
-    const uint8_t kind = byte_class_[static_cast<uint8_t>(text[i])];
-    if (kind != kLead) return kind;
-    return static_cast<uint8_t>(table_[decode_utf8(text.substr(i)).code] & kClassMask);
-  };
+  if (split_ == WordSplit::kNone) return text.size();
+  return split_ == WordSplit::kGpt2 ? gpt2_end(text, from) : later_end(text, from);
+}
+
+size_t Pretokenizer::later_end(std::string_view text, size_t from) const {
+  if (text[from] == '\'') {
+    if (const size_t bytes = contraction_of_any_case(text.substr(from)); bytes > 0)
+      return from + bytes;
+  }
+  const uint8_t kind = kind_at(text, from);
+  if (kind == kLetter) return run_end(text, from, kLetter);
+  if (kind == kNumber) return digits_end(text, from, split_ == WordSplit::kLlama3 ? 3 : 1);
+  const size_t next = from + bytes_at(text, from);
+  const uint8_t after = next < text.size() ? kind_at(text, next) : uint8_t{kSpace};
+  if (after == kLetter && !ends_line(text[from])) return run_end(text, next, kLetter);
+  if (kind == kOther || (text[from] == ' ' && after == kOther)) {
+    size_t end = run_end(text, kind == kOther ? from : next, kOther);
+    while (end < text.size() && ends_line(text[end])) ++end;
+    return end;
+  }
+  for (size_t i = run_end(text, from, kSpace); i > from; --i)
+    if (ends_line(text[i - 1])) return i;
+  return space_end(text, from);
+}
+
+size_t Pretokenizer::gpt2_end(std::string_view text, size_t from) const {
   if (text[from] == '\'') {
     if (const size_t bytes = contraction(text.substr(from)); bytes > 0) return from + bytes;
   }
   size_t start = from;
   if (text[from] == ' ' && from + 1 < text.size()) ++start;
-  const uint8_t kind = kind_at(start);
+  const uint8_t kind = kind_at(text, start);
   return kind == kSpace ? space_end(text, from) : run_end(text, start, kind);
 }
 

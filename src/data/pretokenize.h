@@ -1,6 +1,11 @@
-// The split of GPT-2 (Radford et al. 2019), before byte-pair merges, without a regex engine:
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// A byte that is no UTF-8 counts as [^\s\p{L}\p{N}]. Every byte of the text is in one word.
+// The split into words before byte-pair merges, without a regex engine. A byte that is no UTF-8
+// counts as [^\s\p{L}\p{N}]. Every byte of the text is in one word.
+//   gpt2     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//            (Radford et al. 2019)
+//   qwen2    (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*
+//            |\s*[\r\n]+|\s+(?!\S)|\s+
+//   llama3   the same with \p{N}{1,3}
+//   none     the whole text is one word
 #pragma once
 
 #include <array>
@@ -10,19 +15,27 @@
 
 namespace tessera {
 
+enum class WordSplit : uint8_t { kNone, kGpt2, kQwen2, kLlama3 };
+constexpr const char* enum_names(WordSplit) { return "none|gpt2|qwen2|llama3"; }
+
 class Pretokenizer {
  public:
-  explicit Pretokenizer(const UnicodeTable& table);
+  explicit Pretokenizer(const UnicodeTable& table, WordSplit split = WordSplit::kGpt2);
 
   // The end of the word that begins at `from` < text.size(), where a word began or ended.
   size_t word_end(std::string_view text, size_t from) const;
 
  private:
+  size_t gpt2_end(std::string_view text, size_t from) const;
+  size_t later_end(std::string_view text, size_t from) const;  // qwen2 and llama3
+  uint8_t kind_at(std::string_view text, size_t i) const;
   size_t run_end(std::string_view text, size_t from, uint8_t kind) const;
+  size_t digits_end(std::string_view text, size_t from, int most) const;
   size_t space_end(std::string_view text, size_t from) const;
 
   static constexpr uint8_t kLead = 4;  // of more than one byte: look it up
   const UnicodeTable& table_;
+  WordSplit split_;
   std::array<uint8_t, 256> byte_class_{};
 };
 

@@ -73,10 +73,10 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
 // Whether a tokenizer file is a tokenizer.json; else it is a SentencePiece model.
 bool is_tokenizer_json(std::string_view bytes);
 
-// Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Pythia; what `tokenizer
-// train` writes) or a SentencePiece model, of which a folder holds one: tokenizer.json,
-// tokenizer.model or spiece.model. Throws Error with the place for a file that is damaged or of
-// another kind.
+// Reads a tokenizer.json of the byte-level BPE kind (GPT-2, GPT-NeoX, Qwen2, LLaMA 3; what
+// `tokenizer train` writes) or a SentencePiece model. Of a folder its tokenizer.model or
+// spiece.model, if that is such a model, else tokenizer.json. Throws Error with the place for a
+// file that is damaged or of another kind.
 Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
 

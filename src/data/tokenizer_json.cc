@@ -11,11 +11,19 @@ namespace tessera {
 namespace {
 
 constexpr const char* kWayOut =
-    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, …) is read; make one with "
+    "Only byte-level BPE (GPT-2, GPT-NeoX, Pythia, Qwen2, LLaMA 3, …) is read; make one with "
     "'tessera tokenizer train', or tokenize with Hugging Face and give the .bin/.idx to training.";
 
 // Ids without a token cost memory here and a row of the embedding later.
 constexpr size_t kMostHoles = 65536;
+
+constexpr std::pair<WordSplit, std::string_view> kExpressions[] = {
+    {WordSplit::kQwen2,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+     R"(\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {WordSplit::kLlama3,
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+)"
+     R"([\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"}};
 
 // A text of the vocabulary to its id.
 using Ids = std::unordered_map<std::string_view, int32_t>;
@@ -37,6 +45,7 @@ class Reader {
 
   void read_normalizer(const Tree& node);
   void read_pre_tokenizer(const Tree& node);
+  WordSplit words_of(const Tree& split) const;
   void read_model(const Tree& model);
   void read_vocabulary(const Tree& vocabulary);
   void read_merges(const Tree& merges);
@@ -105,16 +114,35 @@ void Reader::read_pre_tokenizer(const Tree& node) {
   const std::string type = node.is_null() ? "none" : kind(node, "pre_tokenizer");
   if (type == "Sequence") {
     const Tree& members = need(node, "pretokenizers");
-    if (members.as_list() != nullptr && members.as_list()->size() == 1) {
-      return read_pre_tokenizer(members.as_list()->front());
+    const Tree::List* list = members.as_list();
+    if (list != nullptr && list->size() == 1) return read_pre_tokenizer(list->front());
+    if (list != nullptr && list->size() == 2 && kind(list->front(), "pre_tokenizer") == "Split") {
+      read_pre_tokenizer(list->back());
+      const WordSplit words = words_of(list->front());
+      if (out_.words != WordSplit::kNone || out_.add_prefix_space)
+        fail(list->back(), "behind a Split, use_regex and add_prefix_space must be false");
+      out_.words = words;
+      return;
     }
   }
   if (type != "ByteLevel") {
-    fail(node, fmt::format("pre_tokenizer '{}' is not supported, only ByteLevel by itself is. {}",
+    fail(node, fmt::format("pre_tokenizer '{}' is not supported, only ByteLevel by itself is, or "
+                           "behind the Split of Qwen2 or LLaMA 3. {}",
                            type, kWayOut));
   }
   out_.add_prefix_space = flag(node, "add_prefix_space", true);
-  out_.use_regex = flag(node, "use_regex", true);
+  out_.words = flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kNone;
+}
+
+// By the very text of the expression, as the published files have it.
+WordSplit Reader::words_of(const Tree& split) const {
+  const Tree& pattern = need(split, "pattern");
+  const Tree *regex = pattern.find("Regex"), *behavior = split.find("behavior");
+  const bool isolated = behavior && behavior->as_string() && *behavior->as_string() == "Isolated";
+  if (isolated && !flag(split, "invert", false) && regex && regex->as_string())
+    for (const auto& [words, text] : kExpressions)
+      if (*regex->as_string() == text) return words;
+  fail(split, fmt::format("the Split's expression is not that of Qwen2 or LLaMA 3. {}", kWayOut));
 }
 
 void Reader::read_vocabulary(const Tree& vocabulary) {
@@ -246,6 +274,19 @@ Tree byte_level(bool add_prefix_space, bool use_regex) {
                  {"use_regex", Tree(use_regex)}});
 }
 
+Tree pre_tokenizer(const BpeDescription& bpe) {
+  for (const auto& [words, text] : kExpressions) {
+    if (words != bpe.words) continue;
+    const Tree split = object({{"type", Tree(std::string("Split"))},
+                               {"pattern", object({{"Regex", Tree(std::string(text))}})},
+                               {"behavior", Tree(std::string("Isolated"))},
+                               {"invert", Tree(false)}});
+    return object({{"type", Tree(std::string("Sequence"))},
+                   {"pretokenizers", Tree(Tree::List{split, byte_level(false, false)})}});
+  }
+  return byte_level(bpe.add_prefix_space, bpe.words == WordSplit::kGpt2);
+}
+
 Tree added_token(const AddedToken& t) {
   return object({{"id", Tree(int64_t{t.id})},
                  {"content", Tree(t.content)},
@@ -295,7 +336,7 @@ std::string write_tokenizer_json(const BpeDescription& bpe) {
                             {"padding", Tree()},
                             {"added_tokens", Tree(std::move(added))},
                             {"normalizer", normalizer},
-                            {"pre_tokenizer", byte_level(bpe.add_prefix_space, bpe.use_regex)},
+                            {"pre_tokenizer", pre_tokenizer(bpe)},
                             {"post_processor", byte_level(false, true)},
                             {"decoder", byte_level(true, true)},
                             {"model", model_tree(bpe)}});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/added_tokens.h"
+#include "data/pretokenize.h"
 
 namespace tessera {
 
@@ -21,8 +22,8 @@ struct BpeDescription {
   std::vector<AddedToken> added_tokens;
   bool nfc = false;               // normaliser
   bool add_prefix_space = false;  // a space before each piece of text that has none
-  bool use_regex = true;          // split into words as GPT-2 does, or not at all
-  bool ignore_merges = false;     // a word of the vocabulary is never taken apart
+  WordSplit words = WordSplit::kGpt2;
+  bool ignore_merges = false;  // a word of the vocabulary is never taken apart
 };
 
 // More than any model has.

@@ -42,6 +42,9 @@ struct FamilyRule {
   bool (*hf_is_buffer)(std::string_view name);  // of older files: masks and the like
   // Of a SentencePiece model, by which transformers finds the class that reads it.
   const char *hf_pieces = "tokenizer.model", *hf_tokenizer = "LlamaTokenizer";
+  // The class that AutoTokenizer takes cuts texts into words its own way, whatever tokenizer.json
+  // says.
+  bool hf_cuts_words = false;
 };
 
 std::span<const FamilyRule* const> all_families();

@@ -78,6 +78,7 @@ const FamilyRule kQwen2Family = {.family = Family::kQwen2,
                                  .hf_read = read_hf,
                                  .hf_write = write_hf,
                                  .hf_tensors = add_tensors,
-                                 .hf_is_buffer = is_llama_buffer};
+                                 .hf_is_buffer = is_llama_buffer,
+                                 .hf_cuts_words = true};
 
 }  // namespace tessera

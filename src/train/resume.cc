@@ -83,7 +83,8 @@ std::vector<Change> changed_computation(const RunConfig& config, const Tree& sav
     const bool computes = c.path.starts_with("rotary") || c.path.starts_with("relative") ||
                           c.path == "parallel_residual" || c.path == "scaled_head" ||
                           c.path == "norm_epsilon" || c.path == "gelu" || c.path == "layers" ||
-                          c.path == "encoder_layers" || c.path == "tied_embeddings";
+                          c.path == "encoder_layers" || c.path == "tied_embeddings" ||
+                          c.path == "vocabulary";
     if (!computes) continue;
     c.path = "model." + c.path;
     told.push_back(std::move(c));

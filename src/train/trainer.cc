@@ -8,6 +8,7 @@
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
+#include "train/load_state.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -63,7 +64,7 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
       machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
     else
-      checkpoint.read(piece.name, piece.begin, piece.end, view);
+      load_piece(checkpoint, piece, config_.model, view);
     if (!(is_adapter && what == Load::kWeights)) machine_->written(view);
   }
   machine_->round_weights();

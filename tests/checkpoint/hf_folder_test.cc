@@ -225,6 +225,27 @@ TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
   EXPECT_EQ(to_json(*config.find("eos_token_id")), "7");
 }
 
+TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {
+  write_folder(at("hf"), small(Family::kT5), DType::kF32);
+  const std::string pieces = "\n\x03piece";
+  write_file(at("hf") / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  write_file(at("hf") / "spiece.model", pieces);
+  EXPECT_TRUE(import_hf(at("hf"), at("checkpoint"), "0.1.0").has_tokenizer);
+  HfExportOptions options;
+  options.sentencepiece = SentencePieceIds{
+      .end_of_text = 1, .names = {{"eos_token", "[E]"}}, .tokenizer_json = "{\"made\": 1}"};
+  export_hf(at("checkpoint"), at("back"), options);
+  EXPECT_EQ(read_file(at("back") / "spiece.model"), pieces);
+  EXPECT_EQ(read_file(at("back") / "tokenizer.json"), "{\"made\": 1}");
+  const Tree config = parse_json(read_file(at("back") / "tokenizer_config.json"), "config");
+  EXPECT_EQ(*config.find("tokenizer_class")->as_string(), "PreTrainedTokenizerFast");
+  EXPECT_EQ(*config.find("eos_token")->as_string(), "[E]");
+  EXPECT_EQ(config.find("bos_token"), nullptr);  // transformers would add a token for it
+  options.sentencepiece->tokenizer_json.clear();
+  export_hf(at("checkpoint"), at("again"), options);
+  EXPECT_FALSE(fs::exists(at("again") / "tokenizer.json"));
+}
+
 TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
   write_folder(at("hf"), small(Family::kNeox), DType::kF32);
   import_hf(at("hf"), at("checkpoint"), "0.1.0");

@@ -10,9 +10,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words split(std::string_view text) {
+Words split(std::string_view text, WordSplit how = WordSplit::kGpt2) {
   const UnicodeTable table;
-  const Pretokenizer pretokenizer(table);
+  const Pretokenizer pretokenizer(table, how);
   Words words;
   for (size_t from = 0; from < text.size();) {
     const size_t end = pretokenizer.word_end(text, from);
@@ -49,6 +49,20 @@ TEST(Pretokenize, SplitsOtherScripts) {
   EXPECT_EQ(split("\u6771\u4EAC12\u0663 \u00E9t\u00E9"),
             (Words{"\u6771\u4EAC", "12\u0663", " \u00E9t\u00E9"}));
   EXPECT_EQ(split("e\u0301a"), (Words{"e", "\u0301", "a"}));  // a mark is no letter
+}
+
+// What Hugging Face's tokenizers makes of the same expressions.
+TEST(Pretokenize, SplitsAsQwen2AndLlama3Do) {
+  const auto qwen2 = [](std::string_view text) { return split(text, WordSplit::kQwen2); };
+  EXPECT_EQ(qwen2("it'S  we'LL (x) -y"),
+            (Words{"it", "'S", " ", " we", "'LL", " (", "x", ")", " -", "y"}));
+  EXPECT_EQ(qwen2("a.b !c\td"), (Words{"a", ".b", " !", "c", "\td"}));
+  EXPECT_EQ(qwen2("a 1234"), (Words{"a", " ", "1", "2", "3", "4"}));
+  EXPECT_EQ(split("a 1234", WordSplit::kLlama3), (Words{"a", " ", "123", "4"}));
+  EXPECT_EQ(qwen2("x;\n\n  y \n z\n"), (Words{"x", ";\n\n", " ", " y", " \n", " z", "\n"}));
+  EXPECT_EQ(qwen2("a   b  "), (Words{"a", "  ", " b", "  "}));
+  EXPECT_EQ(qwen2("\nb\r\n \t\nc"), (Words{"\n", "b", "\r\n \t\n", "c"}));
+  EXPECT_EQ(split("a b", WordSplit::kNone), (Words{"a b"}));
 }
 
 TEST(Pretokenize, TakesInvalidBytesForPunctuation) {

@@ -34,9 +34,27 @@ TEST(TokenizerJson, ReadsWhatItWrites) {
   const BpeDescription again = read_tokenizer_json(text, "t.json");
   EXPECT_EQ(again.vocabulary, bpe.vocabulary);
   EXPECT_EQ(again.merges, bpe.merges);
-  EXPECT_TRUE(again.nfc && again.ignore_merges && again.use_regex && !again.add_prefix_space);
+  EXPECT_TRUE(again.nfc && again.ignore_merges && again.words == WordSplit::kGpt2 &&
+              !again.add_prefix_space);
   ASSERT_EQ(again.added_tokens.size(), 1u);
   EXPECT_EQ(write_tokenizer_json(again), text);
+}
+
+TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
+  for (const WordSplit words : {WordSplit::kNone, WordSplit::kQwen2, WordSplit::kLlama3}) {
+    BpeDescription bpe = small_bpe();
+    bpe.words = words;
+    const std::string text = write_tokenizer_json(bpe);
+    EXPECT_EQ(read_tokenizer_json(text, "t.json").words, words);
+    EXPECT_EQ(write_tokenizer_json(read_tokenizer_json(text, "t.json")), text);
+  }
+  BpeDescription bpe = small_bpe();
+  bpe.words = WordSplit::kLlama3;
+  const std::string good = write_tokenizer_json(bpe);
+  EXPECT_NE(message(replaced(good, "{1,3}", "{1,2}")).find("is not that of Qwen2 or LLaMA 3"),
+            std::string::npos);
+  EXPECT_NE(message(replaced(good, "Isolated", "Removed")), "");
+  EXPECT_NE(message(replaced(good, "\"use_regex\": false", "\"use_regex\": true")), "");
 }
 
 TEST(TokenizerJson, ReadsMergesOfOlderFiles) {

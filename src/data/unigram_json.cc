@@ -1,0 +1,137 @@
+#include "data/unigram_json.h"
+
+#include <utility>
+
+#include "base/tree.h"
+
+namespace tessera {
+namespace {
+
+Tree text(std::string_view s) { return Tree(std::string(s)); }
+
+Tree object(Tree::Members members) { return Tree(std::move(members)); }
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t there = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (k < there ? static_cast<uint8_t>(bytes[i + k]) : 0U);
+    for (size_t k = 0; k < 4; ++k) out += k <= there ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+Tree replace(const char* kind, std::string_view pattern, std::string_view content) {
+  return object({{"type", text("Replace")},
+                 {"pattern", object({{kind, text(pattern)}})},
+                 {"content", text(content)}});
+}
+
+// What SentencePiece does to a text before it cuts it, but for the space in front.
+Tree normalizer(const SentencePieceModel& model) {
+  Tree::List steps;
+  if (!model.characters_map.empty())
+    steps.push_back(object({{"type", text("Precompiled")},
+                            {"precompiled_charsmap", text(base64(model.characters_map))}}));
+  if (model.remove_extra_spaces) {
+    steps.push_back(replace("Regex", "^ +| +$", ""));
+    steps.push_back(replace("Regex", " {2,}", " "));
+  }
+  return object({{"type", text("Sequence")}, {"normalizers", Tree(std::move(steps))}});
+}
+
+Tree pre_tokenizer(const SentencePieceModel& model) {
+  return object({{"type", text("Metaspace")},
+                 {"replacement", text(kSpaceCharacter)},
+                 {"prepend_scheme", text(model.add_dummy_prefix ? "always" : "never")},
+                 {"split", Tree(false)}});
+}
+
+Tree decoder(const SentencePieceModel& model) {
+  Tree::List steps;
+  steps.push_back(replace("String", kSpaceCharacter, " "));
+  steps.push_back(object({{"type", text("ByteFallback")}}));
+  steps.push_back(object({{"type", text("Fuse")}}));
+  if (model.add_dummy_prefix)
+    steps.push_back(object({{"type", text("Strip")},
+                            {"content", text(" ")},
+                            {"start", Tree(int64_t{1})},
+                            {"stop", Tree(int64_t{0})}}));
+  return object({{"type", text("Sequence")}, {"decoders", Tree(std::move(steps))}});
+}
+
+// Symbols with a space in them, as sentinels have, are pieces of score 0 and win by that.
+Tree added_tokens(const SentencePieceModel& model) {
+  Tree::List added;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    const bool special = piece.type == PieceType::kControl || piece.type == PieceType::kUnknown;
+    const bool symbol = piece.type == PieceType::kUserDefined &&
+                        piece.text.find(kSpaceCharacter) == std::string::npos;
+    if (!special && !symbol) continue;
+    added.push_back(object({{"id", Tree(static_cast<int64_t>(id))},
+                            {"content", text(piece.text)},
+                            {"single_word", Tree(false)},
+                            {"lstrip", Tree(false)},
+                            {"rstrip", Tree(false)},
+                            {"normalized", Tree(false)},
+                            {"special", Tree(special)}}));
+  }
+  return Tree(std::move(added));
+}
+
+Tree end_behind(const SentencePieceModel& model) {
+  const auto sequence = [](const char* id) {
+    return object({{"Sequence", object({{"id", text(id)}, {"type_id", Tree(int64_t{0})}})}});
+  };
+  const Tree end = object(
+      {{"SpecialToken", object({{"id", text(model.end_name)}, {"type_id", Tree(int64_t{0})}})}});
+  const Tree ids(Tree::List{Tree(int64_t{model.control_id(model.end_name)})});
+  const Tree names(Tree::List{text(model.end_name)});
+  const Tree token = object(
+      {{model.end_name, object({{"id", text(model.end_name)}, {"ids", ids}, {"tokens", names}})}});
+  return object({{"type", text("TemplateProcessing")},
+                 {"single", Tree(Tree::List{sequence("A"), end})},
+                 {"pair", Tree(Tree::List{sequence("A"), end, sequence("B"), end})},
+                 {"special_tokens", token}});
+}
+
+Tree unigram(const SentencePieceModel& model) {
+  Tree::List vocabulary;
+  int64_t unknown = 0;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::kUnknown) unknown = static_cast<int64_t>(id);
+    vocabulary.push_back(
+        Tree(Tree::List{text(piece.text), Tree(static_cast<double>(piece.score))}));
+  }
+  return object({{"type", text("Unigram")},
+                 {"unk_id", Tree(unknown)},
+                 {"vocab", Tree(std::move(vocabulary))},
+                 {"byte_fallback", Tree(model.byte_fallback)}});
+}
+
+}  // namespace
+
+std::string unigram_tokenizer_json(const SentencePieceModel& model, bool ends) {
+  const bool sayable =
+      model.kind == SentencePieceKind::kUnigram && model.escape_spaces && !model.space_as_suffix;
+  if (!sayable) return {};
+  const bool end = ends && model.control_id(model.end_name) >= 0;
+  const Tree root = object({{"version", text("1.0")},
+                            {"truncation", Tree()},
+                            {"padding", Tree()},
+                            {"added_tokens", added_tokens(model)},
+                            {"normalizer", normalizer(model)},
+                            {"pre_tokenizer", pre_tokenizer(model)},
+                            {"post_processor", end ? end_behind(model) : Tree()},
+                            {"decoder", decoder(model)},
+                            {"model", unigram(model)}});
+  return to_json(root) + "\n";
+}
+
+}  // namespace tessera
