@@ -81,7 +81,7 @@ CONF
     [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2 ] && return 0
     sleep 0.2
   done
-  why="SLURM did not start: $(tail -3 "$slurm_folder"/*.log | tr '\n' ' ')"
+  why="SLURM did not start: $(tail -n 3 "$slurm_folder"/*.log | tr '\n' ' ')"
   return 1
 }
 

@@ -40,7 +40,7 @@ rank_named() {  # a process that trains the run of that name
 }
 fail() {
   echo "FAILED: $*"
-  tail -20 "$base"/*/slurm-*.txt
+  tail -n 20 "$base"/*/slurm-*.txt
   exit 1
 }
 
