@@ -26,7 +26,7 @@ Optimizers are drawn, too, and now and then adapters or a frozen embedding.
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
     of 1 to 3 with one micro-batch and a zero_group;
-    of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3.
+    of gpipe, 1f1b and zero_bubble on the same cut; of overlap 0, 1 and 3; with and without offload.
 
 Any to any: 5 steps in one layout, 5 more in another: losses within 3e-5 of ten on one rank. And the
 first layout, stopped and gone on with as it was, is bit for bit what it is unbroken.
@@ -167,7 +167,8 @@ def draw(rng, precision=None, family=None):
             "compiler.attention": attention if model["texts"] == "one" else "fused",
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
-            **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng, precision)}
+            **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng, precision),
+            "layout.offload": rng.choice(["none", "none", "activations", "activations:1"])}
 
 
 def draw_sums(rng, precision):
@@ -315,6 +316,10 @@ def schedule_cases(rng):
 
 def overlap_cases(rng):
     return [variants(draw(rng, "fp32"), "layout.overlap", [0, 1, 3])]
+
+
+def offload_cases(rng):
+    return [variants(draw(rng, "fp32"), "layout.offload", ["none", "activations", "activations:1"])]
 
 
 # How it is run.
@@ -513,7 +518,7 @@ class Check:
     def bits(self, count):
         for index in self.indices(count):
             for name, draw_cases in (("zero", zero_cases), ("schedules", schedule_cases),
-                                     ("overlap", overlap_cases)):
+                                     ("overlap", overlap_cases), ("offload", offload_cases)):
                 for first, *others in draw_cases(self.rng(name, index)):
                     self.same_bits(f"{name} {index}", first, others)
         print(f"bits: {self.failures} of {self.cases} differ")

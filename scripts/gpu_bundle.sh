@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/gpu_bundle}
-tests="cuda_ops_test cuda_kernels_test cuda_training_test"
+tests="cuda_ops_test cuda_kernels_test cuda_training_test cuda_eval_test cuda_products_test"
 
 if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:' build/CMakeCache.txt 2>/dev/null; then
   echo "gpu_bundle.sh: build/ is not configured for CUDA. Install the toolkit, then:" >&2

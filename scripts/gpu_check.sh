@@ -17,12 +17,14 @@ else
   program=$PWD/build/tessera tests=build/tests/cuda runs=scripts/gpu_runs.sh
 fi
 report=${GPU_REPORT:-gpu_report.txt} limit=${GPU_PART_S:-470}
-parts="device ops kernels training parity layouts resume sanitizer bench"
+parts="device ops kernels training scoring products parity layouts resume offload eval sanitizer bench"
 
 part_device() { nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader; }
 part_ops() { "$tests/cuda_ops_test"; }
 part_kernels() { "$tests/cuda_kernels_test"; }
 part_training() { "$tests/cuda_training_test"; }
+part_scoring() { "$tests/cuda_eval_test"; }
+part_products() { "$tests/cuda_products_test"; }
 part_sanitizer() {
   command -v compute-sanitizer >/dev/null || return 77
   compute-sanitizer --error-exitcode 1 "$tests/cuda_kernels_test" &&
@@ -43,7 +45,7 @@ judge() {  # STATUS LOG
   else echo "passed"; fi
 }
 export program tests runs
-export -f part_device part_ops part_kernels part_training part_sanitizer
+export -f part_device part_ops part_kernels part_training part_scoring part_products part_sanitizer
 bad=0
 for part in ${*:-$parts}; do
   if grep -q "^$part: passed" "$report"; then

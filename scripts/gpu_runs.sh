@@ -20,7 +20,7 @@ train() {
   shift 2
   [ "$ranks" = 1 ] || launch=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$ranks")
   cat >"$work/$name.yaml" <<YAML
-run: { name: $name, directory: $work/$name, seed: 7, device: $device }
+run: { name: $name, directory: $work/$name, seed: 7, device: $device, products: proposed }
 data: { tokenizer: $work/tokenizer.json, train: [$work/train], validation: [$work/train] }
 optimizer: { learning_rate: 1.0e-3, weight_decay: 0.1, epsilon: 1.0e-5 }
 schedule: { kind: constant, steps: 20 }
@@ -99,13 +99,40 @@ part_resume() {
     train moved 1 $(small neox) run.device=cpu && same whole moved 1e-5
 }
 
+# What waits in the host's memory comes back as it went.
+part_offload() {
+  make_data || return 1
+  # shellcheck disable=SC2046
+  train kept 1 $(small llama) model.layers=8 &&
+    train copied 1 $(small llama) model.layers=8 layout.offload=activations && same kept copied 0
+}
+
+# A device's checkpoint, scored and gone on with in words by both.
+part_eval() {
+  make_data || return 1
+  local bad=0 family
+  for family in gpt2 neox llama; do
+    # shellcheck disable=SC2046
+    train "eval-$family" 1 $(small "$family") || { bad=1; continue; }
+    for device_of in cpu "$device"; do
+      "$program" eval "$work/eval-$family" "$work/train" --samples 8 --device "$device_of" &&
+        "$program" generate "$work/eval-$family" --prompt 'a line ' --max-tokens 24 --temperature 0 \
+          --device "$device_of" || bad=1
+    done >"$work/eval-$family.txt"
+    awk -v what="$family" '{ gsub(/.*loss/, "loss"); n = NR % 2 == 1 ? 1 : 2
+      if (NR > 2 && $0 != was[n]) { print what ": " was[n] " and " $0; bad = 1 } was[n] = $0 }
+      END { if (!bad && NR == 4) print what ": equal"; exit bad || NR != 4 }' "$work/eval-$family.txt" || bad=1
+  done
+  return $bad
+}
+
 # Tokens a second and the share of the card's matrix rate, by the 6N + attention counter.
 part_bench() {
   make_data || return 1
   local bad=0 preset length micro
   while read -r preset length micro; do
     if train "bench-$preset-$length" 1 model.preset="$preset" model.context="$length" precision=bf16 \
-      batch.global="$micro" batch.micro="$micro" schedule.steps=12; then
+      run.products=measured batch.global="$micro" batch.micro="$micro" schedule.steps=12; then
       awk -v what="$preset, $micro x $length" '
         function number(key) { return match($0, "\"" key "\":[-0-9.e+]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0 }
         /"tokens_per_s"/ { if (number("tokens_per_s") > best) { best = number("tokens_per_s"); share = number("model_flops_share") } }

@@ -17,7 +17,9 @@ Tree as_tree(const Program& p) {
   t.set("program", Tree(p.name));
   t.set("calls", Tree(static_cast<int64_t>(p.schedule.size())));
   t.set("arena_bytes", Tree(p.bytes));
-  t.set("plan_bytes", Tree(p.bytes));  // what `tessera train` takes and touches before step 1
+  t.set("host_bytes", Tree(p.host_bytes));
+  // What `tessera train` takes and touches before step 1.
+  t.set("plan_bytes", Tree(p.bytes + p.host_bytes));
   t.set("live_bytes", Tree(p.live_bytes));
   t.set("state_bytes", Tree(p.state_bytes));
   return t;

@@ -6,6 +6,7 @@
 #include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
+#include "cli/device.h"
 #include "cli/rank.h"
 #include "cli/verbs.h"
 #include "eval/evaluate.h"
@@ -98,30 +99,50 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   return t;
 }
 
+// The loss on each set, for people as lines, and as trees. length: of a sample; 0: the context.
+void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t samples,
+                CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
+  const ModelConfig model = model_of(reader);
+  for (const std::string& set : sets) {
+    DatasetSpec spec;
+    spec.datasets = {{set, 1}};
+    spec.sequence_length = length > 0 ? length : model.context;
+    spec.vocabulary = model.padded_vocabulary();
+    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
+    const ValidationData data(spec);
+    Score s = score(reader, data, samples, options);
+    s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
+              static_cast<double>(data.predicted_tokens());
+    results.push(as_tree(set, s));
+    if (!json)
+      fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
+                 std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
+  }
+}
+
 // Runs the tasks on the ranks that were started; only rank 0 speaks.
 void run_tasks(const TaskChoice& choice, const std::string& examples_file, CheckpointReader& reader,
-               const ModelOptions& options, bool json, Tree& results) {
-  const RankPlace place = read_rank_place();
-  const std::unique_ptr<World> world = place.ranks > 1 ? mpi_world() : self_world();
+               const ModelOptions& options, World& world, bool json, Tree& results) {
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
   for (const Task& t : read_tasks(choice)) {
-    const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, *world, options);
-    results.push(show_task(t.name, r, json || world->rank() > 0));
+    const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, world, options);
+    results.push(show_task(t.name, r, json || world.rank() > 0));
     for (const ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
       row.set("task", Tree(t.name));
       rows += to_json(row) + "\n";
     }
   }
-  if (!examples_file.empty() && world->rank() == 0) write_file(examples_file, rows);
-  if (json && world->rank() > 0) results = Tree();
+  if (!examples_file.empty() && world.rank() == 0) write_file(examples_file, rows);
+  if (json && world.rank() > 0) results = Tree();
 }
 
 }  // namespace
 
 int verb_eval(Args args) {
   std::string checkpoint, logits_file, tokens_file, source_file, examples_file, precision = "fp32";
+  std::string device = "auto";
   std::vector<std::string> sets;
   int64_t length = 0, samples = 0, threads = 0;
   bool json = false;
@@ -142,6 +163,7 @@ int verb_eval(Args args) {
   a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
   a.option(threads, "--threads", "N", "0: all cores");
   a.option(precision, "--precision", "P", "fp32 or bf16");
+  a.option(device, "--device", "D", "auto, cpu or cuda");
   a.json(json);
   if (!a.parse(args)) return 0;
   if (sets.empty() && logits_file.empty() && tasks.files.empty())
@@ -150,28 +172,16 @@ int verb_eval(Args args) {
         "--tokens FILE.");
   if (precision != "fp32" && precision != "bf16")
     throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
+  // Tasks are for all ranks; what needs one rank alone is not started as several.
+  const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
+  const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
   const ModelOptions options = {precision == "bf16" ? Precision::kBf16 : Precision::kFp32,
-                                threads_or_all(threads)};
+                                threads_or_all(threads), cuda_named(device, *world)};
   CheckpointReader reader(resolve_checkpoint(checkpoint));
-  const ModelConfig model = model_of(reader);
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
-  for (const std::string& set : sets) {
-    DatasetSpec spec;
-    spec.datasets = {{set, 1}};
-    spec.sequence_length = length > 0 ? length : model.context;
-    spec.vocabulary = model.padded_vocabulary();
-    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
-    const ValidationData data(spec);
-    Score s = score(reader, data, samples, options);
-    s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
-              static_cast<double>(data.predicted_tokens());
-    results.push(as_tree(set, s));
-    if (!json)
-      fmt::print("{}  loss {:.4f}  perplexity {:.3f}  {:.4f} bits/byte  {} tokens\n", set, s.loss(),
-                 std::exp(s.loss()), s.bits_per_byte(), static_cast<int64_t>(s.tokens));
-  }
-  if (!tasks.files.empty()) run_tasks(tasks, examples_file, reader, options, json, results);
+  score_sets(sets, length, samples, reader, options, json, results);
+  if (!tasks.files.empty()) run_tasks(tasks, examples_file, reader, options, *world, json, results);
   if (json && !results.is_null()) {
     Tree root;
     root.set("results", std::move(results));

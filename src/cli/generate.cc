@@ -5,6 +5,7 @@
 #include "base/tree.h"
 #include "checkpoint/folders.h"
 #include "cli/checkpoint_file.h"
+#include "cli/device.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
 
@@ -44,7 +45,7 @@ Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
 }  // namespace
 
 int verb_generate(Args args) {
-  std::string checkpoint, prompt;
+  std::string checkpoint, prompt, device = "auto";
   int64_t seed = 0, threads = 0;
   bool json = false, ignore_end = false;
   GenerateOptions options;
@@ -58,6 +59,7 @@ int verb_generate(Args args) {
   a.option(options.sampling.top_p, "--top-p", "P", "only the most probable that sum to P");
   a.option(seed, "--seed", "N", "of the random choices");
   a.option(threads, "--threads", "N", "0: all cores");
+  a.option(device, "--device", "D", "auto, cpu or cuda");
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(json);
   if (!a.parse(args)) return 0;
@@ -73,7 +75,9 @@ int verb_generate(Args args) {
     if (tokenizer->end_of_text()) ids.push_back(*tokenizer->end_of_text());
     source = std::exchange(ids, {0});
   }
-  Decoder decoder(reader, {.threads = threads_or_all(threads)}, source);
+  const ModelOptions where = {.threads = threads_or_all(threads),
+                              .cuda = cuda_named(device, *self_world())};
+  Decoder decoder(reader, where, source);
   TokenStream stream;
   if (!json && !encodes) stream.add(prompt);
   const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {

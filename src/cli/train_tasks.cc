@@ -9,7 +9,9 @@ namespace {
 
 ModelOptions options_of(const RunConfig& c) {
   const bool bf16 = c.precision == Precision::kBf16 || c.precision == Precision::kBf16Sr;
-  return {bf16 ? Precision::kBf16 : Precision::kFp32, static_cast<int>(c.run.threads)};
+  ModelOptions o = {bf16 ? Precision::kBf16 : Precision::kFp32, static_cast<int>(c.run.threads)};
+  if (c.run.device == Device::kCuda) o.cuda.emplace();  // the one that this process trains on
+  return o;
 }
 
 TaskMetrics metrics_of(const Task& task, const TaskResult& r) {

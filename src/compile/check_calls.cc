@@ -38,10 +38,13 @@ class Calls {
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
 
   void check_bounds() {
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
-      if (p_.frame(f).offset < 0 || p_.frame(f).offset + p_.bytes_of(f) > p_.bytes)
-        say(kNone, fmt::format("{} at byte {} is outside the arena of {} bytes", frame(f),
-                               p_.frame(f).offset, p_.bytes));
+    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f) {
+      const bool host = p_.kind(p_.frame(f).kind).host;
+      const int64_t begin = host ? p_.bytes : 0, end = p_.bytes + (host ? p_.host_bytes : 0);
+      if (p_.frame(f).offset < begin || p_.frame(f).offset + p_.bytes_of(f) > end)
+        say(kNone, fmt::format("{} at byte {} is outside the {}arena of {} bytes", frame(f),
+                               p_.frame(f).offset - begin, host ? "host's " : "", end - begin));
+    }
   }
 
   // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of

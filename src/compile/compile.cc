@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "compile/blocks.h"
 #include "compile/layout_check.h"
+#include "compile/offload.h"
 #include "compile/overlap.h"
 #include "compile/passes.h"
 #include "compile/place.h"
@@ -49,6 +50,7 @@ Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
     if (r.options.gradients == GradientType::kHalf) narrow_gradients(g, type_of(r.precision));
     if (r.options.accumulate == AccumulateKind::kApart) accumulate_apart(g, type_of(r.precision));
   }
+  if (r.options.products == ProductType::kFp8 && !generates) multiply_in_fp8(g);
   if (r.options.fuse_residual_norm) fuse_residual_norm(g);
   remove_dead_ops(g);
   return g;
@@ -161,6 +163,8 @@ Program program_of(const Blocks& blocks, int64_t stage, const Target& target) {
   Expanded expanded = blocks.expanded;
   Program p = schedule(expanded, request, blocks.recompute, target, share);
   zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
+  if (request.purpose == Purpose::kTrain)
+    offload(p, parse_offload(request.layout.offload), request.layout.overlap);
   overlap(p, request.layout.overlap);
   drop_uncalled(p);
   p.name = kPurposes[static_cast<int>(request.purpose)];

@@ -20,6 +20,7 @@ enum class AccumulateKind : uint8_t { kFused, kApart };
 enum class SentKind : uint8_t { kDropped, kKept };
 enum class GradientType : uint8_t { kF32, kHalf };
 enum class WireType : uint8_t { kSums, kHalf };
+enum class ProductType : uint8_t { kStored, kFp8 };
 
 struct Layout {
   int64_t data = 1, tensor = 1, pipeline = 1, context = 1, expert = 1;
@@ -31,7 +32,8 @@ struct Layout {
   ZeroReduce zero_reduce = ZeroReduce::kLast;
   int64_t overlap = 1;
   std::string recompute =
-      "none";  // none | selective | full | full:N (the first N layers of a stage)
+      "none";                    // none | selective | full | full:N (the first N layers of a stage)
+  std::string offload = "none";  // none | activations | activations:N
 
   static void fields(auto& self, auto&& visit) {
     visit("data", self.data, "ranks that hold different sequences");
@@ -56,6 +58,9 @@ struct Layout {
           "calls by which gathers, receives, reductions and sends may move; 0: none");
     visit("recompute", self.recompute,
           "none | selective | full | full:N (the first N layers of a stage)");
+    visit("offload", self.offload,
+          "none | activations | activations:N (of the first N layers of a stage): what waits in "
+          "the host's memory for its backward");
   }
 };
 
@@ -70,6 +75,7 @@ struct CompilerOptions {
   GradientType gradients = GradientType::kF32;
   WireType communication = WireType::kSums;
   AccumulateKind accumulate = AccumulateKind::kFused;
+  ProductType products = ProductType::kStored;
   int64_t bucket_bytes = 0;
   bool fuse_bias_gelu = true, fuse_residual_norm = true;
   bool poison = false;
@@ -97,6 +103,10 @@ struct CompilerOptions {
           "sums | half: the type in which gradients go to other ranks; sums: that of their sums");
     visit("accumulate", self.accumulate,
           "fused | apart: whether products add to sums of gradients, or a sweep of its own does");
+    visit(
+        "products", self.products,
+        "stored | fp8: the type in which layers' products take their operands; fp8: E4M3, and E5M2 "
+        "for gradients, scaled a tensor");
     visit("bucket_bytes", self.bucket_bytes,
           "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole");
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
@@ -120,5 +130,6 @@ constexpr const char* enum_names(AccumulateKind) { return "fused|apart"; }
 constexpr const char* enum_names(SentKind) { return "dropped|kept"; }
 constexpr const char* enum_names(GradientType) { return "f32|half"; }
 constexpr const char* enum_names(WireType) { return "sums|half"; }
+constexpr const char* enum_names(ProductType) { return "stored|fp8"; }
 
 }  // namespace tessera

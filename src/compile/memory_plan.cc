@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// The calls from first to last toucher of a frame; none for state, which lives throughout.
+// The calls from first to last toucher of a frame; none for state, which lives throughout, nor for
+// what is in the host's memory.
 struct Span {
   int64_t first = INT64_MAX, last = -1;
 };
@@ -16,7 +17,7 @@ std::vector<Span> lives_of(const Program& p) {
   std::vector<Span> lives(p.frames.size());
   for (size_t c = 0; c < p.schedule.size(); ++c)
     for (const FrameId f : p.schedule[c].frames) {
-      if (p.frame(f).state) continue;
+      if (p.frame(f).state || p.kind(p.frame(f).kind).host) continue;
       Span& life = lives[static_cast<size_t>(f)];
       life.first = std::min(life.first, static_cast<int64_t>(c));
       life.last = static_cast<int64_t>(c);
@@ -88,6 +89,7 @@ MemoryPlan memory_plan(const Program& p) {
     m.activations += p.segment(p.call(static_cast<CallId>(fullest))).scratch_bytes;
   m.arena = p.bytes;
   m.live = p.live_bytes;
+  m.host = p.host_bytes;
   m.saved = most_saved(p, lives);
   m.other = p.bytes - m.weights - m.optimizer - m.gradients - m.activations;
   return m;

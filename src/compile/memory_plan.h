@@ -13,6 +13,7 @@ struct MemoryPlan {
   int64_t arena = 0, live = 0;
   // The most that layers leave to their backwards at once: saved values and inputs.
   int64_t saved = 0;
+  int64_t host = 0;  // the host's arena, in none of the lines above
 };
 MemoryPlan memory_plan(const Program& program);
 

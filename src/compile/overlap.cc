@@ -9,6 +9,7 @@ namespace {
 bool moves_early(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
+  if (s.queue == Queue::kCopyIn) return true;
   if (s.queue != Queue::kData || c.wire.operation != "all_gather") return false;
   // What stays for the whole run is gathered at the start anyway.
   for (size_t i = 0; i < c.frames.size(); ++i)

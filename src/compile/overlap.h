@@ -4,9 +4,10 @@
 //   after   ... gather.layer 2 · backward.layer 3 · reduce.layer 3 · backward.layer 2 ...   (calls
 //   1)
 //
-// Gathers for one use and receives step back over at most `calls` compute calls; never past a call
-// that touches the same frame, nor past another of their own kind on their queue. Reductions and
-// sends start as soon as what they carry is complete: they stand there already.
+// Gathers for one use, receives and what comes back from the host step back over at most `calls`
+// compute calls; never past a call that touches the same frame, nor past another of their own kind
+// on their queue. Reductions and sends start as soon as what they carry is complete: they stand
+// there already.
 #pragma once
 
 #include "ir/program.h"

@@ -82,6 +82,10 @@ void split_backward(Graph& graph);
 // products.
 void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
 
+// Products of layers round their operands to eight bits: those whose extents, a rank's, are
+// multiples of 16, as tensor cores want them. Blocks that end in a loss keep theirs.
+void multiply_in_fp8(Graph& graph);
+
 // sum → norm  becomes  norm with terms, which also gives the sum.
 void fuse_residual_norm(Graph& graph);
 

@@ -15,11 +15,12 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// The frames that move; every other vector of lives is parallel to this one.
-std::vector<FrameId> moving_frames(const Program& p) {
+// The frames that move, in the arena or in the host's; every other vector of lives is parallel to
+// this one.
+std::vector<FrameId> moving_frames(const Program& p, bool host) {
   std::vector<FrameId> moving;
   for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f)
-    if (!p.frame(f).state) moving.push_back(f);
+    if (!p.frame(f).state && p.kind(p.frame(f).kind).host == host) moving.push_back(f);
   return moving;
 }
 
@@ -127,7 +128,7 @@ void check_state(const Program& p) {
 // Each queue's scratch is one region, as large as the largest of its calls; frames go above state
 // into what the calls of their lives leave free.
 void place_frames(Program& p, const PlaceOptions& options) {
-  const std::vector<FrameId> frames = moving_frames(p);
+  const std::vector<FrameId> frames = moving_frames(p, false);
   std::vector<Life> lives = lives_of(p, frames);
   p.live_bytes = live_set(p, lives);
   p.scratch_offset = round_up(p.state_bytes, options.alignment);
@@ -144,6 +145,16 @@ void place_frames(Program& p, const PlaceOptions& options) {
     p.frames[static_cast<size_t>(frames[i])].offset = p.scratch_offset + lives[i].offset;
 }
 
+// One line of bytes for both arenas, so that who reasons about bytes need not know of two.
+void place_host_frames(Program& p, const PlaceOptions& options) {
+  const std::vector<FrameId> frames = moving_frames(p, true);
+  std::vector<Life> lives = lives_of(p, frames);
+  stretch(p, options.pad, lives);
+  p.host_bytes = round_up(pack(lives, {}, options.alignment), options.alignment);
+  for (size_t i = 0; i < frames.size(); ++i)
+    p.frames[static_cast<size_t>(frames[i])].offset = p.bytes + lives[i].offset;
+}
+
 }  // namespace
 
 void place(Program& program, const PlaceOptions& options) {
@@ -151,6 +162,7 @@ void place(Program& program, const PlaceOptions& options) {
         "alignment of {} bytes", options.alignment);
   check_state(program);
   place_frames(program, options);
+  place_host_frames(program, options);
   mark_fresh(program);
   find_waits(program);
 }

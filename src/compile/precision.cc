@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "base/error.h"
 #include "compile/passes.h"
 #include "ir/rule.h"
@@ -27,6 +29,33 @@ void apply_precision(Graph& graph, Precision precision) {
     if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = type;
   for (const Block& b : graph.blocks)
     for (const Op& op : b.forward) infer_again(graph, op);
+}
+
+void multiply_in_fp8(Graph& graph) {
+  constexpr int64_t kMultiple = 16;
+  const std::vector<Value> local = local_values(graph.values);
+  // Of a product of [r, k] and [m, k], and of its gradients', the three extents.
+  const auto fits = [&](const Op& op) {
+    const Shape &a = at(local, op.inputs[0]).shape, &b = at(local, op.inputs[1]).shape,
+                &c = at(local, op.outputs[0]).shape;
+    const double all = static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
+                       static_cast<double>(c.elements());
+    const auto product = static_cast<int64_t>(std::llround(std::sqrt(all)));
+    for (const Shape* s : {&a, &b, &c})
+      if (product / s->elements() % kMultiple != 0) return false;
+    return true;
+  };
+  for (Block& b : graph.blocks) {
+    if (b.loss) continue;
+    for (std::vector<Op>* ops : {&b.forward, &b.backward, &b.weights})
+      for (Op& op : *ops) {
+        const bool forward = op.kind == OpKind::kMatmul;
+        const bool gradient =
+            op.kind == OpKind::kMatmulGradInput || op.kind == OpKind::kMatmulGradWeight;
+        if ((forward || gradient) && fits(op))
+          op.attributes.set("fp8", std::string(forward ? "e4m3" : "e5m2"));
+      }
+  }
 }
 
 void scale_loss(Graph& graph) {

@@ -52,9 +52,15 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
   return policy;
 }
 
+std::unique_ptr<Library> library_of(const ModelOptions& o) {
+  const CpuFeatures cpu = read_cpu_features();
+  return o.cuda ? std::make_unique<Library>(cpu, o.threads, *o.cuda)
+                : std::make_unique<Library>(cpu, o.threads);
+}
+
 std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileRequest> requests,
                               const ModelOptions& options) {
-  auto library = std::make_unique<Library>(read_cpu_features(), options.threads);
+  auto library = library_of(options);
   std::vector<Program> programs;
   for (CompileRequest& r : requests) {
     r.adapters = adapters_of(checkpoint);
@@ -119,9 +125,9 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
 
 int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options) {
-  Library library(read_cpu_features(), options.threads);
+  const auto library = library_of(options);
   return compile(request(model, Purpose::kLogits, sequences, length, options.precision),
-                 library.target())
+                 library->target())
       .bytes;
 }
 

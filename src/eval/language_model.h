@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace tessera {
 struct ModelOptions {
   Precision precision = Precision::kFp32;
   int threads = 1;
+  // Of the device that use_cuda_device() made this process's own; without: the CPU.
+  std::optional<CudaFeatures> cuda = {};
 };
 
 struct Score {

@@ -48,6 +48,7 @@ enum class OpKind : uint8_t {
   kDropout,
   kDropoutGrad,
   kCast,
+  kCopy,
   kCrossEntropy,
   kLinearCrossEntropy,
   kLogitsMax,

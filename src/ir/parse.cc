@@ -25,6 +25,10 @@ class Parser : TokenReader {
 
   // The number behind `mark`, less than `size`.
   int32_t id(char mark, size_t size, const char* wanted);
+  void heading(const char* name) {
+    word(name);
+    line_end();
+  }
   // The line of number `expected` of a list begins here.
   void numbered(char mark, size_t expected);
 
@@ -207,8 +211,7 @@ PartOf Parser::whole() {
 
 void Parser::values(std::vector<Value>& list) {
   values_ = &list;
-  word("values");
-  line_end();
+  heading("values");
   while (peek().kind == Token::kId) {
     numbered('%', list.size());
     Value v;
@@ -289,11 +292,9 @@ Block Parser::block() {
   if (take_key("output_gradient")) b.output_gradient = value();
   b.loss = take_word("loss");
   line_end();
-  word("forward");
-  line_end();
+  heading("forward");
   ops(b.forward);
-  word("backward");
-  line_end();
+  heading("backward");
   ops(b.backward);
   if (take_word("weights")) {
     line_end();
@@ -303,8 +304,7 @@ Block Parser::block() {
 }
 
 void Parser::kinds(Program& p) {
-  word("kinds");
-  line_end();
+  heading("kinds");
   std::vector<std::pair<size_t, size_t>> likes;  // of a kind, and the token that names the other
   while (peek().kind == Token::kId) {
     numbered('$', p.kinds.size());
@@ -313,6 +313,7 @@ void Parser::kinds(Program& p) {
     k.bytes = key_integer("bytes");
     if (take_key("per")) k.per = per();
     k.state = take_word("state");
+    k.host = take_word("host");
     if (take_key("like")) likes.emplace_back(p.kinds.size(), at_), next();
     if (take_key("stages")) do
         k.stages.push_back(integer());
@@ -345,8 +346,7 @@ void Parser::segment_parameters(const Program& p, Segment& s) {
 }
 
 void Parser::segments(Program& p) {
-  word("segments");
-  line_end();
+  heading("segments");
   while (peek().kind == Token::kId && peek().mark == '$') {
     numbered('$', p.segments.size());
     Segment s;
@@ -363,8 +363,7 @@ void Parser::segments(Program& p) {
 }
 
 void Parser::frames(Program& p) {
-  word("frames");
-  line_end();
+  heading("frames");
   while (peek().kind == Token::kId) {
     numbered('@', p.frames.size());
     Frame f;
@@ -424,8 +423,7 @@ void Parser::call_option(const Program& p, Call& c) {
 }
 
 void Parser::calls(Program& p) {
-  word("calls");
-  line_end();
+  heading("calls");
   while (peek().kind == Token::kId) {
     const Token& at = peek();
     numbered('#', p.schedule.size());
@@ -474,6 +472,7 @@ Program Parser::program() {
   p.scratch_offset = key_integer("scratch");
   p.bytes = key_integer("bytes");
   p.live_bytes = key_integer("live");
+  if (take_key("host")) p.host_bytes = integer();
   if (take_key("mesh")) p.mesh = mesh();
   if (take_key("stage")) p.stage = integer();
   line_end();

@@ -94,6 +94,7 @@ class Printer {
   void program(const Program& p) {
     out_ = fmt::format("program {} state={} scratch={} bytes={} live={}", name(p.name),
                        p.state_bytes, p.scratch_offset, p.bytes, p.live_bytes);
+    if (p.host_bytes != 0) say(" host={}", p.host_bytes);
     mesh(p.mesh);
     if (p.stage != 0) say(" stage={}", p.stage);
     out_ += '\n';
@@ -226,6 +227,7 @@ class Printer {
     say("  ${} {} bytes={}", k, name(kinds_[k].name), kinds_[k].bytes);
     per(kinds_[k].per);
     if (kinds_[k].state) out_ += " state";
+    if (kinds_[k].host) out_ += " host";
     if (kinds_[k].like != kNone) say(" like={}", kind_name(kinds_[k].like));
     if (!kinds_[k].stages.empty()) say(" stages={}", fmt::join(kinds_[k].stages, ","));
     if (!kinds_[k].values.empty()) say(": {}", list(kinds_[k].values));

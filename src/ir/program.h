@@ -56,6 +56,7 @@ struct FrameKind {
   int64_t bytes = 0;
   uint8_t per = kOne;
   bool state = false;           // lives across steps
+  bool host = false;            // in memory of the host, beside the arena
   FrameKindId like = kNone;     // a flat kind: its elements are those of that kind's members
   std::vector<int64_t> stages;  // that hold it, where several do
   bool operator==(const FrameKind&) const = default;
@@ -65,7 +66,7 @@ struct FrameKind {
 struct Frame {
   FrameKindId kind = kNone;
   int64_t layer = kNone, microbatch = kNone;
-  int64_t offset = kNone;  // in the arena
+  int64_t offset = kNone;  // in the arena; of a host kind from Program::bytes on, behind it
   bool state = false;
   bool operator==(const Frame&) const = default;
 };
@@ -121,6 +122,7 @@ struct Program {
   int64_t state_bytes = 0;     // the first part of the arena
   int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
   int64_t bytes = 0;           // the arena
+  int64_t host_bytes = 0;      // the host's arena: frames of host kinds
   int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
   const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }

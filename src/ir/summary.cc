@@ -79,7 +79,10 @@ std::string frames_text(const Program& p) {
   for (const auto& [kind, n] : count) {
     const FrameKind& k = p.kind(kind);
     text += fmt::format("  {:<26}{:>6} {:>12} {:>12}{}\n", k.name, n, bytes_text(k.bytes),
-                        bytes_text(n * k.bytes), k.state ? "  state" : "");
+                        bytes_text(n * k.bytes),
+                        k.state  ? "  state"
+                        : k.host ? "  host"
+                                 : "");
   }
   return text;
 }
@@ -136,11 +139,13 @@ std::string memory_text(const Program& p) {
   int64_t scratch = 0;
   for (int q = 0; q < kQueues; ++q) scratch += scratch_bytes(p, static_cast<Queue>(q));
   const int64_t transient = p.bytes - p.state_bytes;
+  const std::string host =
+      p.host_bytes == 0 ? "" : fmt::format(" · of the host {}", bytes_text(p.host_bytes));
   return fmt::format(
-      "memory\n  state {} · transient {}, up to {} of it scratch · arena {}\n"
+      "memory\n  state {} · transient {}, up to {} of it scratch · arena {}{}\n"
       "  largest live set {}\n",
       bytes_text(p.state_bytes), bytes_text(transient), bytes_text(scratch), bytes_text(p.bytes),
-      bytes_text(p.live_bytes));
+      host, bytes_text(p.live_bytes));
 }
 
 }  // namespace

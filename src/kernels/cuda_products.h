@@ -3,10 +3,12 @@
 // of f32 are made in f32, not TF32.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/matmul.h"
+#include "kernels/product_choices.h"
 #include "tensor/cuda.h"
 
 namespace tessera::kernels {
@@ -20,11 +22,26 @@ class CudaBlas {
   CudaBlas(const CudaBlas&) = delete;
   CudaBlas& operator=(const CudaBlas&) = delete;
 
+  int64_t version() const;  // of the library: 130000
+
+  // From now on a product takes the algorithm that `choices`, which outlive this, have for it.
+  // Where they have none and there is a clock, some of those that the library proposes are
+  // measured, for which the device's memory must have room for the product's operands, and the
+  // fastest is added. Without either the library's first proposal is taken.
+  void choose_by(ProductChoices& choices, std::function<double()> now_s = {}) {
+    choices_ = &choices;
+    now_s_ = std::move(now_s);
+  }
+  ProductChoices* choices() const { return choices_; }
+  const std::function<double()>& now_s() const { return now_s_; }
+
   struct Handle;
   const Handle& handle() const { return *handle_; }
 
  private:
   std::unique_ptr<Handle> handle_;
+  ProductChoices* choices_ = nullptr;
+  std::function<double()> now_s_;
 };
 
 class CudaMatmul {

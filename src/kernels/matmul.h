@@ -23,6 +23,7 @@
 #include <memory>
 
 #include "base/dtype.h"
+#include "kernels/fp8.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {
@@ -37,6 +38,9 @@ struct MatmulShape {
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between products; 0: dense
   bool packed_b = false;                             // run() takes B as pack() wrote it
   float alpha = 1.0f;
+  // Operands are rounded so before they are multiplied (kernels/fp8.h): both or none; then they are
+  // dense, one product, and not packed.
+  Fp8 fp8_a = Fp8::kNone, fp8_b = Fp8::kNone;
 };
 
 class Matmul {

@@ -30,6 +30,7 @@ std::vector<Part> parts_of(const TimeParts& t) {
           {"data comm", exposed(Traffic::kData)},
           {"pipeline comm", exposed(Traffic::kPipeline)},
           {"sums over all", exposed(Traffic::kWorld)},
+          {"copies to the host", exposed(Traffic::kHost)},
           {"bubble", t.bubble},
           {"optimizer", t.optimizer},
           {"host", t.host}};
@@ -71,11 +72,12 @@ std::string budget(const Prediction& p, double tokens) {
 std::string memory_line(const Prediction& p, const Hardware& h) {
   const MemoryPlan& m = p.fullest().memory;
   const auto gib = [](auto bytes) { return static_cast<double>(bytes) / kGiB; };
+  const std::string host = m.host == 0 ? "" : fmt::format(" · of the host {:.1f}", gib(m.host));
   return fmt::format(
       "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
-      "{:.1f} · gradients {:.1f} · outside the arena {:.1f}",
+      "{:.1f} · gradients {:.1f} · outside the arena {:.1f}{}",
       gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage, gib(m.activations),
-      gib(m.optimizer), gib(m.weights), gib(m.gradients), gib(h.device.outside_bytes));
+      gib(m.optimizer), gib(m.weights), gib(m.gradients), gib(h.device.outside_bytes), host);
 }
 
 Tree memory_tree(const StagePrediction& s) {
@@ -87,6 +89,7 @@ Tree memory_tree(const StagePrediction& s) {
   t.set("activations_bytes", Tree(s.memory.activations));
   t.set("saved_bytes", Tree(s.memory.saved));
   t.set("arena_bytes", Tree(s.memory.arena));
+  t.set("host_bytes", Tree(s.memory.host));
   return t;
 }
 

@@ -40,8 +40,10 @@ constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAn
                                {"network.latency_s", true, false, 0, kSeconds, kMicroseconds}};
 constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
                                {"device.processors", true, false},
+                               {"device.fp8_flops_per_s", true, false, kFlops, kAny, kTeraflops},
                                {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
                                {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
+                               {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
                                {"node.package_devices", false, false},
                                {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
                                {"network.adapters", false, false},

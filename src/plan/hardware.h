@@ -34,10 +34,12 @@ struct DeviceFigures {
   std::string name, kind = "gpu";  // gpu | cpu | accelerator
   double memory_bytes = kNotGiven, memory_bytes_per_s = kNotGiven, memory_efficiency = kNotGiven;
   double bf16_flops_per_s = kNotGiven, fp32_flops_per_s = kNotGiven;
+  double fp8_flops_per_s = 0;
   double matrix_efficiency = kNotGiven, attention_efficiency = 0.6;
   int64_t processors = 0;
   double kernel_s = 0;
   double outside_bytes = 0;
+  double host_bytes_per_s = 0;
   std::vector<MeasuredProduct> products;
   OpRates op_bytes_per_s, op_flops_per_s;
 
@@ -49,6 +51,7 @@ struct DeviceFigures {
     visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");
     visit("bf16_flops_per_s", self.bf16_flops_per_s, "matrix rate by the specification, 16 bits");
     visit("fp32_flops_per_s", self.fp32_flops_per_s, "the same for operands of 32 bits");
+    visit("fp8_flops_per_s", self.fp8_flops_per_s, "the same, 8 bits; 0: it multiplies none");
     visit("matrix_efficiency", self.matrix_efficiency,
           "the share of it that full tiles on all processors reach");
     visit("attention_efficiency", self.attention_efficiency,
@@ -58,6 +61,9 @@ struct DeviceFigures {
     visit("kernel_s", self.kernel_s, "shortest time of a kernel on the device");
     visit("outside_bytes", self.outside_bytes,
           "memory that the driver and libraries take beside the arena");
+    visit("host_bytes_per_s", self.host_bytes_per_s,
+          "what copies between it and pinned memory of its host reach in one direction; 0: not "
+          "known");
     visit("products", self.products, "measured products; they replace the model of tiles");
     visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of ops that sweep, by name");
     visit("op_flops_per_s", self.op_flops_per_s, "the same of attention and of the fused head");

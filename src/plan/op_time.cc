@@ -27,6 +27,10 @@ double rate_of(DType type, const DeviceFigures& d) {
   return type == DType::kF32 ? d.fp32_flops_per_s : d.bf16_flops_per_s;
 }
 
+double rate_of(const ProductShape& s, const DeviceFigures& d) {
+  return s.fp8 && d.fp8_flops_per_s > 0 ? d.fp8_flops_per_s : rate_of(s.type, d);
+}
+
 double sweep_s(double bytes, const DeviceFigures& d) {
   return bytes / (d.memory_bytes_per_s * d.memory_efficiency);
 }
@@ -39,7 +43,7 @@ double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const Dev
       static_cast<double>(s.batch * split) * ceil_div(s.m, tile.rows) * ceil_div(s.n, tile.columns);
   const double depth = static_cast<double>(s.k) / static_cast<double>(split) + kTileOverhead;
   const double one = 2 * static_cast<double>(tile.rows * tile.columns) * depth * processors /
-                     (rate_of(s.type, d) * d.matrix_efficiency * tile.share);
+                     (rate_of(s, d) * d.matrix_efficiency * tile.share);
   // Processors that run out of tiles first leave clock and bandwidth to the others: half of what
   // a last wave that is not full would cost.
   const double waves = blocks / processors;
@@ -138,6 +142,7 @@ ProductShape product_of(const Op& op, std::span<const Value> values) {
   const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
   ProductShape s;
   s.type = at(values, op.inputs[0]).dtype;
+  s.fp8 = op.attributes.has("fp8");
   if (op.kind == OpKind::kMatmulGradWeight) {
     s.kind = "weight gradient";
     s.k = b.product(0, b.rank() - contract);
@@ -187,7 +192,7 @@ double product_s(const ProductShape& s, const DeviceFigures& d) {
   const double moved = sweep_s(
       static_cast<double>(s.batch * (s.m * s.k + s.k * s.n + s.m * s.n) * size_of(s.type)), d);
   if (const double rate = measured_rate(s, d); rate > 0) return operations / rate + d.kernel_s;
-  double best = operations / (rate_of(s.type, d) * d.matrix_efficiency);
+  double best = operations / (rate_of(s, d) * d.matrix_efficiency);
   if (d.processors > 0) {
     best = std::numeric_limits<double>::infinity();
     for (const Tile& tile : kTiles)
@@ -206,7 +211,14 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kMatmulGradWeight: {
       // Further kernels sweep the result: into a sum of another type, say.
       const double result = static_cast<double>(at(values, op.outputs[0]).bytes());
-      return product_s(product_of(op, values), d) +
+      double rounding = 0;
+      if (op.attributes.has("fp8"))
+        for (const ValueId v : op.inputs) {
+          const Value& x = at(values, v);
+          const int64_t swept = 2 * x.bytes() + x.shape.elements();
+          rounding += sweep_s(static_cast<double>(swept), d) + 2 * d.kernel_s;
+        }
+      return product_s(product_of(op, values), d) + rounding +
              (kernels - 1) * (sweep_s(1.5 * result, d) + d.kernel_s);
     }
     case OpKind::kAttentionScores:
@@ -234,6 +246,16 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     default:
       return kernels * (moved_s(op, values, d) + d.kernel_s);
   }
+}
+
+double host_copy_s(int64_t bytes, const DeviceFigures& d) {
+  const auto n = static_cast<double>(bytes);
+  if (d.host_bytes_per_s > 0) return n / d.host_bytes_per_s + d.kernel_s;
+  if (d.kind == "cpu") return sweep_s(2 * n, d) + d.kernel_s;
+  throw Error(
+      "layout.offload copies between {} and its host, and device.host_bytes_per_s is not in the "
+      "machine's file: add what one copy of pinned memory reaches in one direction.",
+      d.name);
 }
 
 OpFlops op_flops(const Op& op, std::span<const Value> values) {

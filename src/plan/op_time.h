@@ -4,6 +4,8 @@
 //               split of k is taken. A tile takes 2 rows columns (k + kTileOverhead) operations at
 //               the device's rate, matrix_efficiency and the tile's own share. Where products were
 //               measured, the rates of the nearest shapes instead.
+//               Operands of eight bits are read twice (their largest, then all) and written once;
+//               where the device multiplies none, they are multiplied in their own type.
 //   attention   its operations at attention_efficiency of the rate of full tiles, or as measured
 //   others      their bytes (cost_of) at memory_bytes_per_s × memory_efficiency, or as measured
 //
@@ -25,12 +27,17 @@ struct ProductShape {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   DType type = DType::kF32;
   const char* kind = "forward";  // as in MeasuredProduct
+  bool fp8 = false;              // operands are rounded to eight bits first, and multiplied so
 };
 double product_s(const ProductShape& shape, const DeviceFigures& device);
 
 // `values` have the shapes of one rank (local_values).
 double op_s(const Op& op, std::span<const Value> values, const Hardware& hardware,
             const Software& software);
+
+// Of so many bytes to the host's memory, or back: at host_bytes_per_s. Of a device whose memory is
+// the host's, read and written once. Throws Error where the link of a device is not known.
+double host_copy_s(int64_t bytes, const DeviceFigures& device);
 
 // The product that an op is; of matmul, matmul_grad_input and matmul_grad_weight.
 ProductShape product_of(const Op& op, std::span<const Value> values);

@@ -13,9 +13,10 @@
 namespace tessera {
 
 // Who waits for whom: the axis that a message or collective runs over.
-enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld };
-constexpr int kTraffics = 4;
-std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world"
+// kHost: copies to and from the host's memory.
+enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
+constexpr int kTraffics = 5;
+std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"
 
 constexpr int kOpKinds = static_cast<int>(OpKind::kCount);
 

@@ -194,6 +194,7 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
 }
 
 int64_t CandidateView::bytes_by_formula() const {
+  if (offloads()) return most_state_bytes();
   PipelineShape shape;
   shape.schedule = candidate->layout.pipeline_schedule;
   shape.stages = stages();
@@ -219,7 +220,17 @@ int64_t CandidateView::bytes_by_formula() const {
   return most;
 }
 
+// What waits in the host's memory is not counted, and no more than that is known of the rest.
+bool CandidateView::offloads() const { return candidate->layout.offload != "none"; }
+
+int64_t CandidateView::most_state_bytes() const {
+  int64_t most = 0;
+  for (int64_t s = 0; s < stages(); ++s) most = std::max(most, state_bytes(s));
+  return most;
+}
+
 int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions) const {
+  if (offloads()) return most_state_bytes();
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t alive = state_bytes(s), peak = alive;

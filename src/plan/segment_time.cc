@@ -34,7 +34,7 @@ int64_t stage_number(std::string_view over) {
 }  // namespace
 
 std::string_view name_of(Traffic t) {
-  constexpr std::string_view kNames[] = {"tensor", "data", "pipeline", "world"};
+  constexpr std::string_view kNames[] = {"tensor", "data", "pipeline", "world", "host"};
   return kNames[static_cast<int>(t)];
 }
 
@@ -118,6 +118,13 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(traffic)] += ns;
     t.traffic = traffic;
+    return;
+  }
+  if (op.kind == OpKind::kCopy) {
+    const int64_t ns = to_ns(host_copy_s(at(local_, op.inputs[0]).bytes(), hardware_.device));
+    t.ns += ns;
+    t.parts.exposed[static_cast<size_t>(Traffic::kHost)] += ns;
+    t.traffic = Traffic::kHost;
     return;
   }
   t.communicates = false;

@@ -32,7 +32,10 @@ bool sends(Queue q) { return q == Queue::kSendForward || q == Queue::kSendBackwa
 class Walk {
  public:
   Walk(const std::vector<Program>& stages, const Hardware& h, const Software& software)
-      : stages_(stages), software_(software), lanes_(stages.size()) {
+      : stages_(stages),
+        software_(software),
+        copies_compute_(h.device.kind == "cpu"),
+        lanes_(stages.size()) {
     for (const Program& p : stages) times_.emplace_back(p, h, software);
     begin_ = std::llround(software.step_s * 1e9);
     for (size_t s = 0; s < stages.size(); ++s) {
@@ -81,6 +84,7 @@ class Walk {
 
   const std::vector<Program>& stages_;
   const Software& software_;
+  bool copies_compute_;  // what computes copies too
   std::vector<SegmentTimes> times_;
   std::vector<Lane> lanes_;
   std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
@@ -96,6 +100,8 @@ size_t Walk::queue_of(size_t s, const Call& c) {
   if (sends(q) && !software_.overlap_pipeline) return 0;
   const bool moves = q == Queue::kData || q == Queue::kGroups;
   if (moves && !software_.overlap_data) return 0;
+  const bool copies = q == Queue::kCopyIn || q == Queue::kCopyOut;
+  if (copies && copies_compute_) return 0;
   return static_cast<size_t>(q);
 }
 
@@ -317,6 +323,7 @@ Prediction Walk::prediction(const Hardware& h) {
     stage.parts = parts_of(s).seconds();
     stage.memory = memory_plan(program(s));
     stage.peak_bytes = stage.memory.arena + static_cast<int64_t>(h.device.outside_bytes);
+    if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one memory
     p.parts += stage.parts;
     p.stages.push_back(stage);
     if (stage.peak_bytes > p.fullest().peak_bytes) p.fullest_stage = static_cast<int64_t>(s);

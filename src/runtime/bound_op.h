@@ -86,6 +86,7 @@ void run_bias_grad(const BoundOp& b);
 void run_dropout(const BoundOp& b);
 void run_dropout_grad(const BoundOp& b);
 void run_cast(const BoundOp& b);
+void run_copy(const BoundOp& b);
 void run_embedding(const BoundOp& b);
 void run_embedding_grad(const BoundOp& b);
 void run_matmul(const BoundOp& b);

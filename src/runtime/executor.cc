@@ -23,7 +23,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
     }));
   may_lead_ = calls_that_may_lead(program_);
-  if (options_.poison) poison_.emplace(program_, arena_);
+  if (options_.poison) poison_.emplace(program_, arena_, options_.host);
 }
 
 TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
@@ -96,14 +96,20 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
   }
 }
 
+std::byte* Executor::frame(FrameId f) const {
+  const int64_t offset = program_.frame(f).offset;
+  return program_.kind(program_.frame(f).kind).host ? options_.host + (offset - program_.bytes)
+                                                    : arena_ + offset;
+}
+
 std::byte* Executor::address(const Operand& o, const Call& call, const Segment& segment) const {
   if (o.value == kNone) return nullptr;
-  const int64_t base = o.parameter == kNone
-                           ? scratch_offset(program_, segment.queue)
-                           : program_.frame(call.frames[static_cast<size_t>(o.parameter)]).offset;
+  std::byte* const base = o.parameter == kNone
+                              ? arena_ + scratch_offset(program_, segment.queue)
+                              : frame(call.frames[static_cast<size_t>(o.parameter)]);
   const Value& v = program_[o.value];
   const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
-  return arena_ + base + v.offset + own;
+  return base + v.offset + own;
 }
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {

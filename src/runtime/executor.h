@@ -29,7 +29,8 @@ struct ExecutorOptions {
   std::function<double()> now_s = {};  // without it all times are zero
   // Of an arena of a CUDA device: memory of the host, as large, for what both sides see.
   std::byte* mirror = nullptr;
-  bool graphs = true;  // runs on a device become one launch where no rank waits for another
+  std::byte* host = nullptr;  // program.host_bytes of memory of the host
+  bool graphs = true;         // runs on a device become one launch where no rank waits for another
 };
 
 class Executor {
@@ -65,6 +66,8 @@ class Executor {
   TensorView fetch(const TensorView& device) const;
   void send(const TensorView& host) const;
   TensorView mirrored(const TensorView& device) const;  // the copy's place
+  // On a CUDA device, what each run brings to it and back: places of the copy.
+  std::vector<TensorView> exchanged() const;
 
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
@@ -106,6 +109,7 @@ class Executor {
   void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);
   Operand operand(const Segment& segment, ValueId v) const;
+  std::byte* frame(FrameId f) const;
   std::byte* address(const Operand& o, const Call& call, const Segment& segment) const;
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
 
@@ -118,6 +122,7 @@ class Executor {
   void exchange_on_stream(PreparedOp& op);
   void wait_for_device();
   TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
+  bool in_arena(const void* p) const;
 
   // The run (executor_run.cc).
   std::vector<PreparedOp>& ops_of(CallId c);

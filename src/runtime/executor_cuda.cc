@@ -1,6 +1,7 @@
 // A run on a CUDA device (docs/decisions/cuda.md): calls are enqueued in issue order, each in the
 // stream of its queue; from the third run on they are one launch of a graph.
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "comm/idle.h"
@@ -34,14 +35,26 @@ void Executor::prepare_device() {
   if (has("step")) host_step_ = view(named("step")).as<double>();
 }
 
+std::vector<TensorView> Executor::exchanged() const {
+  std::vector<TensorView> all = sent_;
+  for (const TensorView& t : fetched_) all.push_back(mirrored(t));
+  return all;
+}
+
 // Where the host brings bytes from rank to rank it must run along.
 bool Executor::graph_wanted() const {
   return options_.graphs && std::all_of(used_.begin(), used_.end(),
                                         [](const auto& use) { return use.second->is_on_stream(); });
 }
 
+// Or in memory of the host: what is offloaded.
+bool Executor::in_arena(const void* p) const {
+  const std::less<const void*> before;
+  return !before(p, arena_) && before(p, arena_ + program_.bytes);
+}
+
 TensorView Executor::mirrored(const TensorView& t) const {
-  if (options_.mirror == nullptr) return t;
+  if (options_.mirror == nullptr || !in_arena(t.data)) return t;
   return {options_.mirror + (t.as<std::byte>() - arena_), t.dtype, t.shape};
 }
 

@@ -15,7 +15,7 @@ using kernels::MatmulShape;
 
 auto key(const MatmulShape& s) {
   return std::tuple(s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.accumulate, s.a, s.b, s.c,
-                    s.packed_b, s.alpha);
+                    s.packed_b, s.alpha, s.fp8_a, s.fp8_b);
 }
 auto key(const LinearCrossEntropyShape& s) {
   return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.sums, s.gradient);
@@ -96,6 +96,10 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
   }
 }
 
+kernels::Fp8 fp8_named(const std::string& name) {
+  return name == "e5m2" ? kernels::Fp8::kE5M2 : kernels::Fp8::kE4M3;
+}
+
 }  // namespace
 
 MatmulShape product_shape(const Op& op, std::span<const Value> values) {
@@ -105,6 +109,10 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
   s.alpha = static_cast<float>(op.attributes.number("scale", 1));
   s.a = s.b = a.dtype;
   s.c = c.dtype;
+  if (op.attributes.has("fp8")) {
+    s.fp8_a = fp8_named(op.attributes.text("fp8"));
+    s.fp8_b = kernels::Fp8::kE4M3;
+  }
   if (op.kind == OpKind::kMatmulGradWeight) {
     const Shape& x = at(values, op.inputs[1]).shape;
     s.transpose_a = true;
@@ -145,7 +153,15 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
       threads_(threads),
       cuda_(cuda),
       blas_(std::make_unique<kernels::CudaBlas>()),
-      kernels_(&kernels::cuda_kernels()) {}
+      choices_(std::make_unique<kernels::ProductChoices>(
+          fmt::format("{} sm_{} cuBLASLt {}", cuda.model, cuda.architecture, blas_->version()))),
+      kernels_(&kernels::cuda_kernels()) {
+  blas_->choose_by(*choices_);
+}
+
+void Library::measure_products(std::function<double()> now_s) {
+  blas_->choose_by(*choices_, std::move(now_s));
+}
 
 const Product& Library::product(const MatmulShape& shape) {
   return find_or_make(products_, shape, cpu_, threads_, blas_.get());

@@ -2,6 +2,7 @@
 // library asks of the compiler (workspaces, packed weights) as its Target.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,6 +25,10 @@ class Library {
   const CpuFeatures& cpu() const { return cpu_; }
   bool on_cuda() const { return blas_ != nullptr; }
   const CudaFeatures& cuda() const { return cuda_; }
+  // On CUDA: which algorithms products take that are made from now on. With a clock, those that
+  // have none are measured; without, none is any more. See CudaBlas::choose_by.
+  kernels::ProductChoices& choices() { return *choices_; }
+  void measure_products(std::function<double()> now_s);
   const kernels::Kernels& kernels() const { return *kernels_; }
   const Product& product(const kernels::MatmulShape& shape);
   const Head& head(const kernels::LinearCrossEntropyShape& shape);
@@ -35,7 +40,8 @@ class Library {
   CpuFeatures cpu_;
   int threads_;
   CudaFeatures cuda_;
-  std::unique_ptr<kernels::CudaBlas> blas_;  // on CUDA alone
+  std::unique_ptr<kernels::CudaBlas> blas_;  // on CUDA alone, as is what follows
+  std::unique_ptr<kernels::ProductChoices> choices_;
   const kernels::Kernels* kernels_ = &kernels::cpu_kernels();
   std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<Product>>> products_;
   std::vector<std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<Head>>> heads_;

@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-int64_t largest(const std::vector<Program>& programs) {
+int64_t largest(const std::vector<Program>& programs, int64_t Program::*arena) {
   int64_t bytes = 0;
-  for (const Program& p : programs) bytes = std::max(bytes, p.bytes);
+  for (const Program& p : programs) bytes = std::max(bytes, p.*arena);
   return bytes;
 }
 
@@ -78,9 +78,11 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
                 : options.world ? *options.world
                                 : *alone_,
                 programs),
-      arena_("arena", largest(programs)) {
+      arena_("arena", largest(programs, &Program::bytes)),
+      host_arena_("what is offloaded", largest(programs, &Program::host_bytes)) {
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   ExecutorOptions each = {options.poison, options.now_s};
+  each.host = host_arena_.data();
   if (library_->on_cuda()) {
     device_arena_ = DeviceBuffer("the arena", arena_.bytes());
     each.mirror = arena_.data();
@@ -89,6 +91,15 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   for (Program& p : programs)
     executors_.push_back(
         std::make_unique<Executor>(std::move(p), arena, *library_, channels_, each));
+  if (on_cuda()) pin();
+}
+
+// What goes to the device and back in every step.
+void Machine::pin() {
+  std::vector<MemoryRange> parts = {{host_arena_.data(), host_arena_.bytes()}};
+  for (const auto& e : executors_)
+    for (const TensorView& t : e->exchanged()) parts.push_back({t.as<std::byte>(), t.bytes()});
+  pinned_ = PinnedPages("what each step exchanges with the device", parts);
 }
 
 TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {

@@ -30,9 +30,11 @@ class Machine {
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }
+  int64_t host_arena_bytes() const { return host_arena_.bytes(); }
   int64_t arena_bytes() const { return on_cuda() ? device_arena_.bytes() : arena_.bytes(); }
   void touch() const {  // a device's memory is there from the start
     if (!on_cuda()) arena_.touch();
+    host_arena_.touch();
   }
   bool on_cuda() const { return device_arena_.bytes() > 0; }
   Library& library() { return *library_; }
@@ -50,6 +52,7 @@ class Machine {
   void round_weights();
 
  private:
+  void pin();
   // Where the programs have them.
   TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
 
@@ -58,7 +61,9 @@ class Machine {
   std::unique_ptr<World> devices_;  // where each rank has a CUDA device of its own
   Channels channels_;
   Buffer arena_;               // on CUDA: the host's copy, of which little is ever touched
+  Buffer host_arena_;          // of what is offloaded
   DeviceBuffer device_arena_;  // on CUDA alone
+  PinnedPages pinned_;         // of both on the host, what a step exchanges with the device
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 

@@ -9,9 +9,10 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 
 }  // namespace
 
-Poison::Poison(const Program& program, std::byte* arena)
+Poison::Poison(const Program& program, std::byte* arena, std::byte* host_arena)
     : program_(program),
       arena_(arena),
+      host_arena_(host_arena),
       first_(program.frames.size(), kNone),
       calls_(program.frames.size(), 0) {
   for (CallId c = 0; c < static_cast<CallId>(program.schedule.size()); ++c)
@@ -40,8 +41,11 @@ void Poison::after(CallId c) {
 
 void Poison::spoil(FrameId f) const {
   if (program_.frame(f).state) return;
-  std::memset(arena_ + program_.frame(f).offset, kPoison,
-              static_cast<size_t>(program_.bytes_of(f)));
+  const int64_t offset = program_.frame(f).offset;
+  std::byte* const frame = program_.kind(program_.frame(f).kind).host
+                               ? host_arena_ + (offset - program_.bytes)
+                               : arena_ + offset;
+  std::memset(frame, kPoison, static_cast<size_t>(program_.bytes_of(f)));
 }
 
 }  // namespace tessera

@@ -171,6 +171,8 @@ void run_dropout_grad(const BoundOp& b) {
 
 void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }
 
+void run_copy(const BoundOp& b) { b.kernels->copy(b.stream, b.in[0], b.out[0]); }
+
 // The rows of the table that this rank holds.
 kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
   return {extents(b, table).begin[0], b.values[static_cast<size_t>(table)].shape[0]};

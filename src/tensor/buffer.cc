@@ -5,12 +5,12 @@
 #include <cstring>
 #include <utility>
 
+#include "tensor/pages.h"
 #include "tensor/tensor.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kPage = 4096;           // the smallest page of every system we run on
 constexpr int64_t kHugePage = 2ll << 20;  // of x86-64
 
 }  // namespace
@@ -54,7 +54,7 @@ void Buffer::touch() const {
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t end = std::min(bytes_, (block + 1) * kHugePage);
-    for (int64_t at = block * kHugePage; at < end; at += kPage) {
+    for (int64_t at = block * kHugePage; at < end; at += kPageBytes) {
       volatile std::byte* p = data_ + at;
       *p = *p;  // a write, which keeps what is there
     }

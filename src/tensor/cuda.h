@@ -7,8 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "tensor/pages.h"
 #include "tensor/stream.h"
 
 namespace tessera {
@@ -44,6 +47,23 @@ class DeviceBuffer {
   std::string name_;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+};
+
+// Pages of the host's memory that the device reads and writes by itself, beside what either side
+// computes; other memory it copies piece by piece while the caller waits. The memory outlives this.
+class PinnedPages {
+ public:
+  PinnedPages() = default;
+  // `parts` need not begin or end with a page; their pages may be the same.
+  PinnedPages(std::string name, std::span<const MemoryRange> parts);
+  ~PinnedPages();
+  PinnedPages(PinnedPages&& other) noexcept;
+  PinnedPages& operator=(PinnedPages&& other) noexcept;
+
+  int64_t bytes() const;
+
+ private:
+  std::vector<MemoryRange> pages_;
 };
 
 class CudaStream {

@@ -12,11 +12,13 @@
 #include "train/diagnose.h"
 #include "train/doing.h"
 #include "train/gradient_file.h"
+#include "train/layout_line.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_device.h"
+#include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/saves.h"
 #include "train/schedule.h"
@@ -30,22 +32,6 @@ namespace tessera {
 namespace {
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-std::string layout_line(const RunConfig& c) {
-  const Layout& l = c.layout;
-  std::string axes;
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"data", l.data}, {"tensor", l.tensor}, {"pipeline", l.pipeline}};
-  for (const auto& [name, n] : sizes)
-    if (n > 1) axes += fmt::format("{}{} {}", axes.empty() ? " = " : " × ", name, n);
-  const int64_t ranks = l.data * l.tensor * l.pipeline;
-  std::string line =
-      fmt::format("layout    {} rank{}{} · {} thread{} each", ranks, ranks > 1 ? "s" : "", axes,
-                  c.run.threads, c.run.threads > 1 ? "s" : "");
-  if (l.data > 1) line += fmt::format(" · ZeRO {}", l.zero);
-  if (l.pipeline > 1) line += fmt::format(" · {}", name_of_entry(l.pipeline_schedule));
-  return line + fmt::format(" · recompute {}", l.recompute);
-}
 
 // Of a row, an encoder's and its decoder's.
 int64_t row_tokens(const RunConfig& c) {
@@ -163,6 +149,8 @@ void Run::prepare() {
   world_.barrier();
   if (first_) log_.open(directory() / "log.txt");
   auto library = device.library(static_cast<int>(config_.run.threads));
+  share_products(*library, config_, world_, options_.now_s,
+                 [this](const std::string& line) { say(line); });
   const double began = options_.now_s();
   trainer_ = std::make_unique<Trainer>(config_, std::move(library), device.memory_limit(), world_,
                                        options_.now_s);
@@ -191,11 +179,12 @@ void Run::prepare() {
       gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(device.outside_bytes()),
       gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
       gib(m.activations), gib(m.other), gib(m.live)));
+  if (m.host > 0)
+    say(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
+                    format_count(trainer_->machine().host_arena_bytes())));
   if (evaluates())
-    require_task_memory(options_.tasks.bytes(config_), m.arena + device.outside_bytes(),
-                        device.memory_limit());
-  if (!device.cuda)
-    require_host_memory(world_, m.arena + device.outside_bytes(), device.cpu.memory_bytes);
+    require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
+  require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(

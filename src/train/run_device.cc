@@ -50,6 +50,10 @@ int64_t RunDevice::memory_limit() const {
 
 int64_t RunDevice::outside_bytes() const { return cuda ? kCudaOutsideBytes : kOutsideBytes; }
 
+int64_t RunDevice::need(const MemoryPlan& m) const {
+  return m.arena + outside_bytes() + (cuda ? 0 : m.host);
+}
+
 std::unique_ptr<Library> RunDevice::library(int threads) const {
   return cuda ? std::make_unique<Library>(cpu, threads, *cuda)
               : std::make_unique<Library>(cpu, threads);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "comm/world.h"
+#include "compile/memory_plan.h"
 #include "runtime/library.h"
 #include "train/run_config.h"
 
@@ -17,6 +18,9 @@ struct RunDevice {
   // What the process may take for its arena and beside it.
   int64_t memory_limit() const;   // were it alone on its host
   int64_t outside_bytes() const;  // beside the arena
+  // What a program takes of the memory it computes on, and of the host's; on the CPU they are one.
+  int64_t need(const MemoryPlan& m) const;
+  int64_t host_need(const MemoryPlan& m) const { return cuda ? m.host : need(m); }
   std::unique_ptr<Library> library(int threads) const;
 };
 

@@ -21,6 +21,11 @@ int64_t process_limit(int resource) {
   return static_cast<int64_t>(limit.rlim_cur);
 }
 
+// Of the memory that the device computes on; the host's arena is the CPU's own.
+int64_t bytes_of(const Program& p, const RunConfig& config) {
+  return p.bytes + (config.run.device == Device::kCuda ? 0 : p.host_bytes);
+}
+
 // Runs that need less, as (keys to add, arena bytes), smallest change first.
 std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& config,
                                                           const Target& target) {
@@ -28,8 +33,11 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
   const auto try_run = [&](const std::string& keys, auto change) {
     RunConfig other = config;
     change(other);
-    found.emplace_back(keys, compile(compile_request(other, Purpose::kTrain), target).bytes);
+    found.emplace_back(keys,
+                       bytes_of(compile(compile_request(other, Purpose::kTrain), target), other));
   };
+  if (config.run.device == Device::kCuda && config.layout.offload == "none")
+    try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
   if (config.layout.recompute == "none")
     try_run("layout.recompute=selective", [](RunConfig& c) { c.layout.recompute = "selective"; });
   if (config.layout.recompute != "full")
@@ -71,7 +79,7 @@ int64_t memory_limit(const CpuFeatures& cpu) {
 void require_memory(const RunConfig& config, const Program& program, int64_t limit,
                     const Target& target) {
   const int64_t outside = config.run.device == Device::kCuda ? kCudaOutsideBytes : kOutsideBytes;
-  const int64_t need = program.bytes + outside;
+  const int64_t need = bytes_of(program, config) + outside;
   if (need <= limit) return;
   const MemoryPlan m = memory_plan(program);
   std::string text = fmt::format(

@@ -8,46 +8,22 @@
 #include "compile/optimizer.h"
 #include "train/data_section.h"
 #include "train/evaluation_section.h"
+#include "train/run_section.h"
 #include "train/schedule.h"
 
 namespace tessera {
 
-enum class Device : uint8_t { kAuto, kCpu, kCuda };
 enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
 enum class Rounding : uint8_t { kStochastic, kNearest };
 enum class Decay : uint8_t { kMatrices, kAll };
 enum class Load : uint8_t { kWeights, kAll };
 enum class Resume : uint8_t { kAuto, kNever, kRequired };
 
-constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 constexpr const char* enum_names(Load) { return "weights|all"; }
 constexpr const char* enum_names(Resume) { return "auto|never|required"; }
-
-struct RunSection {
-  std::string name, directory;
-  int64_t seed = 1234;
-  Device device = Device::kAuto;
-  int64_t threads = 0;
-  int64_t stop_after_steps = 0;
-  std::string dump_gradients, dump_values;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("name", self.name, "shown in logs; without one, the name of the run file");
-    visit("directory", self.directory, "where the run writes; without one, runs/NAME");
-    visit("seed", self.seed, "of the initial weights, the order of the data and dropout");
-    visit("device", self.device, "auto takes a GPU if there is one");
-    visit("threads", self.threads, "CPU threads a rank; 0: all cores that this process may use");
-    visit("stop_after_steps", self.stop_after_steps,
-          "after this many steps in all: write a checkpoint and leave; 0: go on to the end");
-    visit("dump_gradients", self.dump_gradients,
-          "debug: a safetensors file for the gradients of the first step");
-    visit("dump_values", self.dump_values,
-          "debug: a folder for digests of all values of all steps, as verify compares them");
-  }
-};
 
 // Whether `layout` is found rather than given.
 struct LayoutSearch {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "compile/layout_check.h"
+#include "compile/offload.h"
 #include "data/span_corruption.h"
 #include "model/family.h"
 #include "train/run_config.h"
@@ -333,6 +334,7 @@ class Validation {
       fail(said.substr(0, key), "{}", said.substr(key + 1));
     }
     recompute(l.recompute);
+    offload(l.offload);
     at_least("compiler.bucket_bytes", c_.compiler.bucket_bytes, 0);
   }
 
@@ -347,6 +349,17 @@ class Validation {
          "= '{}', wanted none, selective, full or full:N with N up to {} (the "
          "first N layers)",
          text, c_.model.all_layers());
+  }
+
+  void offload(const std::string& text) const {
+    try {
+      parse_offload(text);
+    } catch (const Error&) {
+      fail("layout.offload",
+           "= '{}', wanted none, activations or activations:N (of the first N layers of each "
+           "stage)",
+           text);
+    }
   }
 
   void checkpoint() const {

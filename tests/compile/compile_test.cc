@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -72,6 +73,7 @@ const Option kOptions[] = {
     {"selective", [](CompileRequest& r) { r.layout.recompute = "selective"; }},
     {"full", [](CompileRequest& r) { r.layout.recompute = "full"; }},
     {"full:2", [](CompileRequest& r) { r.layout.recompute = "full:2"; }},
+    {"fp8", [](CompileRequest& r) { r.options.products = ProductType::kFp8; }},
     {"materialised", [](CompileRequest& r) { r.options.attention = AttentionKind::kMaterialised; }},
     {"unfused", [](CompileRequest& r) { r.options.cross_entropy = CrossEntropyKind::kUnfused; }},
     {"separate",
@@ -293,6 +295,39 @@ TEST(Compile, LayersAreFused) {
             "norm matmul sum rotary attention matmul norm matmul gelu matmul sum ");
   EXPECT_EQ(layer_forward(Family::kLlama),
             "rms_norm matmul rotary attention matmul rms_norm matmul gated_activation matmul sum ");
+}
+
+// Products of layers: what the first operand is rounded to, by kind; nothing where it is as stored.
+std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
+  std::map<OpKind, std::set<std::string>> formats;
+  const Program p = compile(r, {});
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
+          op.kind == OpKind::kMatmulGradWeight)
+        formats[op.kind].insert(op.attributes.has("fp8") ? op.attributes.text("fp8")
+                                                         : std::string("stored"));
+  return formats;
+}
+
+TEST(EightBits, GradientsHaveTheWiderRange) {
+  CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
+  r.options.products = ProductType::kFp8;
+  const auto all = formats_of(r);
+  EXPECT_EQ(all.at(OpKind::kMatmul), std::set<std::string>{"e4m3"});
+  EXPECT_EQ(all.at(OpKind::kMatmulGradInput), std::set<std::string>{"e5m2"});
+  EXPECT_EQ(all.at(OpKind::kMatmulGradWeight), std::set<std::string>{"e5m2"});
+}
+
+TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
+  CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
+  r.options.products = ProductType::kFp8;
+  r.options.cross_entropy = CrossEntropyKind::kUnfused;  // the head's product is one, too
+  EXPECT_EQ(formats_of(r).at(OpKind::kMatmul), (std::set<std::string>{"e4m3", "stored"}));
+  r.sequences = 1;
+  r.tokens = 8;
+  for (const auto& [kind, formats] : formats_of(r))
+    EXPECT_EQ(formats, std::set<std::string>{"stored"});
 }
 
 }  // namespace

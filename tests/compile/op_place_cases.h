@@ -194,6 +194,7 @@ inline std::vector<Case> backwards() {
       {"dropout_grad", OpKind::kDropoutGrad, {{"p", 0.3}}, {x(kHidden), mask(kHidden)}},
       {"bias_grad", OpKind::kBiasGrad, {{"dims", one}, {"count", two}}, {x(kHidden)}},
       {"cast", OpKind::kCast, {{"to", "bf16"}}, {x(kHidden)}},
+      {"copy", OpKind::kCopy, {}, {x(kHidden)}},
   };
 }
 

@@ -86,6 +86,8 @@ class LayoutDraw {
     r.options.masks = one_of<MaskKind>({MaskKind::kDrawn, MaskKind::kKept});
     r.options.bucket_bytes = one_of<int64_t>({0, 0, 1 << 10, 1 << 14});
     r.options.sent = one_of<SentKind>({SentKind::kDropped, SentKind::kKept});
+    r.options.products = one_of<ProductType>({ProductType::kStored, ProductType::kFp8});
+    r.layout.offload = one_of<std::string>({"none", "none", "activations", "activations:1"});
     return r;
   }
 
@@ -119,17 +121,20 @@ inline std::string text_of(const CompileRequest& r) {
       "family {} key/value heads {} layers {}+{} tied {} dropout {} precision {} micro-batches {} "
       "| data {} tensor {} "
       "pipeline {} sequence_parallel {} schedule {} interleave {} zero {} group {} each {} overlap "
-      "{} recompute {} optimizer {} adapters {} frozen {} gradients {} wire {} accumulate {} masks "
+      "{} recompute {} offload {} products {} optimizer {} adapters {} frozen {} gradients {} wire "
+      "{} "
+      "accumulate {} masks "
       "{} sent {} "
       "buckets {} stages {}",
       static_cast<int>(r.model.family), r.model.kv_heads, r.model.encoder_layers, r.model.layers,
       r.model.tied_embeddings, r.model.dropout, static_cast<int>(r.precision), r.microbatches,
       l.data, l.tensor, l.pipeline, l.sequence_parallel, static_cast<int>(l.pipeline_schedule),
       l.interleave, l.zero, l.zero_group, l.zero_reduce == ZeroReduce::kEach, l.overlap,
-      l.recompute, static_cast<int>(r.optimizer.kind), r.adapters.rank, fmt::join(r.frozen, " "),
-      name_of_entry(r.options.gradients), name_of_entry(r.options.communication),
-      name_of_entry(r.options.accumulate), name_of_entry(r.options.masks),
-      name_of_entry(r.options.sent), r.options.bucket_bytes, fmt::join(l.stages, " "));
+      l.recompute, l.offload, name_of_entry(r.options.products), static_cast<int>(r.optimizer.kind),
+      r.adapters.rank, fmt::join(r.frozen, " "), name_of_entry(r.options.gradients),
+      name_of_entry(r.options.communication), name_of_entry(r.options.accumulate),
+      name_of_entry(r.options.masks), name_of_entry(r.options.sent), r.options.bucket_bytes,
+      fmt::join(l.stages, " "));
 }
 
 // One pointer a rank of the mesh: each runs its stage's program.

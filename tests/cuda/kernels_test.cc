@@ -30,6 +30,41 @@ class CudaKernels : public OnCuda {
   std::unique_ptr<CudaStream> stream_;
 };
 
+// Products of operands in eight bits, in every order in which they can stand: codes are the CPU's
+// to the last, so only sums differ.
+TEST_F(CudaKernels, ProductsInEightBits) {
+  using kernels::Fp8;
+  constexpr int64_t kM = 80, kN = 48, kK = 112;
+  Library here(read_cpu_features(), 1);
+  const auto there = cuda_library();
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const bool ta : {false, true})
+      for (const bool tb : {false, true}) {
+        Both a(type, {kM * kK}), b(type, {kK * kN}), c(DType::kF32, {kM * kN});
+        fill(a, 0.01), fill(b, 30.0, 0.2);
+        const kernels::MatmulShape shape = {.m = kM,
+                                            .n = kN,
+                                            .k = kK,
+                                            .transpose_a = ta,
+                                            .transpose_b = tb,
+                                            .a = type,
+                                            .b = type,
+                                            .fp8_a = Fp8::kE5M2,
+                                            .fp8_b = Fp8::kE4M3};
+        const Product &wanted = here.product(shape), &got = there->product(shape);
+        Both room(DType::kI64, {got.workspace_bytes() / 8 + 1});
+        const Buffer space("workspace", wanted.workspace_bytes());
+        wanted.run({}, a.host().data, b.host().data, c.host().data, space.data());
+        got.run(stream(), a.device().data, b.device().data, c.device().data, room.device().data);
+        expect_close(c.fetch(stream()), c.here(), 1e-6, name_of(type).data());
+        // One number that is not finite is not hidden.
+        a.set(kM, std::numeric_limits<double>::infinity());
+        a.send(stream());
+        got.run(stream(), a.device().data, b.device().data, c.device().data, room.device().data);
+        for (const double x : c.fetch(stream())) ASSERT_TRUE(std::isnan(x));
+      }
+}
+
 struct UpdateCase {
   UpdateRule rule;
   DType weights, moments;

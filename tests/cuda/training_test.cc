@@ -30,10 +30,30 @@ TEST_F(CudaTraining, PoliciesOfPrecision) {
   }
 }
 
+// A sum in another order may turn a rounding to eight bits, so bounds are those of 16 bits.
+TEST_F(CudaTraining, ProductsInEightBits) {
+  RunConfig c = tiny(Family::kLlama);
+  c.model.layers = 1;
+  c.compiler.products = ProductType::kFp8;
+  expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
+}
+
 TEST_F(CudaTraining, RecomputedLayers) {
   RunConfig c = tiny(Family::kNeox);
   c.layout.recompute = "full";
   expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
+}
+
+TEST_F(CudaTraining, OffloadedActivations) {
+  RunConfig c = tiny(Family::kNeox);
+  c.model.layers = 3;
+  const Curve kept = on_cuda(c, 3);
+  c.layout.offload = "activations";
+  EXPECT_GT(Trainer(c, cuda_library(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
+  const Curve offloaded = on_cuda(c, 3);
+  EXPECT_EQ(offloaded.losses, kept.losses);
+  EXPECT_EQ(offloaded.norms, kept.norms);
+  expect_same(offloaded, run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, AttentionInParts) {

@@ -1,29 +1,13 @@
 // Token by token, with what was kept of the ones before, a model says what it says of all at once.
-#include "checkpoint/saving.h"
 #include "eval/language_model.h"
 #include "tests/checkpoint/temporary_folder.h"
-#include "tests/train/tiny_run.h"
+#include "tests/eval/fresh_model.h"
 
 namespace tessera {
 namespace {
 
 class Decoding : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Decoder, Decoding, testing::ValuesIn(every_family()));
-
-// The model of a run with fresh weights, saved.
-Path fresh_model(const Path& folder, const RunConfig& c) {
-  const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
-  trainer.initialise();
-  CheckpointHeader h;
-  h.step = 1;
-  h.config = to_tree(c);
-  h.model = to_tree(c.model);
-  h.state = Tree::object();
-  h.version = "test";
-  save(folder, h, trainer.state());
-  return folder / "1";
-}
 
 TEST_P(Decoding, TokenByTokenEqualsAllAtOnce) {
   TemporaryFolder folder;

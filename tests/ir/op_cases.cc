@@ -290,6 +290,7 @@ std::vector<Case> sweeps() {
        {x(s, kHalf), x(s, DType::kU8)}},
       {"dropout_grad", OpKind::kDropoutGrad, {{"p", 0.1}}, {x(s), x(s, DType::kU8)}, {x(s)}},
       {"cast", OpKind::kCast, {{"to", "bf16"}}, {x(s)}, {x(s, kHalf)}},
+      {"copy", OpKind::kCopy, {}, {x(s)}, {x(s)}},
   };
 }
 

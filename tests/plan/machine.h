@@ -19,6 +19,7 @@ inline Hardware plain_machine() {
   h.device.bf16_flops_per_s = 2e14;
   h.device.fp32_flops_per_s = 1e14;
   h.device.matrix_efficiency = 1;
+  h.device.host_bytes_per_s = 1e11;
   h.node.devices = 4;
   h.node.bytes_per_s = 1e11;
   h.node.efficiency = 1;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "compile/compile.h"
+#include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/links.h"
 #include "plan/op_time.h"
@@ -187,6 +188,52 @@ TEST(Simulate, OverlapIsNeverSlower) {
     EXPECT_LE(simulate(stages, plain_machine(), {}).step_s,
               simulate(stages, plain_machine(), none).step_s);
   }
+}
+
+// Bytes of all copies in one direction.
+double copied_bytes(const Program& p) {
+  double bytes = 0;
+  for (const Call& c : p.schedule)
+    if (p.segment(c).queue == Queue::kCopyOut)
+      bytes += static_cast<double>(p.bytes_of(c.frames[0]));
+  return bytes;
+}
+
+TEST(Simulate, CopiesToTheHostHideBehindComputationOrAreWaitedFor) {
+  CompileRequest r;
+  ASSERT_TRUE(apply_preset("pythia-14m", r.model));
+  r.model.layers = 12;
+  derive_sizes(r.model);
+  r.tokens = 512;
+  r.microbatches = 2;
+  Hardware h = plain_machine();
+  const double kept = simulate({compile(r, {})}, h, {}).step_s;
+  r.layout.offload = "activations";
+  const Program p = compile(r, {});
+  const auto exposed = [](const Prediction& s) {
+    return s.parts.exposed[static_cast<size_t>(Traffic::kHost)];
+  };
+  h.device.host_bytes_per_s = 1e30;
+  EXPECT_NEAR(simulate({p}, h, {}).step_s, kept, 1e-6 * kept);
+  // A link that takes a hundred times the step: out and back are two queues, but of one micro-batch
+  // what comes back went out before.
+  h.device.host_bytes_per_s = copied_bytes(p) / (100 * kept);
+  const Prediction slow = simulate({p}, h, {});
+  EXPECT_GT(slow.step_s, 100 * kept);
+  EXPECT_LT(slow.step_s, 202 * kept);
+  EXPECT_NEAR(exposed(slow), slow.step_s - kept, 0.05 * slow.step_s);
+  EXPECT_NEAR(slow.parts.sum(), slow.step_s, 1e-6 * slow.step_s);
+  EXPECT_EQ(slow.stages[0].memory.host, p.host_bytes);
+  h.device.host_bytes_per_s = 0;
+  EXPECT_THROW(simulate({p}, h, {}), Error);
+  // A processor copies within its own memory, and computes nothing meanwhile.
+  h.device.kind = "cpu";
+  const double copies = 2 * 2 * copied_bytes(p) / h.device.memory_bytes_per_s;
+  const Prediction here = simulate({p}, h, {});
+  double ops = 0;
+  for (const Call& c : p.schedule) ops += static_cast<double>(p.segment(c).ops.size());
+  EXPECT_NEAR(here.step_s, kept + copies, ops * 0.5e-9);  // each is rounded to a nanosecond
+  EXPECT_EQ(here.stages[0].peak_bytes, p.bytes + p.host_bytes);
 }
 
 TEST(Simulate, IsAFunction) {

@@ -222,6 +222,8 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "layout.zero=4",
                           "layout.recompute=half",
                           "layout.recompute=full:5",
+                          "layout.offload=all",
+                          "layout.offload=activations:-1",
                           "checkpoint.keep=-1",
                           "checkpoint.at_steps=[0]",
                           "checkpoint.load=all",
@@ -230,7 +232,8 @@ TEST(RunConfig, EveryRuleHasAMessage) {
     EXPECT_TRUE(error_of(kRun, {bad}).starts_with("command line: " + path + " "))
         << error_of(kRun, {bad});
   }
-  EXPECT_EQ(error_of(kRun, {"layout.recompute=full:4", "data.split=969,30,1", "run.threads=1"}),
+  EXPECT_EQ(error_of(kRun, {"layout.recompute=full:4", "layout.offload=activations:2",
+                            "data.split=969,30,1", "run.threads=1"}),
             "no error");
 }
 

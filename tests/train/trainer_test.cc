@@ -36,6 +36,31 @@ TEST_P(EveryFamily, RecomputationGivesTheSameBits) {
   }
 }
 
+// With every layout of what is kept, and with bytes that nobody needs made NaN.
+TEST_P(EveryFamily, OffloadGivesTheSameBits) {
+  RunConfig c = tiny(GetParam());
+  c.model.layers = 5;
+  c.model.dropout = 0.1;
+  for (const char* recompute : {"none", "selective", "full"}) {
+    c.layout.recompute = recompute;
+    c.layout.offload = "none";
+    c.compiler.poison = false;
+    const Curve kept = run(c);
+    c.compiler.poison = true;
+    for (const char* what : {"activations", "activations:2"})
+      for (const int64_t overlap : {0, 1, 3}) {
+        c.layout.offload = what;
+        c.layout.overlap = overlap;
+        const Curve copied = run(c);
+        EXPECT_EQ(kept.losses, copied.losses) << recompute << ' ' << what;
+        EXPECT_EQ(kept.norms, copied.norms) << recompute << ' ' << what;
+      }
+  }
+  c.layout.recompute = "none";
+  const Program p = compile(compile_request(c, Purpose::kTrain), Target{});
+  EXPECT_GT(p.host_bytes, 0);
+}
+
 // What other systems compute again, for plans of them: attention alone, and layers to their end.
 TEST_P(EveryFamily, OtherRecomputationGivesTheSameBits) {
   for (const AttentionKind attention : {AttentionKind::kFused, AttentionKind::kMaterialised}) {
@@ -86,6 +111,29 @@ TEST_P(EveryFamily, PoisonChangesNothing) {
     const Curve poisoned = run(c);
     EXPECT_EQ(plain.losses, poisoned.losses) << policy;
     EXPECT_EQ(plain.norms, poisoned.norms) << policy;
+  }
+}
+
+// Operands of three bits of mantissa, scaled a tensor: a step's loss moves by less than a
+// hundredth, and recomputed or offloaded layers round as the first time did.
+TEST_P(EveryFamily, EightBitProductsAreNear) {
+  RunConfig c = tiny(GetParam());
+  c.model.layers = 5;
+  for (const Precision p : {Precision::kFp32, Precision::kBf16}) {
+    c.precision = p;
+    c.compiler.products = ProductType::kStored;
+    const Curve exact = run(c);
+    c.compiler.products = ProductType::kFp8;
+    const Curve rounded = run(c);
+    EXPECT_NE(exact.losses, rounded.losses);
+    for (size_t i = 0; i < exact.losses.size(); ++i) {
+      EXPECT_NEAR(rounded.losses[i], exact.losses[i], 1e-2 * exact.losses[i]);
+      EXPECT_NEAR(rounded.norms[i], exact.norms[i], 0.1 * exact.norms[i]);
+    }
+    RunConfig again = c;
+    again.layout.recompute = "full";
+    again.layout.offload = "activations";
+    EXPECT_EQ(run(again).losses, rounded.losses);
   }
 }
 

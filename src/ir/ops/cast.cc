@@ -1,4 +1,5 @@
 // cast: y = x in the type that attribute `to` names, rounded to nearest even.
+// copy: y = x, in other bytes: what goes to the host's memory and comes back.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -12,6 +13,11 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
   return {{".cast", *to, in[0]->shape}};
 }
 
+std::vector<OutputSpec> infer_copy(const Attributes&, const Inputs& in) {
+  CHECK(in.size() == 1, "copy of {} values", in.size());
+  return {{".copy", in[0]->dtype, in[0]->shape}};
+}
+
 // Rounding is not linear: partial sums are reduced before it.
 ShardingRule sharding(const Op& op, std::span<const Value> values) {
   const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
@@ -19,8 +25,16 @@ ShardingRule sharding(const Op& op, std::span<const Value> values) {
   return {{all}, {all}, all, {}};
 }
 
+// It stands wherever its input stands.
+ShardingRule sharding_of_copy(const Op& op, std::span<const Value> values) {
+  ShardingRule r = sharding(op, values);
+  r.linear = {{0}};
+  return r;
+}
+
 }  // namespace
 
 const OpRule kCastRule = {OpKind::kCast, "cast", infer, sharding, nullptr, nullptr};
+const OpRule kCopyRule = {OpKind::kCopy, "copy", infer_copy, sharding_of_copy, nullptr, nullptr};
 
 }  // namespace tessera

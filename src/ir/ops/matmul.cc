@@ -1,6 +1,8 @@
 // matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
 // matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
 // matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
+// Attribute `fp8`: operands are rounded to eight bits first, the first to the format that it names
+// (e4m3 | e5m2), the second to e4m3.
 // Attribute `scale`: times that. Attribute `out` = f32: y is f32 whatever x is. Weights keep the
 // dimension that is divided: qkv is [heads, 3, D, F].
 #include <cmath>

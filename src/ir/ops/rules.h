@@ -11,11 +11,11 @@ extern const OpRule kEmbeddingRule, kEmbeddingGradRule, kNormRule, kNormGradRule
     kAttentionGradRule, kCachedAttentionRule, kAttentionScoresRule, kAttentionScoresGradRule,
     kSoftmaxRule, kSoftmaxGradRule, kAttentionMixRule, kAttentionMixGradRule, kGeluRule,
     kGeluGradRule, kGatedActivationRule, kGatedActivationGradRule, kSumRule, kScaleRule,
-    kAccumulateRule, kBiasGradRule, kDropoutRule, kDropoutGradRule, kCastRule, kCrossEntropyRule,
-    kLinearCrossEntropyRule, kLogitsMaxRule, kLogitsSumsRule, kDividedCrossEntropyRule, kClearRule,
-    kPackRule, kSquaresRule, kClipRule, kAdamwRule, kLionRule, kSgdRule, kAdafactorSumsRule,
-    kAdafactorSquaresRule, kAdafactorRule, kAllReduceRule, kReduceScatterRule, kAllGatherRule,
-    kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
+    kAccumulateRule, kBiasGradRule, kDropoutRule, kDropoutGradRule, kCastRule, kCopyRule,
+    kCrossEntropyRule, kLinearCrossEntropyRule, kLogitsMaxRule, kLogitsSumsRule,
+    kDividedCrossEntropyRule, kClearRule, kPackRule, kSquaresRule, kClipRule, kAdamwRule, kLionRule,
+    kSgdRule, kAdafactorSumsRule, kAdafactorSquaresRule, kAdafactorRule, kAllReduceRule,
+    kReduceScatterRule, kAllGatherRule, kSliceRule, kPadRule, kShareRule, kSendRule, kReceiveRule;
 
 // The type of a sum of weight gradients: attribute `into`, or f32.
 DType sum_type(const Attributes& a);

@@ -196,8 +196,24 @@ struct Matmul::Plan {
   std::optional<LibraryProduct> library, fresh;
   std::optional<TiledProduct> tiled;
 
+  bool rounds() const { return shape.fp8_a != Fp8::kNone; }
+  int64_t rounded_bytes_a() const { return aligned(shape.m * shape.k * size_of(shape.a)); }
+  int64_t rounded_bytes_b() const { return aligned(shape.k * shape.n * size_of(shape.b)); }
+  // Writes the operands, rounded, to the workspace, and sets all three to what the product takes.
+  void round(const void*& a, const void*& b, void*& workspace) const;
   bool use_library(const CpuFeatures& cpu, int threads);
 };
+
+void Matmul::Plan::round(const void*& a, const void*& b, void*& workspace) const {
+  if (!rounds()) return;
+  auto* const to = static_cast<std::byte*>(workspace);
+  std::byte* const to_b = to + rounded_bytes_a();
+  round_to_fp8(a, shape.a, shape.m * shape.k, shape.fp8_a, to);
+  round_to_fp8(b, shape.b, shape.k * shape.n, shape.fp8_b, to_b);
+  a = to;
+  b = to_b;
+  workspace = to_b + rounded_bytes_b();
+}
 
 bool Matmul::Plan::use_library(const CpuFeatures& cpu, int threads) {
   if (!library_is_good(shape, cpu)) return false;
@@ -219,6 +235,9 @@ Matmul::Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads)
     : plan_(std::make_unique<Plan>()) {
   CHECK(threads > 0, "a product by {} threads", threads);
   plan_->shape = resolve(shape);
+  CHECK((shape.fp8_a == Fp8::kNone) == (shape.fp8_b == Fp8::kNone), "one operand of eight bits");
+  CHECK(!plan_->rounds() || (is_dense(plan_->shape) && shape.batch == 1 && !shape.packed_b),
+        "operands of eight bits that are not dense");
   if (plan_->use_library(cpu, threads)) return;
   plan_->library.reset();
   plan_->fresh.reset();
@@ -230,9 +249,10 @@ Matmul::Matmul(Matmul&&) noexcept = default;
 Matmul& Matmul::operator=(Matmul&&) noexcept = default;
 
 int64_t Matmul::workspace_bytes() const {
-  if (!plan_->library) return plan_->tiled->workspace_bytes();
-  return std::max(plan_->library->workspace_bytes(),
-                  plan_->fresh ? plan_->fresh->workspace_bytes() : 0);
+  const int64_t rounded = plan_->rounds() ? plan_->rounded_bytes_a() + plan_->rounded_bytes_b() : 0;
+  if (!plan_->library) return rounded + plan_->tiled->workspace_bytes();
+  return rounded + std::max(plan_->library->workspace_bytes(),
+                            plan_->fresh ? plan_->fresh->workspace_bytes() : 0);
 }
 
 int64_t Matmul::packed_bytes() const {
@@ -247,12 +267,14 @@ void Matmul::pack(const void* b, void* packed) const {
 }
 
 void Matmul::run(const void* a, const void* b, void* c, void* workspace) const {
+  plan_->round(a, b, workspace);
   if (plan_->library) return plan_->library->run(a, b, c, workspace);
   plan_->tiled->run(a, b, c, workspace, plan_->shape.accumulate);
 }
 
 void Matmul::run_fresh(const void* a, const void* b, void* c, void* workspace) const {
   CHECK(plan_->shape.accumulate, "run_fresh of a product that does not accumulate");
+  plan_->round(a, b, workspace);
   if (plan_->fresh) return plan_->fresh->run(a, b, c, workspace);
   plan_->tiled->run(a, b, c, workspace, false);
 }

@@ -15,6 +15,7 @@ const Kernels& cuda_kernels() { absent(); }
 struct CudaBlas::Handle {};
 CudaBlas::CudaBlas() { absent(); }
 CudaBlas::~CudaBlas() = default;
+int64_t CudaBlas::version() const { absent(); }
 
 struct CudaMatmul::Plan {};
 CudaMatmul::CudaMatmul(const MatmulShape&, const CudaBlas&) { absent(); }

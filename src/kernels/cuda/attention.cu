@@ -53,12 +53,12 @@ __global__ void attention_kernel(const AttentionWork a) {
 
 struct CacheRows {
   AttentionWork a;
-  int64_t slots;
+  FreshRows fresh;
   __host__ __device__ int64_t count() const { return a.b * a.t * a.kv * 2 * a.d; }
   __device__ void operator()(int64_t i) const {
     const int64_t k = i % a.d, which = i / a.d % 2, kv = i / (2 * a.d) % a.kv;
     const int64_t t = i / (2 * a.d * a.kv) % a.t, b = i / (2 * a.d * a.kv * a.t);
-    const float x = read(a.q, a.q_at.at(b, t, kv, slots - 2 + which) + k);
+    const float x = read(fresh.data, fresh.at.at(b, t, kv, fresh.slots - 2 + which) + k);
     write(a.keys, a.k_at.at(b, *a.start + t, kv, 0) + (which ? a.v_offset : a.k_offset) + k, x);
   }
 };
@@ -79,8 +79,8 @@ void launch_attention(const AttentionWork& a, Stream s) {
     launch("attention", attention_kernel<8>, grid, s, a);
 }
 
-void launch_cache_rows(const AttentionWork& a, int64_t slots, Stream s) {
-  launch_map("cache_rows", s, CacheRows{a, slots});
+void launch_cache_rows(const AttentionWork& a, const FreshRows& fresh, Stream s) {
+  launch_map("cache_rows", s, CacheRows{a, fresh});
 }
 
 }  // namespace tessera::kernels::cuda

@@ -72,7 +72,13 @@ void launch_attention_grad(const AttentionWork& a, Stream s);
 void launch_attention_halves(const AttentionWork& a, Stream s);
 void launch_attention_halves_grad(const AttentionWork& a, Stream s);
 
-// Keys and values of the new tokens into the cache: [B, T, KV, 2, D] from q's array to keys'.
-void launch_cache_rows(const AttentionWork& a, int64_t slots, Stream s);
+// Keys and values of the new tokens into the cache, the array of a.keys: the last two of the slots
+// of each group in `fresh`.
+struct FreshRows {
+  Numbers data;
+  RowPlaces at;
+  int64_t slots = 2;
+};
+void launch_cache_rows(const AttentionWork& a, const FreshRows& fresh, Stream s);
 
 }  // namespace tessera::kernels::cuda

@@ -98,7 +98,8 @@ __device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
 __device__ inline float score(const AttentionWork& a, const Pair& p, float dot) {
   if (is_hidden(a, p)) return kHidden;
   if (a.bias.data == nullptr) return dot;
-  return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - p.i));
+  const int64_t query = p.i + (a.start == nullptr ? 0 : *a.start);
+  return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
 }
 
 // What dropout multiplies the probability of a pair by.

@@ -117,10 +117,11 @@ void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
 }
 
 void cached_attention(Stream s, const CachedAttention& a, void*) {
-  CHECK(!a.kv && !a.bias, "decoding beside an encoder on a device");
   const Shape& cache = a.cache.shape;  // [B, C, 2, KV, D]
+  View fresh = a.kv ? a.kv : a.qkv;
   Attention plain;
   plain.qkv = a.qkv;
+  plain.kv = a.kv;
   plain.out = a.out;
   plain.scale = a.scale;
   AttentionWork w = work_of(plain);
@@ -130,7 +131,11 @@ void cached_attention(Stream s, const CachedAttention& a, void*) {
   w.k_at = {cache[1] * 2 * cache[3] * cache[4], 2 * cache[3] * cache[4], cache[4], 0};
   w.k_offset = 0;
   w.v_offset = cache[3] * cache[4];
-  launch_cache_rows(w, a.qkv.shape[3], s);
+  AttentionScope scope;
+  scope.bias = a.bias;
+  scope.bias_distance = a.bias_distance;
+  set_scope(scope, w);
+  launch_cache_rows(w, {numbers(fresh), places(fresh), fresh.shape[3]}, s);
   launch_attention(w, s);
 }
 

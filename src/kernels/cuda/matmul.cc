@@ -1,8 +1,13 @@
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <bit>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "kernels/cuda/fp8_operands.h"
 #include "kernels/cuda_products.h"
 #include "tensor/cuda/late_library.h"
 
@@ -11,7 +16,12 @@ namespace {
 
 // What NVIDIA advises for Hopper; older cards do with less.
 constexpr int64_t kWorkspaceBytes = 32ll << 20;
-constexpr uint32_t kAlignment = 16;  // of operands
+constexpr uint32_t kAlignment = 16;         // of operands
+constexpr int64_t kOperandAlignment = 256;  // where their places are ours to choose
+// Of the library's proposals, best first by its own rule; later ones hardly ever win.
+constexpr int kMostProposals = 8;
+// Runs of a product that are measured as one graph, so that launches do not count.
+constexpr int kMeasuredRuns = 10;
 
 }  // namespace
 
@@ -31,6 +41,7 @@ struct CudaBlas::Handle {
   decltype(&cublasLtMatmulPreferenceDestroy) end_preference = nullptr;
   decltype(&cublasLtMatmulAlgoGetHeuristic) choose = nullptr;
   decltype(&cublasLtGetStatusString) describe = nullptr;
+  decltype(&cublasLtGetVersion) version = nullptr;
 
   Handle() : library("libcublasLt.so.13", TESSERA_CUDA_LIBRARIES, "cuBLASLt of CUDA 13") {
     decltype(&cublasLtCreate) create = nullptr;
@@ -48,6 +59,7 @@ struct CudaBlas::Handle {
     library.find("cublasLtMatmulPreferenceDestroy", end_preference);
     library.find("cublasLtMatmulAlgoGetHeuristic", choose);
     library.find("cublasLtGetStatusString", describe);
+    library.find("cublasLtGetVersion", version);
     check(create(&native), "cublasLtCreate");
   }
   ~Handle() { destroy(native); }
@@ -61,6 +73,7 @@ struct CudaBlas::Handle {
 
 CudaBlas::CudaBlas() : handle_(std::make_unique<Handle>()) {}
 CudaBlas::~CudaBlas() = default;
+int64_t CudaBlas::version() const { return static_cast<int64_t>(handle_->version()); }
 
 namespace {
 
@@ -71,6 +84,18 @@ cudaDataType_t library_type(DType t) {
         name_of(t));
   return t == DType::kF32 ? CUDA_R_32F : t == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
+cudaDataType_t library_type(DType t, Fp8 f) {
+  if (f == Fp8::kNone) return library_type(t);
+  return f == Fp8::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
+}
+
+// What the library multiplies: of eight bits, codes with k contiguous in both operands.
+MatmulShape with_codes(MatmulShape s) {
+  if (s.fp8_a == Fp8::kNone) return s;
+  s.transpose_a = false;
+  s.transpose_b = true;
+  return s;
+}
 
 // A matrix that stands in memory as `rows` rows of `columns`, `ld` apart: to the library, which
 // counts by columns, its transpose.
@@ -78,10 +103,10 @@ struct Matrix {
   const Handle& lt;
   cublasLtMatrixLayout_t native = nullptr;
 
-  Matrix(const Handle& handle, DType type, int64_t rows, int64_t columns, int64_t ld, int64_t batch,
-         int64_t stride)
+  Matrix(const Handle& handle, cudaDataType_t type, int64_t rows, int64_t columns, int64_t ld,
+         int64_t batch, int64_t stride)
       : lt(handle) {
-    lt.check(lt.make_matrix(&native, library_type(type), static_cast<uint64_t>(columns),
+    lt.check(lt.make_matrix(&native, type, static_cast<uint64_t>(columns),
                             static_cast<uint64_t>(rows), ld),
              "cublasLtMatrixLayoutCreate");
     if (batch == 1) return;
@@ -100,7 +125,7 @@ struct Matrix {
   }
 };
 
-Matrix matrix(const Handle& lt, DType type, int64_t rows, int64_t columns, int64_t ld,
+Matrix matrix(const Handle& lt, cudaDataType_t type, int64_t rows, int64_t columns, int64_t ld,
               int64_t batch, int64_t stride) {
   return {lt,
           type,
@@ -115,76 +140,169 @@ Matrix matrix(const Handle& lt, DType type, int64_t rows, int64_t columns, int64
 
 // C = op(A) op(B) by rows is C' = op(B)' op(A)' by columns: B comes first.
 struct CudaMatmul::Plan {
-  MatmulShape shape;
+  MatmulShape shape;  // as asked
+  MatmulShape made;   // as the library makes it
   const Handle& lt;
   Matrix a, b, c;
   cublasLtMatmulDesc_t product = nullptr;
   cublasLtMatmulAlgo_t algorithm = {};
   int64_t workspace = 0;
 
-  Plan(const MatmulShape& s, const Handle& handle)
+  Plan(const MatmulShape& s, const CudaBlas& blas)
       : shape(s),
-        lt(handle),
-        a(matrix(lt, s.a, s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k, s.lda, s.batch,
-                 s.stride_a)),
-        b(matrix(lt, s.b, s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n, s.ldb, s.batch,
-                 s.stride_b)),
-        c(matrix(lt, s.c, s.m, s.n, s.ldc, s.batch, s.stride_c)) {
+        made(with_codes(s)),
+        lt(blas.handle()),
+        a(operand(s.a, s.fp8_a, made.transpose_a ? s.k : s.m, made.transpose_a ? s.m : s.k, s.lda,
+                  s.stride_a)),
+        b(operand(s.b, s.fp8_b, made.transpose_b ? s.n : s.k, made.transpose_b ? s.k : s.n, s.ldb,
+                  s.stride_b)),
+        c(operand(s.c, Fp8::kNone, s.m, s.n, s.ldc, s.stride_c)) {
     CHECK(s.a == s.b, "a product of {} and {} on CUDA", name_of(s.a), name_of(s.b));
     CHECK(!s.packed_b, "nothing is packed on CUDA");
     lt.check(lt.make_product(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    choose();
+    set(CUBLASLT_MATMUL_DESC_TRANSA, made.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, made.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    choose(blas);
   }
   ~Plan() { lt.end_product(product); }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  void set(cublasLtMatmulDescAttributes_t what, cublasOperation_t value) {
+  Matrix operand(DType type, Fp8 fp8, int64_t rows, int64_t columns, int64_t ld,
+                 int64_t stride) const {
+    return matrix(lt, library_type(type, fp8), rows, columns, ld, shape.batch, stride);
+  }
+  bool rounds() const { return shape.fp8_a != Fp8::kNone; }
+  int64_t codes_bytes() const { return rounds() ? cuda::Fp8Operands(shape).bytes() : 0; }
+
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t what, const T& value) const {
     lt.check(lt.set_product(product, what, &value, sizeof(value)),
              "cublasLtMatmulDescSetAttribute");
   }
 
-  void choose() {
+  // As the shape's text says, as was measured, or as the library proposes.
+  void choose(const CudaBlas& blas) {
+    ProductChoices* const choices = blas.choices();
+    if (const ProductChoice* known = choices ? choices->find(shape) : nullptr)
+      return take({std::bit_cast<cublasLtMatmulAlgo_t>(known->algorithm),
+                   static_cast<size_t>(known->workspace_bytes)});
+    const bool measures = choices && blas.now_s();
+    const std::vector<Proposal> all = proposals(measures ? kMostProposals : 1);
+    if (!measures) return take(all[0]);
+    const FastestProduct fastest = measure(all, blas.now_s());
+    take(all[fastest.index]);
+    choices->add(shape, {std::bit_cast<AlgorithmWords>(algorithm), workspace, fastest.seconds});
+  }
+
+  struct Proposal {
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+  };
+  void take(const Proposal& p) {
+    algorithm = p.algorithm;
+    workspace = static_cast<int64_t>(p.workspace);
+  }
+
+  std::vector<Proposal> proposals(int most) const {
     cublasLtMatmulPreference_t wanted = nullptr;
     lt.check(lt.make_preference(&wanted), "cublasLtMatmulPreferenceCreate");
-    const auto most = static_cast<uint64_t>(kWorkspaceBytes);
+    const auto bytes = static_cast<uint64_t>(kWorkspaceBytes);
     lt.check(
-        lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof(most)),
+        lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes)),
         "cublasLtMatmulPreferenceSetAttribute");
     for (const auto what :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       lt.check(lt.set_preference(wanted, what, &kAlignment, sizeof(kAlignment)),
                "cublasLtMatmulPreferenceSetAttribute");
-    cublasLtMatmulHeuristicResult_t best = {};
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
     const cublasStatus_t status = lt.choose(lt.native, product, b.native, a.native, c.native,
-                                            c.native, wanted, 1, &best, &found);
+                                            c.native, wanted, most, results.data(), &found);
     lt.end_preference(wanted);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
       throw Error("cuBLASLt cannot make a product of m={} n={} k={} from {} to {}: {}.", shape.m,
                   shape.n, shape.k, name_of(shape.a), name_of(shape.c), lt.describe(status));
-    algorithm = best.algo;
-    workspace = static_cast<int64_t>(best.workspaceSize);
+    results.resize(static_cast<size_t>(found));
+    std::vector<Proposal> all;
+    for (const cublasLtMatmulHeuristicResult_t& r : results)
+      if (r.state == CUBLAS_STATUS_SUCCESS) all.push_back({r.algo, r.workspaceSize});
+    if (all.empty()) all.push_back({results[0].algo, results[0].workspaceSize});
+    return all;
   }
 
+  // Bytes from the first to the last element of a matrix, or of all of a batch.
+  static int64_t extent(int64_t element_bytes, int64_t rows, int64_t columns, int64_t ld,
+                        int64_t batch, int64_t stride) {
+    const int64_t row = ld == 0 ? columns : ld;
+    const int64_t one = stride == 0 ? rows * row : stride;
+    const int64_t bytes = ((batch - 1) * one + rows * row) * element_bytes;
+    return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+  }
+
+  // On operands of its own, all zero.
+  FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
+    const MatmulShape& s = made;  // codes take less room than what they are made of
+    const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
+                             s.lda, s.batch, s.stride_a);
+    const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,
+                             s.ldb, s.batch, s.stride_b);
+    const int64_t z = extent(size_of(s.c), s.m, s.n, s.ldc, s.batch, s.stride_c);
+    const DeviceBuffer memory("measuring products", x + y + z + kWorkspaceBytes);
+    std::byte* const at = memory.data();
+    const CudaStream stream;
+    const float beta = s.accumulate ? 1.0f : 0.0f;
+    std::vector<CudaGraph> graphs(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      take(all[i]);
+      // The first run loads its kernels; what the card refuses has no graph and never wins.
+      if (start(stream.get(), at, at + x, at + x + y, at + x + y + z, beta) !=
+          CUBLAS_STATUS_SUCCESS)
+        continue;
+      graphs[i].begin(stream.get());
+      for (int n = 0; n < kMeasuredRuns; ++n)
+        lt.check(start(stream.get(), at, at + x, at + x + y, at + x + y + z, beta),
+                 "cublasLtMatmul");
+      graphs[i].end(stream.get());
+    }
+    return fastest_product(all.size(), [&](size_t i) {
+      if (!graphs[i].ready()) return std::numeric_limits<double>::quiet_NaN();
+      synchronise(stream.get());
+      const double began = now_s();
+      graphs[i].launch(stream.get());
+      synchronise(stream.get());
+      return (now_s() - began) / kMeasuredRuns;
+    });
+  }
+
+  cublasStatus_t start(Stream s, const void* x, const void* y, void* z, void* space,
+                       float beta) const {
+    return lt.matmul(lt.native, product, &shape.alpha, y, b.native, x, a.native, &beta, z, c.native,
+                     z, c.native, &algorithm, space, static_cast<size_t>(workspace),
+                     static_cast<cudaStream_t>(s.handle));
+  }
   void run(Stream s, const void* x, const void* y, void* z, void* space, float beta) const {
-    lt.check(lt.matmul(lt.native, product, &shape.alpha, y, b.native, x, a.native, &beta, z,
-                       c.native, z, c.native, &algorithm, space, static_cast<size_t>(workspace),
-                       static_cast<cudaStream_t>(s.handle)),
-             "cublasLtMatmul");
+    if (rounds()) {
+      const cuda::Fp8Operands operands(shape);
+      const cuda::Fp8Operands::Codes codes = operands.write(s, x, y, space);
+      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, codes.factor_b);  // B comes first
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, codes.factor_a);
+      x = codes.a;
+      y = codes.b;
+      space = static_cast<std::byte*>(space) + operands.bytes();
+    }
+    lt.check(start(s, x, y, z, space, beta), "cublasLtMatmul");
   }
 };
 
 CudaMatmul::CudaMatmul(const MatmulShape& shape, const CudaBlas& blas)
-    : plan_(std::make_unique<Plan>(shape, blas.handle())) {}
+    : plan_(std::make_unique<Plan>(shape, blas)) {}
 CudaMatmul::~CudaMatmul() = default;
 CudaMatmul::CudaMatmul(CudaMatmul&&) noexcept = default;
 CudaMatmul& CudaMatmul::operator=(CudaMatmul&&) noexcept = default;
 
-int64_t CudaMatmul::workspace_bytes() const { return plan_->workspace; }
+int64_t CudaMatmul::workspace_bytes() const { return plan_->codes_bytes() + plan_->workspace; }
 void CudaMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->run(s, a, b, c, workspace, plan_->shape.accumulate ? 1.0f : 0.0f);
 }

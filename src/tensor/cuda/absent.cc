@@ -23,6 +23,12 @@ DeviceBuffer::~DeviceBuffer() = default;
 DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
 
+PinnedPages::PinnedPages(std::string, std::span<const MemoryRange>) { absent(); }
+PinnedPages::~PinnedPages() = default;
+PinnedPages::PinnedPages(PinnedPages&&) noexcept = default;
+PinnedPages& PinnedPages::operator=(PinnedPages&&) noexcept = default;
+int64_t PinnedPages::bytes() const { absent(); }
+
 CudaStream::CudaStream() { absent(); }
 CudaStream::~CudaStream() = default;
 

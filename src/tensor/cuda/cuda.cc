@@ -63,6 +63,33 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   return *this;
 }
 
+PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
+  for (const MemoryRange& r : whole_pages(parts)) {
+    const cudaError_t code =
+        cudaHostRegister(r.data, static_cast<size_t>(r.bytes), cudaHostRegisterPortable);
+    if (code != cudaSuccess)
+      throw Error(
+          "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
+          "never swapped: free some, or raise the limit of the job. Without layout.offload little "
+          "is pinned.",
+          static_cast<double>(r.bytes) / (1 << 20), name, cudaGetErrorString(code));
+    pages_.push_back(r);
+  }
+}
+PinnedPages::~PinnedPages() {
+  for (const MemoryRange& r : pages_) cudaHostUnregister(r.data);
+}
+PinnedPages::PinnedPages(PinnedPages&& other) noexcept { *this = std::move(other); }
+PinnedPages& PinnedPages::operator=(PinnedPages&& other) noexcept {
+  std::swap(pages_, other.pages_);
+  return *this;
+}
+int64_t PinnedPages::bytes() const {
+  int64_t bytes = 0;
+  for (const MemoryRange& r : pages_) bytes += r.bytes;
+  return bytes;
+}
+
 CudaStream::CudaStream() {
   cudaStream_t s = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");

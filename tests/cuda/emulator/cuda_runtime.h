@@ -68,6 +68,7 @@ T __shfl_sync(unsigned, T x, int from) {
 }
 unsigned __ballot_sync(unsigned mask, bool x);
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
 inline float __uint_as_float(uint32_t x) {
   float y;
   std::memcpy(&y, &x, 4);
@@ -96,7 +97,8 @@ using cudaGraphExec_t = struct EmulatedGraph*;
 enum cudaMemcpyKind { cudaMemcpyDefault };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2,
+                   cudaHostRegisterPortable = 1;
 
 struct cudaDeviceProp {
   char name[256];
@@ -109,6 +111,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** p, size_t bytes);
 cudaError_t cudaFree(void* p);
+cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* p);
 cudaError_t cudaMemset(void* p, int byte, size_t bytes);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);

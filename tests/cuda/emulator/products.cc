@@ -1,9 +1,11 @@
 // In place of cuBLASLt: products in plain loops.
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "cuda_runtime.h"
 #include "kernels/cpu/operand.h"
+#include "kernels/cuda/fp8_operands.h"
 #include "kernels/cuda_products.h"
 
 namespace tessera::kernels {
@@ -11,11 +13,44 @@ namespace tessera::kernels {
 struct CudaBlas::Handle {};
 CudaBlas::CudaBlas() : handle_(std::make_unique<Handle>()) {}
 CudaBlas::~CudaBlas() = default;
+int64_t CudaBlas::version() const { return 0; }
+
+namespace {
+
+float number_of(uint8_t code, Fp8 format) {
+  const Fp8Format f = format_of(format);
+  const int exponent = (code & 0x7f) >> f.mantissa, fraction = code & ((1 << f.mantissa) - 1);
+  const float magnitude =
+      exponent == 0 ? std::ldexp(static_cast<float>(fraction), f.least_exponent - f.mantissa)
+                    : std::ldexp(static_cast<float>(fraction + (1 << f.mantissa)),
+                                 exponent - f.bias - f.mantissa);
+  return code & 0x80 ? -magnitude : magnitude;
+}
+
+}  // namespace
 
 struct CudaMatmul::Plan {
   MatmulShape s;
+  AlgorithmWords algorithm{};  // its first word: whether sums begin with the last term
 
-  explicit Plan(const MatmulShape& shape) : s(shape) {
+  // Two algorithms are proposed; the clock alone says which is faster.
+  void choose(const CudaBlas& blas) {
+    ProductChoices* const choices = blas.choices();
+    if (choices == nullptr) return;
+    if (const ProductChoice* known = choices->find(s)) {
+      algorithm = known->algorithm;
+    } else if (const auto& now_s = blas.now_s()) {
+      const FastestProduct fastest = fastest_product(2, [&](size_t) {
+        const double began = now_s();
+        return now_s() - began + 1e-9;
+      });
+      algorithm[0] = fastest.index;
+      choices->add(s, {algorithm, 0, fastest.seconds});
+    }
+  }
+
+  Plan(const MatmulShape& shape, const CudaBlas& blas) : s(shape) {
+    choose(blas);
     CHECK(s.a == s.b && !s.packed_b && s.batch == 1, "a product that CUDA does not make");
     if (s.lda == 0) s.lda = s.transpose_a ? s.m : s.k;
     if (s.ldb == 0) s.ldb = s.transpose_b ? s.k : s.n;
@@ -25,29 +60,51 @@ struct CudaMatmul::Plan {
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
         float sum = 0;
-        for (int64_t k = 0; k < s.k; ++k)
+        for (int64_t n = 0; n < s.k; ++n) {
+          const int64_t k = algorithm[0] == 0 ? n : s.k - 1 - n;
           sum += read_number(a, s.a, s.transpose_a ? k * s.lda + i : i * s.lda + k) *
                  read_number(b, s.b, s.transpose_b ? j * s.ldb + k : k * s.ldb + j);
-        const float before = add ? read_number(c, s.c, i * s.ldc + j) : 0.0f;
-        write_number(c, s.c, i * s.ldc + j, before + s.alpha * sum);
+        }
+        write_sum(c, i * s.ldc + j, sum, add);
       }
+  }
+  void write_sum(void* c, int64_t at, float sum, bool add) const {
+    const float before = add ? read_number(c, s.c, at) : 0.0f;
+    write_number(c, s.c, at, before + s.alpha * sum);
+  }
+  // Of codes with k contiguous.
+  void run_codes(const cuda::Fp8Operands::Codes& x, void* c, bool add) const {
+    for (int64_t i = 0; i < s.m; ++i)
+      for (int64_t j = 0; j < s.n; ++j) {
+        float sum = 0;
+        for (int64_t k = 0; k < s.k; ++k)
+          sum += number_of(x.a[i * s.k + k], s.fp8_a) * number_of(x.b[j * s.k + k], s.fp8_b);
+        write_sum(c, i * s.ldc + j, sum * *x.factor_a * *x.factor_b, add);
+      }
+  }
+  void start(Stream stream, const void* a, const void* b, void* c, void* workspace,
+             bool add) const {
+    const Plan plan = *this;
+    if (s.fp8_a == Fp8::kNone) return cuda_emulator::enqueue([=] { plan.run(a, b, c, add); });
+    const auto codes = cuda::Fp8Operands(s).write(stream, a, b, workspace);
+    cuda_emulator::enqueue([=] { plan.run_codes(codes, c, add); });
   }
 };
 
-CudaMatmul::CudaMatmul(const MatmulShape& shape, const CudaBlas&)
-    : plan_(std::make_unique<Plan>(shape)) {}
+CudaMatmul::CudaMatmul(const MatmulShape& shape, const CudaBlas& blas)
+    : plan_(std::make_unique<Plan>(shape, blas)) {}
 CudaMatmul::~CudaMatmul() = default;
 CudaMatmul::CudaMatmul(CudaMatmul&&) noexcept = default;
 CudaMatmul& CudaMatmul::operator=(CudaMatmul&&) noexcept = default;
 
-int64_t CudaMatmul::workspace_bytes() const { return 0; }
-void CudaMatmul::run(Stream, const void* a, const void* b, void* c, void*) const {
-  const Plan plan = *plan_;
-  cuda_emulator::enqueue([=] { plan.run(a, b, c, plan.s.accumulate); });
+int64_t CudaMatmul::workspace_bytes() const {
+  return plan_->s.fp8_a == Fp8::kNone ? 0 : cuda::Fp8Operands(plan_->s).bytes();
 }
-void CudaMatmul::run_fresh(Stream, const void* a, const void* b, void* c, void*) const {
-  const Plan plan = *plan_;
-  cuda_emulator::enqueue([=] { plan.run(a, b, c, false); });
+void CudaMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
+  plan_->start(s, a, b, c, workspace, plan_->s.accumulate);
+}
+void CudaMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
+  plan_->start(s, a, b, c, workspace, false);
 }
 
 }  // namespace tessera::kernels

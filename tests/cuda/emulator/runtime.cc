@@ -1,6 +1,7 @@
 // The runtime's calls on memory of the host.
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -15,6 +16,8 @@ namespace {
 
 EmulatedGraph* capturing = nullptr;
 constexpr size_t kMemory = size_t{8} << 30;
+
+std::map<std::byte*, size_t> pinned;  // as the driver, which refuses to pin a page twice
 
 }  // namespace
 
@@ -48,6 +51,16 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
 cudaError_t cudaFree(void* p) {
   std::free(p);
   return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
+  auto* const begin = static_cast<std::byte*>(p);
+  for (const auto& [at, n] : pinned)
+    if (begin < at + n && at < begin + bytes) return cudaErrorInvalidValue;
+  pinned[begin] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* p) {
+  return pinned.erase(static_cast<std::byte*>(p)) == 1 ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaMemset(void* p, int byte, size_t bytes) {
   std::memset(p, byte, bytes);

@@ -1,0 +1,84 @@
+#include "kernels/fp8.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "kernels/cpu/parallel.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Beyond them a power of two is no f32.
+constexpr int kMostShift = 126;
+constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
+
+// Magnitudes order as their bits do, numbers that are not finite above all others.
+template <class T>
+uint32_t largest_bits(const T* x, int64_t n) {
+  uint32_t most = 0;
+#pragma omp parallel for reduction(max : most) schedule(static) if (n > kGrainElements)
+  for (int64_t i = 0; i < n; ++i)
+    most = std::max(most, std::bit_cast<uint32_t>(static_cast<float>(x[i])) & ~kSign);
+  return most;
+}
+
+// Above the least exponent a step is a bit of the mantissa; below, adding and taking away a number
+// whose last bit is the step rounds to it.
+float nearest(float x, const Fp8Format& f) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const float magnitude = std::bit_cast<float>(bits & ~kSign);
+  const int dropped = 23 - f.mantissa;
+  const uint32_t half = (1u << (dropped - 1)) - 1, odd = (bits >> dropped) & 1u;
+  const float normal =
+      std::bit_cast<float>(((bits & ~kSign) + half + odd) & ~((1u << dropped) - 1));
+  const float anchor = std::ldexp(1.5f, 23 + f.least_exponent - f.mantissa);
+  const float small = (magnitude + anchor) - anchor;
+  const float least = std::ldexp(1.0f, f.least_exponent);
+  return std::copysign(std::min(magnitude < least ? small : normal, f.most), x);
+}
+
+template <class T>
+void round_all(const T* x, int64_t n, Fp8 f, T* y) {
+  const uint32_t most = largest_bits(x, n);
+  if (most >= kInfinity) {
+    std::fill(y, y + n, T(std::numeric_limits<float>::quiet_NaN()));
+    return;
+  }
+  const Fp8Format format = format_of(f);
+  const int k = fp8_shift(std::bit_cast<float>(most), f);
+  const float scale = std::ldexp(1.0f, k), back = std::ldexp(1.0f, -k);
+  parallel_ranges(n, kGrainElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      y[i] = T(nearest(static_cast<float>(x[i]) * scale, format) * back);
+  });
+}
+
+}  // namespace
+
+int fp8_shift(float amax, Fp8 f) {
+  if (amax == 0) return 0;
+  const float most = format_of(f).most;
+  int k = std::ilogb(most) - std::ilogb(amax);
+  if (std::ldexp(amax, k) > most) --k;
+  return std::clamp(k, -kMostShift, kMostShift);
+}
+
+float nearest_fp8(float x, Fp8 f) { return nearest(x, format_of(f)); }
+
+void round_to_fp8(const void* x, DType type, int64_t n, Fp8 f, void* y) {
+  switch (type) {
+    case DType::kF32:
+      return round_all(static_cast<const float*>(x), n, f, static_cast<float*>(y));
+    case DType::kBF16:
+      return round_all(static_cast<const BF16*>(x), n, f, static_cast<BF16*>(y));
+    case DType::kF16:
+      return round_all(static_cast<const F16*>(x), n, f, static_cast<F16*>(y));
+    default:
+      CHECK(false, "{} rounded to eight bits", name_of(type));
+  }
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,134 @@
+#include "kernels/product_choices.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "base/dtype.h"
+
+namespace tessera::kernels {
+namespace {
+
+constexpr std::string_view kHeader = "tessera products 1", kBetween = " | ";
+
+// FNV-1a: whether a line is as it was written, not whether someone changed it on purpose.
+uint64_t checksum(std::string_view text) {
+  constexpr uint64_t kOffset = 0xcbf29ce484222325u, kPrime = 0x100000001b3u;
+  uint64_t h = kOffset;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * kPrime;
+  return h;
+}
+
+// Takes what stands before `mark`, and the mark; all of it where there is none.
+std::string_view take(std::string_view& text, std::string_view mark) {
+  const size_t end = std::min(text.find(mark), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + mark.size(), text.size()));
+  return part;
+}
+
+template <class T, class... Format>
+bool number(std::string_view word, T& x, Format... format) {
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, x, format...);
+  return error == std::errc() && stop == end;
+}
+
+std::string choice_text(const ProductChoice& c) {
+  std::string text = fmt::format("{} {}", c.workspace_bytes, c.seconds);
+  for (const uint64_t w : c.algorithm) text += fmt::format(" {:x}", w);
+  return text;
+}
+
+std::optional<ProductChoice> read_choice(std::string_view text) {
+  ProductChoice c;
+  if (!number(take(text, " "), c.workspace_bytes) || c.workspace_bytes < 0) return std::nullopt;
+  if (!number(take(text, " "), c.seconds) || !(c.seconds > 0)) return std::nullopt;
+  for (uint64_t& w : c.algorithm)
+    if (!number(take(text, " "), w, 16)) return std::nullopt;
+  if (!text.empty()) return std::nullopt;
+  return c;
+}
+
+std::string line_text(const std::string& machine, const std::string& product,
+                      const ProductChoice& c) {
+  std::string line =
+      fmt::format("{}{}{}{}{}", machine, kBetween, product, kBetween, choice_text(c));
+  return fmt::format("{}{}{:016x}\n", line, kBetween, checksum(line));
+}
+
+std::string_view fp8_text(Fp8 f) {
+  return f == Fp8::kNone ? "" : f == Fp8::kE4M3 ? "/e4m3" : "/e5m2";
+}
+
+}  // namespace
+
+std::string product_text(const MatmulShape& s) {
+  return fmt::format(
+      "m={} n={} k={} {}{}{} batch={} ld={},{},{} stride={},{},{} alpha={} {}{} {}{} {}", s.m, s.n,
+      s.k, s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', s.accumulate ? " added" : "",
+      s.batch, s.lda, s.ldb, s.ldc, s.stride_a, s.stride_b, s.stride_c, s.alpha, name_of(s.a),
+      fp8_text(s.fp8_a), name_of(s.b), fp8_text(s.fp8_b), name_of(s.c));
+}
+
+const ProductChoice* ProductChoices::find(const MatmulShape& shape) const {
+  const auto found = choices_.find({machine_, product_text(shape)});
+  return found == choices_.end() ? nullptr : &found->second;
+}
+
+void ProductChoices::add(const MatmulShape& shape, const ProductChoice& choice) {
+  choices_[{machine_, product_text(shape)}] = choice;
+  changed_ = true;
+}
+
+int64_t ProductChoices::size() const {
+  int64_t n = 0;
+  for (const auto& [key, choice] : choices_) n += key.first == machine_;
+  return n;
+}
+
+std::string ProductChoices::text() const {
+  std::string text = fmt::format("{}\n", kHeader);
+  for (const auto& [key, choice] : choices_) text += line_text(key.first, key.second, choice);
+  return text;
+}
+
+std::vector<std::string> ProductChoices::read(std::string_view text, const std::string& source) {
+  changed_ = false;
+  if (take(text, "\n") != kHeader)
+    return {fmt::format("{} does not begin with '{}': its products are measured anew.", source,
+                        kHeader)};
+  std::vector<std::string> damaged;
+  for (int line = 2; !text.empty(); ++line) {
+    const std::string_view all = take(text, "\n");
+    std::string_view rest = all;
+    const std::string machine(take(rest, kBetween)), product(take(rest, kBetween));
+    const std::optional<ProductChoice> choice = read_choice(take(rest, kBetween));
+    uint64_t sum = 0;
+    const size_t end = all.rfind(kBetween);
+    if (choice && number(rest, sum, 16) && sum == checksum(all.substr(0, end)))
+      choices_[{machine, product}] = *choice;
+    else
+      damaged.push_back(
+          fmt::format("{}:{}: a damaged line: that product is measured anew.", source, line));
+  }
+  return damaged;
+}
+
+FastestProduct fastest_product(size_t candidates, const std::function<double(size_t)>& time_s) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> best(candidates, kNever);
+  for (int round = 0; round < kProductRounds; ++round)
+    for (size_t i = 0; i < candidates; ++i)
+      if (const double s = time_s(i); s < best[i]) best[i] = s;
+  FastestProduct fastest{0, best.at(0)};
+  for (size_t i = 1; i < candidates; ++i)
+    if (best[i] < fastest.seconds) fastest = {i, best[i]};
+  if (fastest.seconds > best[0] * (1 - kProductGain)) return {0, best[0]};
+  return fastest;
+}
+
+}  // namespace tessera::kernels

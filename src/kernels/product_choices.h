@@ -1,0 +1,73 @@
+// Which of a library's algorithms makes a product fastest: measured once a shape on a machine, and
+// kept as a text, so that the next start takes the same one, which also means the same bits.
+//
+//   tessera products 1
+//   NVIDIA H100 80GB HBM3 sm_90 cuBLASLt 130000 | m=2048 … f32 | 33554432 1.25e-05 1f 0 … | 9c01…
+//
+// A line is a machine and its library, a product, what was chosen (workspace, seconds, the
+// algorithm's words in hexadecimal), and a checksum of all before it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "kernels/matmul.h"
+
+namespace tessera::kernels {
+
+// An algorithm as its library describes it, in words that only the same version of it can read.
+using AlgorithmWords = std::array<uint64_t, 8>;
+
+struct ProductChoice {
+  AlgorithmWords algorithm{};
+  int64_t workspace_bytes = 0;
+  double seconds = 0;
+  bool operator==(const ProductChoice&) const = default;
+};
+
+class ProductChoices {
+ public:
+  // Choices of other machines than this one are kept in the text and never found.
+  explicit ProductChoices(std::string machine) : machine_(std::move(machine)) {}
+
+  const ProductChoice* find(const MatmulShape& shape) const;  // nullptr: none yet
+  void add(const MatmulShape& shape, const ProductChoice& choice);
+  int64_t size() const;                      // of this machine
+  bool changed() const { return changed_; }  // something was added since the last text was read
+
+  std::string text() const;
+  // Adds what a text says, which `source` names. Returns a sentence for each line that is damaged,
+  // which counts as if it were not there; of a text that is none at all, one for the whole.
+  std::vector<std::string> read(std::string_view text, const std::string& source);
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // machine, product
+  std::string machine_;
+  std::map<Key, ProductChoice> choices_;
+  bool changed_ = false;
+};
+
+// What a product is, beside its operands' bytes: "m=2048 n=768 k=768 nt batch=1 … bf16 bf16 f32".
+std::string product_text(const MatmulShape& shape);
+
+// Which of the candidates is fastest: time_s(i) runs the i-th a few times and says what one run
+// took. Each has its turn kProductRounds times, and its best counts, since what disturbs only
+// slows. The first, which the library's own rule prefers, stays unless another is faster by more
+// than kProductGain of it. A candidate that cannot run says so by a time that is no number; where
+// none can, the first is returned.
+struct FastestProduct {
+  size_t index = 0;
+  double seconds = 0;
+};
+constexpr int kProductRounds = 3;
+constexpr double kProductGain = 0.02;
+FastestProduct fastest_product(size_t candidates, const std::function<double(size_t)>& time_s);
+
+}  // namespace tessera::kernels

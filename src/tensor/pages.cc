@@ -1,0 +1,32 @@
+#include "tensor/pages.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace tessera {
+
+std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges) {
+  std::vector<MemoryRange> pages;
+  for (const MemoryRange& r : ranges) {
+    if (r.bytes == 0) continue;
+    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(r.data) %
+                                             static_cast<uintptr_t>(kPageBytes));
+    const int64_t bytes = (before + r.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+    pages.push_back({r.data - before, bytes});
+  }
+  const std::less<const std::byte*> before;
+  std::sort(pages.begin(), pages.end(),
+            [&](const MemoryRange& a, const MemoryRange& b) { return before(a.data, b.data); });
+  std::vector<MemoryRange> merged;
+  for (const MemoryRange& p : pages) {
+    if (merged.empty() || before(merged.back().data + merged.back().bytes, p.data)) {
+      merged.push_back(p);
+      continue;
+    }
+    MemoryRange& last = merged.back();
+    last.bytes = std::max(last.bytes, p.data + p.bytes - last.data);
+  }
+  return merged;
+}
+
+}  // namespace tessera

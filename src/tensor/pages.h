@@ -1,0 +1,23 @@
+// Whole pages of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tessera {
+
+struct MemoryRange {
+  std::byte* data = nullptr;
+  int64_t bytes = 0;
+  bool operator==(const MemoryRange&) const = default;
+};
+
+constexpr int64_t kPageBytes = 4096;  // the smallest page of every system we run on
+
+// The pages that these ranges touch, by rising address; ranges of it neither meet nor stand side by
+// side. Empty ranges touch none.
+std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges);
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+#include "train/run_products.h"
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+// Prepares every product of these programs: compiling asks for its workspace.
+void prepare_products(Library& library, const RunConfig& config) {
+  for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate})
+    compile_stages(compile_request(config, purpose), library.target());
+}
+
+}  // namespace
+
+void share_products(Library& library, const RunConfig& config, World& world,
+                    const std::function<double()>& now_s,
+                    const std::function<void(const std::string&)>& say) {
+  if (!library.on_cuda() || config.run.products == ProductChoosing::kProposed) return;
+  kernels::ProductChoices& choices = library.choices();
+  std::string text;
+  if (world.rank() == 0) {
+    const Path file = Path(config.run.directory) / "products.txt";
+    if (std::filesystem::exists(file))
+      for (const std::string& fault : choices.read(read_file(file), file.string())) say(fault);
+    const int64_t known = choices.size();
+    const double began = now_s();
+    library.measure_products(now_s);
+    prepare_products(library, config);
+    library.measure_products({});
+    if (choices.changed()) write_file(file, choices.text());
+    say(fmt::format("products  {} measured in {:.1f} s, {} known from {}", choices.size() - known,
+                    now_s() - began, known, file.string()));
+    text = choices.text();
+  }
+  world.broadcast(text, 0);
+  if (world.rank() != 0) choices.read(text, "what rank 0 chose");
+}
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// Algorithms of products: measured at a run's first start, kept in its folder, and read again.
+#include <chrono>
+
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/cuda/device.h"
+#include "tests/train/tiny_run.h"
+#include "train/run_products.h"
+
+namespace tessera {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class CudaProducts : public testing::OnCuda {
+ protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    config_ = tiny(Family::kLlama);
+    config_.run.directory = folder_.path().string();
+    config_.run.device = Device::kCuda;
+  }
+  // Of a start: what it takes, and what it says.
+  std::string start(std::vector<std::string>& said) {
+    const auto library = cuda_library();
+    const auto world = self_world();
+    said.clear();
+    share_products(*library, config_, *world, now_s,
+                   [&](const std::string& line) { said.push_back(line); });
+    return library->choices().text();
+  }
+  Path file() const { return folder_.path() / "products.txt"; }
+
+  TemporaryFolder folder_;
+  RunConfig config_;
+};
+
+TEST_F(CudaProducts, AreMeasuredOnce) {
+  std::vector<std::string> said;
+  const std::string first = start(said);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_GT(std::count(first.begin(), first.end(), '\n'), 10);
+  EXPECT_EQ(read_file(file()), first);
+  EXPECT_EQ(start(said), first);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+}
+
+TEST_F(CudaProducts, ADamagedLineIsMeasuredAnew) {
+  std::vector<std::string> said;
+  const std::string first = start(said);
+  std::string damaged = first;
+  const size_t third = damaged.find('\n', damaged.find('\n') + 1) + 1;
+  damaged[third] = '?';
+  write_file(file(), damaged);
+  const std::string again = start(said);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_TRUE(said[0].find("products.txt:3") != std::string::npos) << said[0];
+  EXPECT_TRUE(said[1].starts_with("products  1 measured")) << said[1];
+  EXPECT_EQ(std::count(again.begin(), again.end(), '\n'),
+            std::count(first.begin(), first.end(), '\n'));
+  EXPECT_EQ(read_file(file()), again);
+}
+
+TEST_F(CudaProducts, ProposedOnesAreNotKept) {
+  config_.run.products = ProductChoosing::kProposed;
+  std::vector<std::string> said;
+  start(said);
+  EXPECT_TRUE(said.empty());
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+TEST_F(CudaProducts, MeasuredOnesTrainTheSame) {
+  const auto world = self_world();
+  auto library = cuda_library();
+  share_products(*library, config_, *world, now_s, [](const std::string&) {});
+  Trainer trainer(config_, std::move(library), INT64_MAX, *world, {});
+  expect_same(curve_of(trainer, config_, 3), run(config_, 3), 1e-5);
+}
+
+}  // namespace
+}  // namespace tessera
