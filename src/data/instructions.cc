@@ -73,10 +73,10 @@ std::vector<Turn> turns_of_messages(const Tree& messages, const std::string& pla
       asked = true;
     }
   }
-  if (asked || turns.empty()) {
-    throw Error("{}: {} without an answer of the assistant", place,
-                messages.as_list()->empty() ? "'messages' is empty," : "messages end");
-  }
+  if (messages.as_list()->empty())
+    throw Error("{}: 'messages' is empty, wanted turns of user and assistant", place);
+  if (asked || turns.empty())
+    throw Error("{}: messages end without an answer of the assistant", place);
   return turns;
 }
 

@@ -147,7 +147,7 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
   says("[1]", "wanted an object");
   says("{\"prompt\":", "");
   says("{\"messages\":3}", "'messages' holds an integer, wanted a list");
-  says("{\"messages\":[]}", "end without an answer");
+  says("{\"messages\":[]}", "'messages' is empty, wanted turns of user and assistant");
   says("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", "end without an answer");
   says("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}",
        "messages[0]: the role is 'assistant', wanted 'user'");
