@@ -17,6 +17,10 @@ struct WireField {
   size_t at = 0;           // where the field begins, in the file
 };
 
+// Whether a file begins with field 1, which has bytes: as a SentencePiece model does with its first
+// piece. Others have files of the same names.
+inline bool begins_with_field_1(std::string_view file) { return file.starts_with('\x0a'); }
+
 class WireReader {
  public:
   // `at`: where `message` begins in the file. All views stay those of `message`.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/config.h"
+#include "base/wire_message.h"
 #include "checkpoint/index.h"
 #include "checkpoint/permute.h"
 #include "model/family.h"
@@ -82,9 +83,6 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   return matches;
 }
 
-// Its first piece comes first: field 1, with bytes. Others have files of that name too.
-bool is_sentencepiece(std::string_view bytes) { return bytes.starts_with('\x0a'); }
-
 CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
   CheckpointHeader header;
   header.model = to_tree(model);
@@ -98,7 +96,7 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
   for (const char* name : {kSentencePieceFile, "spiece.model"}) {
     if (!fs::exists(hf_folder / name, error)) continue;
     std::string bytes = read_file(hf_folder / name);
-    if (header.tokenizer.empty() || is_sentencepiece(bytes)) header.tokenizer = std::move(bytes);
+    if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
   return header;
 }

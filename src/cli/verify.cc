@@ -144,9 +144,10 @@ class Verification {
     for (const std::string& key :
          {"run.directory=" + into.string(), fmt::format("run.stop_after_steps={}", steps_),
           "run.dump_values=" + into.string(), fmt::format("optimizer.epsilon={}", epsilon()),
-          std::string("checkpoint.resume=never"), std::string("checkpoint.every_steps=0"),
-          std::string("checkpoint.at_steps=[]"), std::string("checkpoint.keep_every_steps=0"),
-          std::string("metrics.every_steps=1"), std::string("metrics.validate_every_steps=0"),
+          std::string("compiler.products=stored"), std::string("checkpoint.resume=never"),
+          std::string("checkpoint.every_steps=0"), std::string("checkpoint.at_steps=[]"),
+          std::string("checkpoint.keep_every_steps=0"), std::string("metrics.every_steps=1"),
+          std::string("metrics.validate_every_steps=0"),
           std::string("metrics.validate_sequences=1"), std::string("metrics.tensorboard=false")})
       start.program.push_back(key);
     run(ranks == 1 ? start.program : start_command(start), folder_ / (name + ".log"));

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/lfs_pointer.h"
+#include "base/wire_message.h"
 #include "data/bpe_tokenizer.h"
 #include "data/sentencepiece_tokenizer.h"
 
@@ -7,9 +8,6 @@ namespace tessera {
 namespace {
 
 constexpr const char* kModelNames[] = {"tokenizer.model", "spiece.model"};
-
-// Such a model begins with its first piece: field 1, with bytes.
-bool is_sentencepiece(std::string_view bytes) { return bytes.starts_with('\x0a'); }
 
 }  // namespace
 
@@ -22,7 +20,7 @@ bool is_tokenizer_json(std::string_view bytes) {
 Path tokenizer_file(const Path& path) {
   if (!std::filesystem::is_directory(path)) return path;
   for (const char* name : kModelNames)  // beside it tokenizer.json is what somebody made of it
-    if (std::filesystem::exists(path / name) && is_sentencepiece(read_file(path / name)))
+    if (std::filesystem::exists(path / name) && begins_with_field_1(read_file(path / name)))
       return path / name;
   if (std::filesystem::exists(path / "tokenizer.json")) return path / "tokenizer.json";
   for (const char* name : kModelNames)
@@ -36,7 +34,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
   const std::string bytes = read_file(file);
   refuse_lfs_pointer(bytes, file.string());
   if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
-    if (!is_sentencepiece(bytes))
+    if (!begins_with_field_1(bytes))
       throw Error(
           "{}: is no tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with its "
           "first piece. Give a file that `tessera tokenizer train` or Hugging Face wrote.",

@@ -173,7 +173,7 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
 // A validation set of them has every row once, in one order, and counts what it asks.
 TEST_F(InstructionsTest, ValidationReadsEachRowOnce) {
   std::string lines;
-  for (int i = 0; i < 9; ++i)
+  for (size_t i = 0; i < 9; ++i)
     lines +=
         fmt::format("{{\"prompt\":\"p{}\",\"response\":\"{}\"}}\n", i, std::string(1 + i, 'r'));
   for (const int64_t target : {0, 12}) {
@@ -219,7 +219,7 @@ TEST_F(InstructionsTest, TemplatesAreChecked) {
 }
 
 TEST(RowPacking, PutsEachThingIntoOneRow) {
-  for (const uint64_t key : {1, 2, 3}) {
+  for (const uint64_t key : {1U, 2U, 3U}) {
     std::vector<int32_t> lengths;
     for (int32_t i = 0; i < 500; ++i) lengths.push_back(1 + i * 31 % 100);
     const RowPacking packing(lengths, 100, key);

@@ -14,6 +14,7 @@ RunConfig config_of(const CompileRequest& r) {
   c.model = r.model;
   c.layout = r.layout;
   c.compiler = r.options;
+  c.compiler.products = ProductType::kStored;  // as verify runs them
   c.precision = r.precision;
   c.data.sequence_length = r.tokens;
   c.batch.micro = r.sequences;
