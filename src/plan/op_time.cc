@@ -35,7 +35,10 @@ double sweep_s(double bytes, const DeviceFigures& d) {
   return bytes / (d.memory_bytes_per_s * d.memory_efficiency);
 }
 
-double ceil_div(int64_t a, int64_t b) { return static_cast<double>((a + b - 1) / b); }
+double ceil_div(int64_t a, int64_t b) {
+  const int64_t quotient = (a + b - 1) / b;
+  return static_cast<double>(quotient);
+}
 
 double tiled_s(const ProductShape& s, const Tile& tile, int64_t split, const DeviceFigures& d) {
   const auto processors = static_cast<double>(d.processors);

@@ -293,7 +293,8 @@ PartsNs Walk::parts_of(size_t s) {
 // Operations and tokens of the step.
 void Walk::count(Prediction& p) {
   const Mesh& mesh = program(0).mesh;
-  const auto ranks = static_cast<double>(mesh.ranks() / mesh[AxisKind::kPipeline]);
+  const int64_t of_stage = mesh.ranks() / mesh[AxisKind::kPipeline];
+  const auto ranks = static_cast<double>(of_stage);
   bool full = false;
   double head = 0;
   for (size_t s = 0; s < stages_.size(); ++s)
