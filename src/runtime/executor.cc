@@ -23,7 +23,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
     }));
   may_lead_ = calls_that_may_lead(program_);
-  if (options_.poison) poison_.emplace(program_, arena_, options_.host);
+  if (options_.poison) poison_.emplace(program_, Arenas{arena_, options_.host});
 }
 
 TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
@@ -97,9 +97,7 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
 }
 
 std::byte* Executor::frame(FrameId f) const {
-  const int64_t offset = program_.frame(f).offset;
-  return program_.kind(program_.frame(f).kind).host ? options_.host + (offset - program_.bytes)
-                                                    : arena_ + offset;
+  return Arenas{arena_, options_.host}.frame(program_, f);
 }
 
 std::byte* Executor::address(const Operand& o, const Call& call, const Segment& segment) const {

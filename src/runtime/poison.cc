@@ -9,10 +9,9 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 
 }  // namespace
 
-Poison::Poison(const Program& program, std::byte* arena, std::byte* host_arena)
+Poison::Poison(const Program& program, Arenas arenas)
     : program_(program),
-      arena_(arena),
-      host_arena_(host_arena),
+      arenas_(arenas),
       first_(program.frames.size(), kNone),
       calls_(program.frames.size(), 0) {
   for (CallId c = 0; c < static_cast<CallId>(program.schedule.size()); ++c)
@@ -27,7 +26,7 @@ void Poison::start() { left_ = calls_; }
 
 void Poison::before(CallId c) {
   const Segment& s = program_.segment(program_.call(c));
-  std::memset(arena_ + scratch_offset(program_, s.queue), kPoison,
+  std::memset(arenas_.arena + scratch_offset(program_, s.queue), kPoison,
               static_cast<size_t>(s.scratch_bytes));
   for (const FrameId f : program_.call(c).frames)
     if (first_[static_cast<size_t>(f)] == c) spoil(f);
@@ -41,11 +40,7 @@ void Poison::after(CallId c) {
 
 void Poison::spoil(FrameId f) const {
   if (program_.frame(f).state) return;
-  const int64_t offset = program_.frame(f).offset;
-  std::byte* const frame = program_.kind(program_.frame(f).kind).host
-                               ? host_arena_ + (offset - program_.bytes)
-                               : arena_ + offset;
-  std::memset(frame, kPoison, static_cast<size_t>(program_.bytes_of(f)));
+  std::memset(arenas_.frame(program_, f), kPoison, static_cast<size_t>(program_.bytes_of(f)));
 }
 
 }  // namespace tessera

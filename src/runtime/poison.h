@@ -1,14 +1,14 @@
 // Every byte whose value is dead is NaN: a read of it shows in the loss.
 #pragma once
 
-#include "ir/program.h"
+#include "runtime/arenas.h"
 
 namespace tessera {
 
 class Poison {
  public:
-  // Both outlive this.
-  Poison(const Program& program, std::byte* arena, std::byte* host_arena);
+  // The program and its memory outlive this.
+  Poison(const Program& program, Arenas arenas);
 
   void start();           // of a run
   void before(CallId c);  // what it writes first, and the scratch of its queue
@@ -17,7 +17,7 @@ class Poison {
   void spoil(FrameId f) const;
 
   const Program& program_;
-  std::byte *arena_, *host_arena_;
+  Arenas arenas_;
   std::vector<CallId> first_;   // of each frame: the call that touches it first
   std::vector<int64_t> calls_;  // of each frame: how many touch it
   std::vector<int64_t> left_;   // of these, how many are not over
