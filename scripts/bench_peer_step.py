@@ -45,17 +45,57 @@ def chunked_loss(model, x, labels):
     return sum(checkpoint(part, h, y, use_reentrant=False) for h, y in pairs) / labels.numel()
 
 
-def main():
+def arguments():
     parser = argparse.ArgumentParser()
     for name in ("layers", "hidden", "heads", "vocabulary", "batch", "tokens", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--bin", required=True, help="16-bit token ids")
+    return parser
+
+
+def batches(o):
+    """number → (inputs, labels), from one place of the text after the other."""
+    ids = numpy.memmap(o.bin, dtype=numpy.uint16, mode="r")
+
+    def batch(number):
+        size = o.batch * (o.tokens + 1)
+        start = number * size % (len(ids) - size)
+        part = torch.from_numpy(ids[start:start + size].astype(numpy.int64))
+        part = part.view(o.batch, o.tokens + 1)
+        return part[:, :-1], part[:, 1:]
+
+    return batch
+
+
+def finish_step(model, update, loss):
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    update.step()
+    update.zero_grad(set_to_none=True)
+    return loss.item()
+
+
+def timed(step, steps):
+    """What step(0), step(1), … take: the median of all but the first two, as a dictionary."""
+    loss = step(0)
+    first_step_at = time.time()
+    times = []
+    for number in range(1, steps + 1):
+        before = time.perf_counter()
+        loss = step(number)
+        times.append(time.perf_counter() - before)
+    step_s = statistics.median(times[1:] if len(times) > 2 else times)
+    return {"step_s": step_s, "first_step_at": first_step_at, "loss": loss}
+
+
+def main():
+    parser = arguments()
     parser.add_argument("--precision", choices=("fp32", "bf16"), required=True)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--chunked", action="store_true")
-    parser.add_argument("--bin", required=True, help="16-bit token ids")
     o = parser.parse_args()
 
-    ids = numpy.memmap(o.bin, dtype=numpy.uint16, mode="r")
+    batch = batches(o)
     model = make_model(o)
     update = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1,
                                fused=True)
@@ -64,29 +104,12 @@ def main():
         loss_function = torch.compile(loss_function)
 
     def step(number):
-        size = o.batch * (o.tokens + 1)
-        start = number * size % (len(ids) - size)
-        part = torch.from_numpy(ids[start:start + size].astype(numpy.int64))
-        part = part.view(o.batch, o.tokens + 1)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.precision == "bf16"):
-            loss = loss_function(model, part[:, :-1], part[:, 1:])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        update.step()
-        update.zero_grad(set_to_none=True)
-        return loss.item()
+            loss = loss_function(model, *batch(number))
+        return finish_step(model, update, loss)
 
-    loss = step(0)
-    first_step_at = time.time()
-    times = []
-    for number in range(1, o.steps + 1):
-        before = time.perf_counter()
-        loss = step(number)
-        times.append(time.perf_counter() - before)
-    timed = times[1:] if len(times) > 2 else times  # one more step to settle
-    step_s = statistics.median(timed)
-    print(json.dumps({"tokens_per_s": o.batch * o.tokens / step_s, "step_s": step_s,
-                      "first_step_at": first_step_at, "loss": loss}))
+    took = timed(step, o.steps)
+    print(json.dumps({"tokens_per_s": o.batch * o.tokens / took["step_s"], **took}))
 
 
 if __name__ == "__main__":
