@@ -21,13 +21,19 @@ namespace {
 
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
-Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
+// The model, with what fine-tuning changes in it.
+Graph tuned_model(const CompileRequest& r) {
   const int64_t copies = head_copies(r.model, r.layout);
   Graph g = forward(r.model,
                     {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
   g.mesh = mesh_of(r.layout, copies);
   add_adapters(g, r.adapters);
   freeze(g, r.frozen);
+  return g;
+}
+
+Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
+  Graph g = tuned_model(r);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
   if (generates) keep_logits(g);
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context, r.encoded);
@@ -183,6 +189,8 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
     programs.push_back(program_of(blocks, stage, target));
   return programs;
 }
+
+void check_weight_names(const CompileRequest& request) { tuned_model(request); }
 
 PipelineShape pipeline_of(const CompileRequest& asked) {
   const CompileRequest request = without_dropout(asked);
