@@ -25,6 +25,9 @@ Path part_of(const Path& folder) {
 void empty_out(const Path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
+  if (error == std::errc::not_a_directory)
+    throw Error("{}: cannot be made, since what stands above it is a file. Name another place.",
+                folder.string());
   if (error) throw Error("{}: cannot be removed: {}", folder.string(), error.message());
 }
 

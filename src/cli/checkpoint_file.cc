@@ -1,7 +1,9 @@
 #include "cli/checkpoint_file.h"
 
 #include "base/error.h"
+#include "cli/arguments.h"
 #include "tensor/cpu_features.h"
+#include "train/run_section.h"
 
 namespace tessera {
 
@@ -15,6 +17,8 @@ std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
 }
 
 int threads_or_all(int64_t asked) {
+  if (asked < 0 || asked > kMostThreads)
+    throw UsageError("--threads is {}, wanted 0 (all cores) to {}", asked, kMostThreads);
   return asked > 0 ? static_cast<int>(asked) : read_cpu_features().cores;
 }
 

@@ -14,6 +14,7 @@
 #include "data/training_data.h"
 #include "train/progress.h"
 #include "train/run_data.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -124,7 +125,8 @@ int build(Args args) {
       "text file is one document unless --split says otherwise; .jsonl files hold "
       "one a line; .gz and .zst are unpacked; '-' is standard input.",
       "tessera data build --tokenizer t.json --out corpus/train texts/ more.jsonl.zst");
-  arguments.option(tokenizer_path, "--tokenizer", "T", "a tokenizer.json", true);
+  arguments.option(tokenizer_path, "--tokenizer", "T", "a tokenizer.json or SentencePiece model",
+                   true);
   arguments.option(out, "--out", "PREFIX", "where to: PREFIX.bin, PREFIX.idx, PREFIX.json", true);
   arguments.option(options.documents.key, "--key", "KEY",
                    "JSON lines: the key that holds the text");
@@ -137,7 +139,6 @@ int build(Args args) {
   if (!arguments.parse(args)) return 0;
   options.documents.split = entry<Split>(split, "--split");
   options.documents.format = entry<TextFormat>(format, "--format");
-  constexpr int64_t kMostThreads = 1024;
   if (threads < 0 || threads > kMostThreads) {
     throw UsageError("--threads is {}, wanted 0 to {}", threads, kMostThreads);
   }
@@ -282,7 +283,8 @@ int inspect(Args args) {
 struct Subject {
   std::string name, tokenizer;
   DatasetSpec spec;
-  int64_t global = 1;  // samples a step; 0: there are no steps
+  BatchShape batch = {};
+  int64_t steps = 0;  // 0: there are no steps
 };
 
 Subject subject_of(const std::string& name, std::span<const std::string> overrides,
@@ -297,8 +299,7 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
              .part = 0,
              .sequence_length = sequence_length,
              .seed = static_cast<uint64_t>(seed),
-             .vocabulary = 0},
-            0};
+             .vocabulary = 0}};
   }
   const bool folder = std::filesystem::is_directory(name);
   const RunConfig run = open_run(folder ? name + "/run.yaml" : name, overrides);
@@ -309,7 +310,7 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
       run.data.objective == Objective::kNextToken
           ? training_spec(run, run.model.vocabulary)
           : training_spec(run, run.model.vocabulary, *load_tokenizer(run.data.tokenizer));
-  return {name, run.data.tokenizer, std::move(spec), run.batch.global};
+  return {name, run.data.tokenizer, std::move(spec), batch_shape(run, 0), run.schedule.steps};
 }
 
 Tree list_of(std::span<const int32_t> ids) {
@@ -335,10 +336,12 @@ void add_row(TrainingData& data, int64_t sample, Tree& out) {
 }
 
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
-  if (subject.global == 0) throw UsageError("--step needs a run file; a dataset has no steps");
-  if (step < 1) throw UsageError("--step is {}, wanted 1 or more", step);
+  if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
+  if (step < 1 || step > subject.steps)
+    throw UsageError("--step is {}, wanted 1 to {}, the run's last", step, subject.steps);
   Tree list = Tree::list();
-  for (int64_t s = (step - 1) * subject.global; s < step * subject.global; ++s) {
+  const int64_t end = subject.batch.samples_before(step);
+  for (int64_t s = subject.batch.samples_before(step - 1); s < end; ++s) {
     const SampleOrigin origin = data.origin(s);
     const std::string& prefix = data.prefix(origin.dataset);
     if (json) {
@@ -413,7 +416,11 @@ void print_piece(const PieceOrigin& o, bool with_text) {
 
 void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, bool locate,
                     bool json) {
-  if (sample < 0) throw UsageError("--sample is {}, wanted 0 or more", sample);
+  constexpr int64_t kMany = int64_t{1} << 32;
+  const int64_t samples = subject.steps > 0 ? subject.batch.samples_before(subject.steps) : kMany;
+  if (sample < 0 || sample >= samples)
+    throw UsageError("--sample is {}, wanted 0 to {}{}", sample, samples - 1,
+                     subject.steps > 0 ? ", the run's last" : "");
   const SampleOrigin origin = data.origin(sample);
   const std::string& prefix = data.prefix(origin.dataset);
   const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
@@ -425,7 +432,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
     Tree list = Tree::list(), t;
     for (const PieceOrigin& o : pieces) list.push(tree_of(o));
     t.set("sample", Tree(sample));
-    if (subject.global > 0) t.set("step", Tree(sample / subject.global + 1));
+    if (subject.steps > 0) t.set("step", Tree(subject.batch.step_of(sample) + 1));
     t.set("dataset", Tree(prefix));
     t.set("dataset_sample", Tree(origin.index));
     t.set("epoch", Tree(origin.epoch));
@@ -435,7 +442,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
     return;
   }
   const std::string step =
-      subject.global > 0 ? fmt::format(", read in step {}", sample / subject.global + 1) : "";
+      subject.steps > 0 ? fmt::format(", read in step {}", subject.batch.step_of(sample) + 1) : "";
   fmt::print("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
              origin.index, prefix, origin.epoch);
   for (const PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);

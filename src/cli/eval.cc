@@ -117,6 +117,10 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
+    if (length > model.context)
+      throw Error(
+          "--sequence-length is {}, but the model's context is {}. Wanted as many or fewer.",
+          length, model.context);
     spec.vocabulary = model.padded_vocabulary();
     if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
     const ValidationData data(spec);
@@ -180,6 +184,17 @@ int verb_eval(Args args) {
     throw UsageError(
         "eval: nothing to do. Give the PREFIX of a dataset, --task FILE, or --logits FILE with "
         "--tokens FILE.");
+  const auto at_least_0 = [](const char* option, int64_t n) {
+    if (n < 0) throw UsageError("eval: {} is {}, wanted 0 or more.", option, n);
+  };
+  at_least_0("--sequence-length", length);
+  at_least_0("--samples", samples);
+  at_least_0("--limit", tasks.examples);
+  if (a.given("--shots")) at_least_0("--shots", tasks.shots);
+  if (logits_file.empty() != tokens_file.empty() || (logits_file.empty() && !source_file.empty()))
+    throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
+  if (tasks.files.empty() && !examples_file.empty())
+    throw UsageError("eval: --examples is for --task.");
   if (precision != "fp32" && precision != "bf16")
     throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
   // Tasks are for all ranks; what needs one rank alone is not started as several.

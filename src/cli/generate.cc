@@ -79,10 +79,15 @@ int verb_generate(Args args) {
                               .cuda = cuda_named(device, *self_world())};
   Decoder decoder(reader, where, source);
   TokenStream stream;
-  if (!json && !encodes) stream.add(prompt);
+  bool begun = json || encodes;  // else the prompt comes first, once the request is a good one
+  const auto begin = [&] {
+    if (!std::exchange(begun, true)) stream.add(prompt);
+  };
   const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
+    begin();
     if (!json) stream.add(tokenizer->token_bytes(id));
   });
+  begin();
   if (json)
     fmt::print("{}\n", to_json(as_tree(out, tokenizer->decode(out))));
   else

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "cli/verbs.h"
@@ -39,6 +40,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     fmt::print(stderr,
                "tessera: out of memory. `tessera doctor` says how much this process may use.\n");
+  } catch (const std::filesystem::filesystem_error& e) {
+    fmt::print(stderr, "tessera: {}: {}\n", e.path1().string(), e.code().message());
   } catch (const std::exception& e) {
     fmt::print(stderr, "tessera: {}\n", e.what());
   }

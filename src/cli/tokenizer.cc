@@ -15,6 +15,7 @@
 #include "data/sentencepiece_tokenizer.h"
 #include "data/sentencepiece_trainer.h"
 #include "train/progress.h"
+#include "train/run_section.h"
 
 namespace tessera {
 namespace {
@@ -22,7 +23,6 @@ namespace {
 // Documents that are worked on at a time; what a slow reader or a small machine can bear.
 constexpr size_t kBatchBytes = size_t{16} << 20;
 constexpr size_t kBatchDocuments = size_t{1} << 16;
-constexpr int64_t kMostThreads = 1024;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -170,6 +170,17 @@ void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& inval
   }
 }
 
+SourceList sources_for(const TrainOptions& o) {
+  SourceList sources = list_sources(o.inputs);
+  check_output(o.out, sources);
+  return sources;
+}
+
+void write_out(const Path& out, std::string_view bytes) {
+  if (out.has_parent_path()) std::filesystem::create_directories(out.parent_path());
+  write_file(out, bytes);
+}
+
 SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
   SentencePieceTraining training;
   if (o.kind != "unigram" && o.kind != "bpe") {
@@ -189,7 +200,7 @@ SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
 int train_pieces(const TrainOptions& o) {
   const SentencePieceTraining training = sentencepiece_training(o);
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(list_sources(o.inputs), {.split = Split::kLines, .key = o.key});
+  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
   Document document;
   int64_t bytes = 0;
   const NextLine next = [&](std::string& line) {
@@ -199,7 +210,7 @@ int train_pieces(const TrainOptions& o) {
     return true;
   };
   const std::string model = train_sentencepiece(next, training);
-  write_file(o.out, model);
+  write_out(o.out, model);
   const auto pieces = std::ssize(read_sentencepiece_model(model, o.out).pieces);
   if (o.json) {
     Tree t;
@@ -227,7 +238,7 @@ int train(Args args) {
   check_training(training);
 
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(list_sources(o.inputs), {.split = Split::kLines, .key = o.key});
+  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
   WordCounts counts(thread_count(o.threads), training.words);
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
@@ -236,7 +247,7 @@ int train(Args args) {
   const double count_s = seconds_since(start);
   const BpeDescription bpe = train_bpe(words, training);
   const double all_s = seconds_since(start);
-  write_file(o.out, write_tokenizer_json(bpe));
+  write_out(o.out, write_tokenizer_json(bpe));
 
   invalid.warn();
   if (o.json) {

@@ -27,17 +27,17 @@ bool none_matches(const std::string& pattern, const std::vector<std::string>& na
                       [&](const std::string& name) { return matches(pattern, name); });
 }
 
-// What a pattern that matches none of `names` may have meant.
+// What a pattern that matches none of `names` may have meant. A name is that of all layers, so a
+// layer's number is one mistake.
 std::string meant(const std::string& pattern, const std::vector<std::string>& names) {
-  std::string core = pattern;
+  std::string of_all = pattern, core = pattern;
+  std::erase_if(of_all, [](char c) { return c >= '0' && c <= '9'; });
   std::erase(core, '*');
-  std::vector<std::string> near;
-  if (const std::string guess = nearest(core, names); !guess.empty()) near.push_back(guess);
-  for (const std::string& name : names)
-    if (near.empty() && !core.empty() && name.find(core) != name.npos)
-      near.push_back("*" + core + "*");
+  const auto has_core = [&](const std::string& name) { return name.find(core) != name.npos; };
+  std::string guess = none_matches(of_all, names) ? nearest(core, names) : of_all;
+  if (guess.empty() && std::any_of(names.begin(), names.end(), has_core)) guess = "*" + core + "*";
   return fmt::format("{}There are: {}.",
-                     near.empty() ? "" : fmt::format("Did you mean '{}'? ", near[0]),
+                     guess.empty() ? "" : fmt::format("Did you mean '{}'? ", guess),
                      fmt::join(names, ", "));
 }
 

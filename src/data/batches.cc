@@ -129,6 +129,16 @@ int64_t BatchShape::samples_before(int64_t step) const {
   return samples + step * global;
 }
 
+int64_t BatchShape::step_of(int64_t sample) const {
+  int64_t step = 0;
+  for (const int64_t g : ramp) {
+    if (sample < ramp_steps * g) return step + sample / g;
+    sample -= ramp_steps * g;
+    step += ramp_steps;
+  }
+  return step + sample / global;
+}
+
 namespace {
 
 RowReader rows_of(SampleReader reader, int64_t length) {

@@ -28,6 +28,7 @@ struct BatchShape {
 
   int64_t global_at(int64_t step) const;
   int64_t samples_before(int64_t step) const;
+  int64_t step_of(int64_t sample) const;
   int64_t microbatches(int64_t step) const { return global_at(step) / (micro * ranks); }
   int64_t first_sample(int64_t step, int64_t microbatch) const {
     return samples_before(step) + (microbatch * ranks + rank) * micro;

@@ -240,6 +240,10 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   SourceList sources = list_sources(options.inputs);
   BuildResult result;
   result.skipped_files = sources.skipped;
+  for (const char* suffix : {".bin", ".idx", ".json"}) {
+    Path file = options.out;
+    check_output(file += suffix, sources);
+  }
   DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
   DocumentOptions documents = options.documents;
   documents.piece_bytes = kBatchBytes;

@@ -50,7 +50,27 @@ void list_folder(const std::string& folder, SourceList& list) {
   list.files.insert(list.files.end(), found.begin(), found.end());
 }
 
+// The first folder above `path` that is there.
+fs::path above(const fs::path& path) {
+  fs::path folder = fs::absolute(path).parent_path();
+  std::error_code error;
+  while (!fs::exists(folder, error) && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
+}
+
 }  // namespace
+
+void check_output(const fs::path& out, const SourceList& sources) {
+  std::error_code error;
+  if (fs::is_directory(out, error)) throw Error("{}: is a folder, wanted a file", out.string());
+  if (const fs::path folder = above(out); !fs::is_directory(folder, error))
+    throw Error("{}: cannot be made, since {} is a file. Wanted a place in a folder", out.string(),
+                folder.string());
+  for (const std::string& file : sources.files)
+    if (file != "-" && fs::equivalent(file, out, error))
+      throw Error("{}: is to be read, but {} would replace it. Name another place to write", file,
+                  out.string());
+}
 
 bool named_json_lines(std::string_view name) {
   name = without_compression(name);

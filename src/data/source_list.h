@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,10 @@ struct SourceList {
   int64_t skipped = 0;  // files in folders that have other names
 };
 SourceList list_sources(const std::vector<std::string>& inputs);
+
+// Throws Error where `out` cannot be written for what it is: a folder, below a file, or one of the
+// sources. For writers that read first: what took long is not lost at its end.
+void check_output(const std::filesystem::path& out, const SourceList& sources);
 
 // Whether a file of that name holds JSON lines.
 bool named_json_lines(std::string_view name);

@@ -12,12 +12,14 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   validate(options.sampling);
   const auto length = static_cast<int64_t>(prompt.size());
   if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
-  if (length + options.max_tokens > decoder.context())
-    throw Error(
-        "a prompt of {} tokens and {} new ones do not fit in the model's context of {}. "
-        "Shorten the prompt or ask for at most {} tokens.",
-        length, options.max_tokens, decoder.context(),
-        std::max<int64_t>(decoder.context() - length, 0));
+  if (options.max_tokens < 0)
+    throw Error("{} new tokens are no number of them, wanted 0 or more.", options.max_tokens);
+  const int64_t room = decoder.context() - length;
+  if (options.max_tokens > room)
+    throw Error("a prompt of {} tokens and {} new ones do not fit in the model's context of {}. {}",
+                length, options.max_tokens, decoder.context(),
+                room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
+                         : "Shorten the prompt.");
   std::vector<int32_t> out;
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);

@@ -138,6 +138,9 @@ LogitsModel::LogitsModel(CheckpointReader& checkpoint, int64_t sequences, int64_
     throw Error("{}", model_.encoder_layers > 0
                           ? "the model has an encoder: give what it reads, too."
                           : "the model has no encoder, so there is no source to read.");
+  if (length > model_.context)
+    throw Error("rows of {} tokens are longer than the model's context of {}. Give shorter ones.",
+                length, model_.context);
   machine_ =
       load(checkpoint,
            {request(model_, Purpose::kLogits, sequences, length, options.precision, source_length)},

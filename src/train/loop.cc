@@ -145,7 +145,13 @@ void Run::prepare() {
   const RunDevice device = resolve_device(config_, world_);
   if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
   resolve_sizes(config_);
-  if (first_) std::filesystem::create_directories(directory());
+  if (first_) {
+    std::error_code failed;
+    std::filesystem::create_directories(directory(), failed);
+    if (failed)
+      throw Error("run.directory = {}: the folder cannot be made: {}. Name another place.",
+                  directory().string(), failed.message());
+  }
   world_.barrier();
   if (first_) log_.open(directory() / "log.txt");
   auto library = device.library(static_cast<int>(config_.run.threads));

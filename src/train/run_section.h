@@ -11,6 +11,8 @@ enum class ProductChoosing : uint8_t { kMeasured, kProposed };
 constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
 constexpr const char* enum_names(ProductChoosing) { return "measured|proposed"; }
 
+constexpr int64_t kMostThreads = 1024;  // of a rank
+
 struct RunSection {
   std::string name, directory;
   int64_t seed = 1234;

@@ -13,6 +13,11 @@
 namespace tessera {
 namespace {
 
+// Far beyond what anybody trains. A step is a list of calls that is held in memory: a slip of the
+// keyboard is to be a message, not hours and all of it.
+constexpr int64_t kMostLayers = 10'000;
+constexpr int64_t kMostCalls = int64_t{1} << 22;
+
 // For messages: the divisors of n that people would choose, at most kShown.
 std::vector<int64_t> divisors(int64_t n) {
   constexpr int64_t kTried = 100'000;
@@ -78,6 +83,9 @@ class Validation {
   void at_least(const std::string& path, int64_t value, int64_t least) const {
     if (value < least) fail(path, "= {}, wanted {} or more", value, least);
   }
+  void between(const std::string& path, int64_t value, int64_t least, int64_t most) const {
+    if (value < least || value > most) fail(path, "= {}, wanted {} to {}", value, least, most);
+  }
   void above_zero(const std::string& path, double value) const {
     if (!(value > 0)) fail(path, "= {}, wanted more than 0", value);
   }
@@ -91,10 +99,8 @@ class Validation {
     if (r.name.empty() || r.name.find('/') != std::string::npos)
       fail("run.name", "= '{}', wanted a name without '/'", r.name);
     at_least("run.seed", r.seed, 0);
-    at_least("run.threads", r.threads, 0);
+    between("run.threads", r.threads, 0, kMostThreads);
     at_least("run.stop_after_steps", r.stop_after_steps, 0);
-    if (r.device == Device::kCuda)
-      fail("run.device", "= cuda, but this build runs on the CPU only. Use auto or cpu.");
   }
 
   void model_sizes() const {
@@ -104,6 +110,7 @@ class Validation {
       at_least(path, value, 1);
     };
     given("model.layers", m.layers);
+    between("model.layers", m.layers, 1, kMostLayers);
     given("model.hidden", m.hidden);
     given("model.heads", m.heads);
     at_least("model.kv_heads", m.kv_heads, 1);
@@ -128,7 +135,7 @@ class Validation {
 
   void encoder(const ModelConfig& m) const {
     const bool encodes = rule_of(m.family).encodes;
-    at_least("model.encoder_layers", m.encoder_layers, encodes ? 1 : 0);
+    between("model.encoder_layers", m.encoder_layers, encodes ? 1 : 0, kMostLayers);
     if (!encodes && m.encoder_layers > 0)
       fail("model.encoder_layers", "= {}, but family {} has no encoder. Leave it out.",
            m.encoder_layers, name_of_entry(m.family));
@@ -287,6 +294,12 @@ class Validation {
       fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
            b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
            fmt::join(divisors(b.global / ranks), ", "));
+    const int64_t microbatches = b.global / ranks / b.micro;
+    if (microbatches > kMostCalls / c_.model.all_layers())
+      fail("batch.micro",
+           "= {} makes {} micro-batches of {} layers each, more than {} calls a step. Wanted "
+           "larger ones.",
+           b.micro, microbatches, c_.model.all_layers(), kMostCalls);
     for (const int64_t g : b.ramp)
       if (g < 1 || g % (ranks * b.micro) != 0)
         fail("batch.ramp", "has {}, wanted multiples of layout.data × batch.micro = {}", g,

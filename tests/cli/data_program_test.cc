@@ -119,6 +119,10 @@ TEST_F(DataProgram, ExplainsTheStepsOfARun) {
   ASSERT_EQ(samples.size(), 3u);
   EXPECT_EQ(std::get<int64_t>(samples[0].find("sample")->value), 3);
   EXPECT_EQ(samples[0].find("tokens")->as_list()->size(), 5u);
+  expect_fault("explain run.yaml --step 5 schedule.steps=4", 2,
+               {"--step is 5, wanted 1 to 4, the run's last"});
+  expect_fault("explain run.yaml --sample 12 schedule.steps=4", 2,
+               {"--sample is 12, wanted 0 to 11, the run's last"});
   expect_fault("explain run.yaml --step 1 --json model.vocabulary=100", 1,
                {"d.bin: token", "beyond the vocabulary of 100", "built with another tokenizer"});
 }
@@ -126,6 +130,9 @@ TEST_F(DataProgram, ExplainsTheStepsOfARun) {
 TEST_F(DataProgram, FaultsOfTheInput) {
   ASSERT_EQ(run("build --tokenizer t.json --out d a.txt").code, 0);
   const std::string build = "build --tokenizer t.json --out d ";
+  expect_fault(build + "d.bin", 1, {"d.bin: is to be read, but d.bin would replace it"});
+  expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1,
+               {"a.txt/d.bin: cannot be made, since", "a.txt is a file"});
   put("bad.jsonl", "{\"text\":\"x\"}\n{\"text\" \"x\"}\n");
   put("key.jsonl", "{\"body\":\"x\"}\n");
   put("type.jsonl", "{\"text\":[1]}\n");

@@ -53,6 +53,8 @@ TEST(BatchesTest, ARampTakesEverySampleOnce) {
       for (const int64_t step : {0, 1, 2, 3, 4, 5, 2}) {
         EXPECT_EQ(shape.global_at(step), sizes[step]);
         EXPECT_EQ(shape.samples_before(step), before[step]);
+        EXPECT_EQ(shape.step_of(before[step]), step);
+        EXPECT_EQ(shape.step_of(shape.samples_before(step + 1) - 1), step);
         for (int64_t m = 0; m < shape.microbatches(step); ++m) {
           Micro out(2);
           source.fill(step, m, out.view());

@@ -199,6 +199,8 @@ TEST(RunConfig, WeightsAreFoundByTheirNames) {
                        "There are: layer.attn.qkv.weight, "));
   EXPECT_NE(said({"lora.rank=4", "lora.targets=['*.norm1.*']"}).find("no product's weight"),
             std::string::npos);
+  EXPECT_NE(said({"optimizer.freeze=[layer12.mlp.*]"}).find("Did you mean 'layer.mlp.*'?"),
+            std::string::npos);
   EXPECT_NE(said({"optimizer.freeze=[mlp]"}).find("of no weight. Did you mean '*mlp*'?"),
             std::string::npos);
   EXPECT_NE(said({"optimizer.freeze=['*']"}).find("leaves nothing to train"), std::string::npos);
@@ -222,6 +224,7 @@ TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
   EXPECT_NE(
       error_of(kRun, {"batch.global=9007199254740992", "batch.micro=3"}).find("batch.micro = 3"),
       std::string::npos);
+  EXPECT_EQ(error_of(kRun, {"run.device=cuda"}), "no error");  // what the machine has is seen later
   EXPECT_NE(error_of(kRun, {"model.hidden=9223372036854775807"}).find("at most 53 bits"),
             std::string::npos);
 }
@@ -229,7 +232,8 @@ TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
 TEST(RunConfig, EveryRuleHasAMessage) {
   for (const char* bad : {"run.seed=-1",
                           "run.name=a/b",
-                          "run.device=cuda",
+                          "run.threads=100000",
+                          "model.layers=2000000000",
                           "model.hidden=-4",
                           "model.kv_heads=2",
                           "model.rotary_share=0.1",
