@@ -50,7 +50,9 @@ bool read_arguments(Args args, LaunchArguments& l) {
   a.option(l.program, "--program", "TEXT", "what each rank runs, if not `tessera train`");
   a.json(l.json);
   if (!a.parse(args)) return false;
-  if (l.ranks < 1) throw UsageError("launch: -n {}: wanted one rank or more", l.ranks);
+  constexpr int64_t kMostRanks = 1 << 20;
+  if (l.ranks < 1 || l.ranks > kMostRanks)
+    throw UsageError("launch: -n {}: wanted 1 to {} ranks", l.ranks, kMostRanks);
   if (l.on_loss != "stop" && l.on_loss != "smaller")
     throw UsageError("launch: --on-loss {}: wanted stop or smaller", l.on_loss);
   if (l.starter != "auto" && l.starter != "mpirun" && l.starter != "srun")

@@ -67,6 +67,9 @@ void check_pipeline(const ModelConfig& m, const Layout& l) {
   if (l.pipeline > m.all_layers() + 1)
     throw Error("layout.pipeline = {}: {} layers make at most {} stages.", l.pipeline,
                 m.all_layers(), m.all_layers() + 1);
+  if (l.interleave > m.all_layers() + 1)
+    throw Error("layout.interleave = {}: {} layers make at most {} chunks.", l.interleave,
+                m.all_layers(), m.all_layers() + 1);
   if (l.interleave > 1 && l.pipeline_schedule != PipelineSchedule::kInterleaved1F1B)
     throw Error(
         "layout.interleave = {} is for pipeline_schedule: interleaved_1f1b. Set interleave to 1, "

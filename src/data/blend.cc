@@ -51,6 +51,10 @@ int Blend::choose() const {
 }
 
 void Blend::seek(int64_t sample) {
+  if (weights_.size() == 1) {
+    given_[0] = next_ = sample;
+    return;
+  }
   const int64_t known = std::min(sample / kSaveEvery, static_cast<int64_t>(saved_.size()) - 1);
   const bool near = next_ <= sample && next_ >= known * kSaveEvery;
   if (!near) {
@@ -66,7 +70,8 @@ Blend::Pick Blend::at(int64_t sample) {
   const int source = choose();
   const Pick pick{source, given_[static_cast<size_t>(source)]++};
   ++next_;
-  if (next_ == static_cast<int64_t>(saved_.size()) * kSaveEvery) saved_.push_back(given_);
+  const bool saves = weights_.size() > 1;
+  if (saves && next_ == static_cast<int64_t>(saved_.size()) * kSaveEvery) saved_.push_back(given_);
   return pick;
 }
 

@@ -25,7 +25,8 @@ class Blend {
     int64_t index;  // how many samples that source has given before
   };
   // Any sample in any order; the next one in O(sources). The first jump to sample s takes
-  // O(s · sources) once, about 10 ns a sample, and remembers 8 bytes a source every 4,096 samples.
+  // O(s · sources) once, about 10 ns a sample, and remembers 8 bytes a source every 4,096 samples;
+  // where there is one source alone, neither.
   Pick at(int64_t sample);
 
   // How many of the first `samples` each source gives.

@@ -12,8 +12,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   validate(options.sampling);
   const auto length = static_cast<int64_t>(prompt.size());
   if (prompt.empty()) throw Error("the prompt is empty: give at least one word to go on from.");
-  if (options.max_tokens < 0)
-    throw Error("{} new tokens are no number of them, wanted 0 or more.", options.max_tokens);
+  if (options.max_tokens < 0) throw Error("max_tokens = {}, wanted 0 or more.", options.max_tokens);
   const int64_t room = decoder.context() - length;
   if (options.max_tokens > room)
     throw Error("a prompt of {} tokens and {} new ones do not fit in the model's context of {}. {}",

@@ -17,6 +17,8 @@ namespace {
 // keyboard is to be a message, not hours and all of it.
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostCalls = int64_t{1} << 22;
+constexpr int64_t kMostContext = int64_t{1} << 24;
+constexpr double kMostNumbers = 1e16;  // of weights, and of activations that are there at once
 
 // For messages: the divisors of n that people would choose, at most kShown.
 std::vector<int64_t> divisors(int64_t n) {
@@ -117,7 +119,7 @@ class Validation {
     at_least("model.feed_forward", m.feed_forward, 1);
     at_least("model.vocabulary", m.vocabulary, 0);
     at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
-    at_least("model.context", m.context, 1);
+    between("model.context", m.context, 1, kMostContext);
     at_least("model.head_width", m.head_width, 0);
     if (m.head_width == 0 && m.hidden % m.heads != 0)
       fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
@@ -287,13 +289,15 @@ class Validation {
     const BatchSection& b = c_.batch;
     at_least("batch.global", b.global, 1);
     at_least("batch.micro", b.micro, 1);
-    const int64_t ranks = std::max<int64_t>(c_.layout.data, 1);
+    at_least("layout.data", c_.layout.data, 1);
+    const int64_t ranks = c_.layout.data;
     if (b.global % ranks != 0)
       fail("batch.global", "= {} is no multiple of layout.data = {}", b.global, ranks);
     if (b.global / ranks % b.micro != 0)
       fail("batch.micro", "= {} does not divide batch.global = {}{}. Possible here: {}.", b.micro,
            b.global, ranks == 1 ? "" : fmt::format(" / layout.data = {}", ranks),
            fmt::join(divisors(b.global / ranks), ", "));
+    sizes_of_all();
     const int64_t microbatches = b.global / ranks / b.micro;
     if (microbatches > kMostCalls / c_.model.all_layers())
       fail("batch.micro",
@@ -309,6 +313,29 @@ class Validation {
            b.ramp_steps, b.ramp.size());
     if (!b.ramp.empty() && !c_.run.dump_gradients.empty())
       fail("run.dump_gradients", "is for runs without batch.ramp");
+  }
+
+  // What is counted in bytes must not leave 64 bits.
+  void sizes_of_all() const {
+    const ModelConfig& m = c_.model;
+    const auto layers = static_cast<double>(m.all_layers());
+    const double hidden = static_cast<double>(m.hidden),
+                 inner = static_cast<double>(m.feed_forward);
+    const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
+    const auto vocabulary = static_cast<double>(m.vocabulary + m.vocabulary_multiple);
+    const double numbers = layers * hidden * (4 * heads + 3 * inner) +
+                           (2 * vocabulary + static_cast<double>(m.context)) * hidden;
+    if (numbers > kMostNumbers)
+      fail("model.hidden", "= {} and the other sizes make {:.1e} weights, wanted {:.0e} at most",
+           m.hidden, numbers, kMostNumbers);
+    const double tokens = 2 * static_cast<double>(c_.data.sequence_length);
+    const double widest = 4 * heads + 3 * inner + hidden + vocabulary;
+    const double global = static_cast<double>(c_.batch.global) * tokens * widest;
+    const double micro = static_cast<double>(c_.batch.micro) * tokens * widest * layers;
+    if (std::max(global, micro) > kMostNumbers)
+      fail("batch.global",
+           "= {} in micro-batches of {} makes {:.1e} activations, wanted {:.0e} at most",
+           c_.batch.global, c_.batch.micro, std::max(global, micro), kMostNumbers);
   }
 
   void optimizer() const {

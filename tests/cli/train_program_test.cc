@@ -70,7 +70,7 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
   put("ids.json", "[[" + row + "]]");
   expect_fault(logits, {"rows of 65 tokens are longer than the model's context of 64"});
   const std::string write = "generate run --prompt a --max-tokens ";
-  expect_fault(write + "-3", {"-3 new tokens", "wanted 0 or more"});
+  expect_fault(write + "-3", {"max_tokens = -3, wanted 0 or more"});
   expect_fault(write + "64", {"Shorten the prompt or ask for at most 63 tokens"});
   expect_fault(write + "3 --threads -1", {"--threads is -1"}, 2);
   EXPECT_EQ(run(write + "3 --top-p 2").out, "");

@@ -125,6 +125,8 @@ TEST(LayoutCheck, StagesHoldAllLayers) {
   l.pipeline = 2;
   l.interleave = 2;
   EXPECT_NE(said(l).find("is for pipeline_schedule: interleaved_1f1b"), std::string::npos);
+  l.interleave = 8;
+  EXPECT_EQ(said(l), "layout.interleave = 8: 6 layers make at most 7 chunks.");
   l.interleave = 1;
   l.pipeline = 2;
   l.stages = {3};

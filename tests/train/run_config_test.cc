@@ -224,6 +224,14 @@ TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
   EXPECT_NE(
       error_of(kRun, {"batch.global=9007199254740992", "batch.micro=3"}).find("batch.micro = 3"),
       std::string::npos);
+  for (const char* size : {"model.feed_forward", "model.vocabulary", "model.head_width"})
+    EXPECT_NE(error_of(kRun, {std::string(size) + "=9007199254740984"})
+                  .find("model.hidden = 128 and the other sizes make"),
+              std::string::npos)
+        << error_of(kRun, {std::string(size) + "=9007199254740984"});
+  EXPECT_NE(error_of(kRun, {"batch.global=4398046511104", "batch.micro=4398046511104"})
+                .find("batch.global = 4398046511104 in micro-batches of"),
+            std::string::npos);
   EXPECT_EQ(error_of(kRun, {"run.device=cuda"}), "no error");  // what the machine has is seen later
   EXPECT_NE(error_of(kRun, {"model.hidden=9223372036854775807"}).find("at most 53 bits"),
             std::string::npos);
@@ -233,6 +241,8 @@ TEST(RunConfig, EveryRuleHasAMessage) {
   for (const char* bad : {"run.seed=-1",
                           "run.name=a/b",
                           "run.threads=100000",
+                          "layout.data=0",
+                          "model.context=99999999",
                           "model.layers=2000000000",
                           "model.hidden=-4",
                           "model.kv_heads=2",
