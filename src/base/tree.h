@@ -43,9 +43,12 @@ class Tree {
 // that stands twice in one object is an error, and so is nesting deeper than 256. Integers beyond
 // int64 become doubles. YAML: a plain scalar is null, true, false, an integer, a number or else a
 // string (1_000, yes and 0x10 are strings); a quoted one is always a string. No aliases, no tags,
-// one document, keys of at most 128 bytes.
-Tree parse_json(std::string_view text, const std::string& source);
+// one document, keys of at most 128 bytes. `first_line`: of the document, where `text` is a part of
+// it; places are the document's.
+Tree parse_json(std::string_view text, const std::string& source, int first_line = 1);
 Tree parse_yaml(std::string_view text, const std::string& source);
+// JSON, a value a line; empty lines are left out.
+std::vector<Tree> parse_json_lines(std::string_view text, const std::string& source);
 
 // One line without spaces after separators; indent > 0: one member a line. Numbers round trip
 // (shortest form); NaN and infinities, which JSON cannot hold, become null.

@@ -41,8 +41,8 @@ class CountingIterator {
 
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  TreeBuilder(std::string_view text, const std::string& source)
-      : text_(text), source_(source), seen_(text.data()), scanned_(text.data()) {
+  TreeBuilder(std::string_view text, const std::string& source, int first_line)
+      : text_(text), source_(source), seen_(text.data()), scanned_(text.data()), line_(first_line) {
     if (text_.starts_with("\xef\xbb\xbf")) token_end_ = text.data() + 3;
   }
 
@@ -160,16 +160,30 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   const char* seen_;                 // what the parser has read
   const char* token_end_ = nullptr;  // end of the token before
   const char* scanned_;              // (line_, column_) is the place of this character
-  int line_ = 1, column_ = 1;
+  int line_, column_ = 1;
   std::vector<Level> open_;
   Tree root_;
 };
 
 }  // namespace
 
-Tree parse_json(std::string_view text, const std::string& source) {
+Tree parse_json(std::string_view text, const std::string& source, int first_line) {
   if (text.empty()) throw Error("{}: empty, wanted JSON", source);
-  return TreeBuilder(text, source).parse();
+  return TreeBuilder(text, source, first_line).parse();
+}
+
+std::vector<Tree> parse_json_lines(std::string_view text, const std::string& source) {
+  std::vector<Tree> out;
+  int number = 0;
+  for (size_t from = 0; from < text.size();) {
+    const size_t to = std::min(text.find('\n', from), text.size());
+    const std::string_view line = text.substr(from, to - from);
+    from = to + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") != line.npos)
+      out.push_back(parse_json(line, source, number));
+  }
+  return out;
 }
 
 }  // namespace tessera

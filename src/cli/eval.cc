@@ -9,6 +9,8 @@
 #include "cli/device.h"
 #include "cli/rank.h"
 #include "cli/verbs.h"
+#include "data/dataset_about.h"
+#include "data/tokenizer_json.h"
 #include "eval/evaluate.h"
 
 namespace tessera {
@@ -23,12 +25,17 @@ std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
   for (int64_t r = 0; r < sequences; ++r) {
     const Tree& row = (*rows)[static_cast<size_t>(r)];
     const auto before = static_cast<int64_t>(ids.size());
-    if (const Tree::List* list = row.as_list())
-      for (const Tree& id : *list)
-        if (const auto* n = std::get_if<int64_t>(&id.value))
-          ids.push_back(static_cast<int32_t>(*n));
-    if (r > 0 && (static_cast<int64_t>(ids.size()) - before) * r != before)
-      throw Error("{}:{}: wanted rows of token ids, all of one length.", file, row.line);
+    const Tree::List* list = row.as_list();
+    for (const Tree& id : list != nullptr ? *list : Tree::List{row}) {
+      const auto* n = std::get_if<int64_t>(&id.value);
+      if (n == nullptr || *n < 0 || *n > kLargestTokenId)
+        throw Error("{}:{}:{}: found {}, wanted a token id in [[id, …], …]", file, id.line,
+                    id.column, to_json(id));
+      ids.push_back(static_cast<int32_t>(*n));
+    }
+    if (list == nullptr || (r > 0 && (static_cast<int64_t>(ids.size()) - before) * r != before))
+      throw Error("{}:{}:{}: wanted rows of token ids, all of one length.", file, row.line,
+                  row.column);
   }
   if (ids.empty()) throw Error("{}: wanted [[id, …], …], found no ids.", file);
   return ids;
@@ -104,6 +111,9 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
                 CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
   const ModelConfig model = model_of(reader);
   for (const std::string& set : sets) {
+    const std::string foreign =
+        foreign_tokenizer(IndexedDataset(set), *tokenizer_of(reader), "the checkpoint's tokenizer");
+    if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", foreign);
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;

@@ -13,6 +13,7 @@ RunConfig open_run(const std::string& path, std::span<const std::string> overrid
     config = load_run(path, keys);
   }
   validate(config);
+  validate_names(config);
   return config;
 }
 

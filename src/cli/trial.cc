@@ -42,13 +42,9 @@ std::vector<std::string> words_of(const TrialOptions& o, const std::vector<std::
 
 double median_step_s(const std::string& metrics_lines) {
   std::vector<double> seconds;
-  for (size_t at = 0; at < metrics_lines.size();) {
-    const size_t end = std::min(metrics_lines.find('\n', at), metrics_lines.size());
-    const Tree line = parse_json(metrics_lines.substr(at, end - at), "metrics.jsonl");
+  for (const Tree& line : parse_json_lines(metrics_lines, "metrics.jsonl"))
     if (const Tree* s = line.find("step_s"))
       if (const double* value = std::get_if<double>(&s->value)) seconds.push_back(*value);
-    at = end + 1;
-  }
   if (seconds.size() < 2) return 0;
   seconds.erase(seconds.begin());
   const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);

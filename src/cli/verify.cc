@@ -65,11 +65,7 @@ double number(const Tree& t, const char* key) {
 
 Curve read_curve(const Path& metrics) {
   Curve c;
-  const std::string text = read_file(metrics);
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const Tree t = parse_json(text.substr(at, end - at), metrics.string());
-    at = end + 1;
+  for (const Tree& t : parse_json_lines(read_file(metrics), metrics.string())) {
     if (t.find("loss") == nullptr) continue;
     c.losses.push_back(number(t, "loss"));
     c.norms.push_back(number(t, "grad_norm"));

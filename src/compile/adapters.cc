@@ -1,7 +1,10 @@
 // Adapters and frozen weights: what fine-tuning changes in a graph.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"
@@ -17,6 +20,38 @@ bool is_target(const AdapterPolicy& policy, const std::string& name) {
   return policy.targets.empty() ||
          std::any_of(policy.targets.begin(), policy.targets.end(),
                      [&](const std::string& t) { return matches(t, name); });
+}
+
+bool none_matches(const std::string& pattern, const std::vector<std::string>& names) {
+  return std::none_of(names.begin(), names.end(),
+                      [&](const std::string& name) { return matches(pattern, name); });
+}
+
+// What a pattern that matches none of `names` may have meant.
+std::string meant(const std::string& pattern, const std::vector<std::string>& names) {
+  std::string core = pattern;
+  std::erase(core, '*');
+  std::vector<std::string> near;
+  if (const std::string guess = nearest(core, names); !guess.empty()) near.push_back(guess);
+  for (const std::string& name : names)
+    if (near.empty() && !core.empty() && name.find(core) != name.npos)
+      near.push_back("*" + core + "*");
+  return fmt::format("{}There are: {}.",
+                     near.empty() ? "" : fmt::format("Did you mean '{}'? ", near[0]),
+                     fmt::join(names, ", "));
+}
+
+// Beyond the smaller side of a matrix the adapters' product has more numbers than the weight and
+// can be nothing that one of that rank is not.
+void check_rank(const Graph& g, ValueId w, int out, int64_t rank) {
+  const Shape& s = g[w].shape;
+  const int64_t rows = s.product(0, out), columns = s.product(out, s.rank());
+  const int64_t most = std::min(rows, columns);
+  if (rank > most)
+    throw Error(
+        "lora.rank = {} is more than {} [{}, {}] can have. Wanted at most {}, or lora.targets "
+        "without it.",
+        rank, g[w].name, rows, columns, most);
 }
 
 // An adapter's matrix for weight w, divided where w is.
@@ -48,7 +83,9 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   const ValueId x = product.inputs[0], w = product.inputs[1], y = product.outputs[0];
   const Shape shape = g[w].shape;
   const auto contract = static_cast<int>(product.attributes.integer("contract", 1));
-  const int out = shape.rank() - contract, divided = g[w].sharding.place[kTensorAxis];
+  const int out = shape.rank() - contract;
+  check_rank(g, w, out, policy.rank);
+  const int divided = g[w].sharding.place[kTensorAxis];
   const double inputs = static_cast<double>(shape.product(out, shape.rank()));
   const ValueId a =
       adapter_weight(g, w, ".lora_a", with_rank(shape, out, shape.rank(), policy.rank, true),
@@ -86,40 +123,35 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
   if (policy.rank == 0) return;
   for (Value& v : g.values)
     if (v.role == Role::kWeight) v.frozen = true;
-  std::vector<std::string> found;
+  std::vector<std::string> products;
   for (Block& block : g.blocks) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
       const bool product = op.kind == OpKind::kMatmul && g[op.inputs[1]].role == Role::kWeight;
-      if (product && is_target(policy, g[op.inputs[1]].name)) {
-        found.push_back(g[op.inputs[1]].name);
+      if (product) products.push_back(g[op.inputs[1]].name);
+      if (product && is_target(policy, products.back()))
         adapt(g, block, op, policy);
-      } else {
+      else
         block.forward.push_back(std::move(op));
-      }
     }
   }
   for (const std::string& t : policy.targets)
-    if (std::none_of(found.begin(), found.end(),
-                     [&](const std::string& name) { return matches(t, name); }))
-      throw Error("lora.targets has '{}', which is no weight of a product. There are such as {}.",
-                  t, found.empty() ? "layer.attn.qkv.weight" : found[0]);
+    if (none_matches(t, products))
+      throw Error("lora.targets has '{}', which is the name of no product's weight. {}", t,
+                  meant(t, products));
 }
 
 void freeze(Graph& g, const std::vector<std::string>& patterns) {
+  std::vector<std::string> weights;
+  for (const Value& v : g.values)
+    if (v.role == Role::kWeight) weights.push_back(known_name(v));
   for (const std::string& p : patterns) {
-    std::string known;
-    bool any = false;
-    for (Value& v : g.values) {
-      if (v.role != Role::kWeight) continue;
-      known += (known.empty() ? "" : ", ") + known_name(v);
-      if (!matches(p, known_name(v))) continue;
-      v.frozen = any = true;
-    }
-    if (!any)
-      throw Error("optimizer.freeze has '{}', which is the name of no weight. There are: {}.", p,
-                  known);
+    if (none_matches(p, weights))
+      throw Error("optimizer.freeze has '{}', which is the name of no weight. {}", p,
+                  meant(p, weights));
+    for (Value& v : g.values)
+      if (v.role == Role::kWeight && matches(p, known_name(v))) v.frozen = true;
   }
   const bool trains = std::any_of(g.values.begin(), g.values.end(), [](const Value& v) {
     return v.role == Role::kWeight && !v.frozen;

@@ -4,13 +4,18 @@
 
 namespace tessera {
 
-Graph block_passes(const CompileRequest& r, const Recompute& recompute) {
+Graph tuned_model(const CompileRequest& r) {
   const int64_t copies = head_copies(r.model, r.layout);
   Graph g = forward(r.model,
                     {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
   g.mesh = mesh_of(r.layout, copies);
   add_adapters(g, r.adapters);
   freeze(g, r.frozen);
+  return g;
+}
+
+Graph block_passes(const CompileRequest& r, const Recompute& recompute) {
+  Graph g = tuned_model(r);
   const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
   if (generates) keep_logits(g);
   if (r.purpose == Purpose::kDecode) decode(g, r.model.context, r.encoded);

@@ -9,6 +9,9 @@
 
 namespace tessera {
 
+// The model's forward with what fine-tuning changes in it: adapters, frozen weights.
+Graph tuned_model(const CompileRequest& request);
+
 // Throws Error for what a pass cannot do, as passes.h says.
 Graph block_passes(const CompileRequest& request, const Recompute& recompute);
 

@@ -105,6 +105,8 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
   return programs;
 }
 
+void check_weight_names(const CompileRequest& request) { tuned_model(request); }
+
 PipelineShape pipeline_of(const CompileRequest& asked) {
   const CompileRequest request = without_dropout(asked);
   const Recompute recompute = parse_recompute(request.layout.recompute, request.model.all_layers());

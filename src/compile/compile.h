@@ -52,6 +52,10 @@ Program compile(const CompileRequest& request, const Target& target);
 // over blocks run once.
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
 
+// Throws Error where adapters or frozen weights name none of the model's, or adapters are wider
+// than a weight; compile() throws the same.
+void check_weight_names(const CompileRequest& request);
+
 // What the stages of the pipeline do: the schedule that compile() follows.
 PipelineShape pipeline_of(const CompileRequest& request);
 

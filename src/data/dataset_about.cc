@@ -1,9 +1,12 @@
 #include "data/dataset_about.h"
 
+#include <charconv>
 #include <filesystem>
+#include <limits>
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "data/tokenizer_json.h"
 
 namespace tessera {
 namespace {
@@ -26,12 +29,21 @@ class Members {
     }
     return *value;
   }
-  int64_t integer(const char* key) const {
+  int64_t integer(const char* key, int64_t most = std::numeric_limits<int64_t>::max()) const {
     const auto n = get<int64_t>(key, "an integer");
-    if (n < 0) throw Error("{}: '{}' is {}, wanted 0 or more", source_, key, n);
+    if (n < 0 || n > most) throw Error("{}: '{}' is {}, wanted 0 to {}", source_, key, n, most);
     return n;
   }
   std::string text(const char* key) const { return get<std::string>(key, "a text"); }
+  uint64_t hexadecimal(const char* key) const {
+    const std::string digits = text(key);
+    uint64_t n = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [rest, status] = std::from_chars(digits.data(), end, n, 16);
+    if (status != std::errc() || rest != end)
+      throw Error("{}: '{}' is '{}', wanted a hexadecimal number", source_, key, digits);
+    return n;
+  }
   const Tree* find(const char* key) const { return object_.find(key); }
 
  private:
@@ -82,14 +94,10 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
   }
   DatasetAbout about;
   about.tokenizer = m.text("tokenizer");
-  try {
-    about.tokenizer_fingerprint = std::stoull(m.text("tokenizer_fingerprint"), nullptr, 16);
-  } catch (const std::logic_error&) {
-    throw Error("{}: 'tokenizer_fingerprint' is no hexadecimal number", name);
-  }
-  about.vocabulary = m.integer("vocabulary");
+  about.tokenizer_fingerprint = m.hexadecimal("tokenizer_fingerprint");
+  about.vocabulary = m.integer("vocabulary", kLargestTokenId + int64_t{1});
   if (const Tree* end = m.find("end_of_text"); end != nullptr && !end->is_null()) {
-    about.end_of_text = static_cast<int32_t>(m.integer("end_of_text"));
+    about.end_of_text = static_cast<int32_t>(m.integer("end_of_text", kLargestTokenId));
   }
   about.documents = m.integer("documents");
   about.tokens = m.integer("tokens");
@@ -111,6 +119,15 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
         name, about.documents, about.tokens, data.index_name(), data.documents(), data.tokens());
   }
   return about;
+}
+
+std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
+                              const std::string& name) {
+  const auto about = read_about(data);
+  if (!about || about->tokenizer_fingerprint == tokenizer.fingerprint()) return "";
+  return fmt::format(
+      "{} was built with {}, whose bytes are not those of {}: its ids may mean other text",
+      data.prefix().string(), about->tokenizer, name);
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/indexed_dataset.h"
+#include "data/tokenizer.h"
 
 namespace tessera {
 
@@ -36,5 +37,10 @@ std::string to_json(const DatasetAbout& about);
 // PREFIX.json, or nothing where there is none. Throws Error if it is damaged or describes other
 // documents and tokens than the dataset has.
 std::optional<DatasetAbout> read_about(const IndexedDataset& data);
+
+// What to warn of where that file says that another tokenizer made the dataset than `tokenizer`,
+// which people know as `name`: its ids mean other text. Empty: nothing.
+std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
+                              const std::string& name);
 
 }  // namespace tessera

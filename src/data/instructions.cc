@@ -109,7 +109,7 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                         {.split = Split::kLines, .format = TextFormat::kText});
   for (Document line; stream.next(line);) {
     const std::string& file = stream.sources()[static_cast<size_t>(line.source)];
-    add_line(line.text, fmt::format("{}:{}", file, line.line), tokenizer);
+    add_line(line, file, tokenizer);
   }
   if (examples() == 0) {
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
@@ -125,10 +125,11 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                                           hash_name("instructions.packing", spec_.seed));
 }
 
-void InstructionData::add_line(const std::string& line, const std::string& place,
+void InstructionData::add_line(const Document& line, const std::string& file,
                                const Tokenizer& tokenizer) {
-  if (line.find_first_not_of(" \t\r") == line.npos) return;
-  const Tree tree = parse_json(line, place);
+  if (line.text.find_first_not_of(" \t\r") == line.text.npos) return;
+  const Tree tree = parse_json(line.text, file, static_cast<int>(line.line));
+  const std::string place = fmt::format("{}:{}", file, line.line);
   EncodeCache cache(int64_t{1} << 16);
   const auto add = [&](const std::string& text, bool learned) {
     if (!text.empty()) tokenizer.encode(text, ids_, cache);

@@ -15,6 +15,7 @@
 namespace tessera {
 
 class Tokenizer;
+struct Document;
 
 enum class LongExamples : uint8_t { kRefuse, kSkip, kCut };
 constexpr const char* enum_names(LongExamples) { return "refuse|skip|cut"; }
@@ -65,7 +66,7 @@ class InstructionData {
   std::span<const char> learned(int64_t example) const;  // 1: the loss counts that token
 
  private:
-  void add_line(const std::string& line, const std::string& place, const Tokenizer& tokenizer);
+  void add_line(const Document& line, const std::string& file, const Tokenizer& tokenizer);
   void end_example(const std::string& place);
   void end_pair(size_t response, const std::string& place);
   void read_pair(int64_t example, const SampleRow& row) const;

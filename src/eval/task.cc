@@ -129,20 +129,12 @@ TaskSpec read_task(const Path& file) {
 }
 
 std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
-  const std::string bytes = read_file(data);
   const Forms forms(spec);
   std::vector<Example> out;
-  int64_t number = 0;
-  for (size_t from = 0; from < bytes.size();) {
-    const size_t to = std::min(bytes.find('\n', from), bytes.size());
-    const std::string_view text = std::string_view(bytes).substr(from, to - from);
-    from = to + 1;
-    ++number;
-    if (text.find_first_not_of(" \t\r") == text.npos) continue;
-    const std::string place = fmt::format("{}:{}", data.string(), number);
-    const Tree tree = parse_json(text, place);
-    out.push_back(read_example(spec, forms, Line(tree, place)));
-    out.back().line = number;
+  for (const Tree& tree : parse_json_lines(read_file(data), data.string())) {
+    const Line line(tree, fmt::format("{}:{}", data.string(), tree.line));
+    out.push_back(read_example(spec, forms, line));
+    out.back().line = tree.line;
   }
   if (out.empty()) throw Error("{}: holds no example", data.string());
   std::vector<std::string> shots;

@@ -15,15 +15,14 @@ namespace {
 
 // The step of one line of the file.
 int64_t step_of(std::string_view line, const std::string& source, int64_t number) {
-  const std::string place = fmt::format("{}:{}", source, number);
-  const Tree tree = parse_json(line, place);
+  const Tree tree = parse_json(line, source, static_cast<int>(number));
   const Tree* step = tree.find("step");
   const auto* n = step ? std::get_if<int64_t>(&step->value) : nullptr;
   if (!n) {
     throw Error(
-        "{}: this line is no object with a whole number 'step'. The file was changed by something "
-        "else; mend the line or move the file away and start again.",
-        place);
+        "{}:{}: this line is no object with a whole number 'step'. The file was changed by "
+        "something else; mend the line or move the file away and start again.",
+        source, number);
   }
   return *n;
 }

@@ -66,4 +66,8 @@ RunConfig read_run(const Tree& tree, const std::string& source,
 // the numbers and what would be possible.
 void validate(const RunConfig& config);
 
+// Throws Error, with the place, where optimizer.freeze or lora name no weight of the model or ask
+// for what its weights cannot have. For a run that is valid.
+void validate_names(const RunConfig& config);
+
 }  // namespace tessera

@@ -100,12 +100,8 @@ std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokeniz
     for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
   std::vector<std::string> out;
   for (const std::string& prefix : prefixes) {
-    const auto about = read_about(IndexedDataset(prefix));
-    if (!about || about->tokenizer_fingerprint == tokenizer.fingerprint()) continue;
-    out.push_back(
-        fmt::format("{} was built with {}, whose bytes are not those of {}: its ids may mean other "
-                    "text",
-                    prefix, about->tokenizer, config.data.tokenizer));
+    std::string found = foreign_tokenizer(IndexedDataset(prefix), tokenizer, config.data.tokenizer);
+    if (!found.empty()) out.push_back(std::move(found));
   }
   return out;
 }

@@ -43,6 +43,13 @@ class Validation {
     metrics();
   }
 
+  void names() const {
+    if (c_.lora.rank == 0 && c_.optimizer.freeze.empty()) return;
+    CompileRequest r = request();
+    r.model.vocabulary = std::max<int64_t>(r.model.vocabulary, 1);  // 0: the tokenizer's
+    at_its_key([&] { check_weight_names(r); });
+  }
+
  private:
   // Fails at the key `path`; where it was not given itself, at the preset or at the file.
   template <class... A>
@@ -51,6 +58,22 @@ class Validation {
     if (at == c_.places.end() && path.starts_with("model.")) at = c_.places.find("model.preset");
     throw Error("{}: {} {}", at == c_.places.end() ? c_.source : at->second, path,
                 fmt::format(format, std::forward<A>(a)...));
+  }
+  // What `check` throws begins with a key, whose place is known here.
+  void at_its_key(const auto& check) const {
+    try {
+      check();
+    } catch (const Error& e) {
+      const std::string said = e.what();
+      const size_t key = said.find(' ');
+      fail(said.substr(0, key), "{}", said.substr(key + 1));
+    }
+  }
+  CompileRequest request() const {
+    CompileRequest r = compile_request(c_, Purpose::kTrain);
+    if (r.source > 0 && r.tokens == 0)
+      r.tokens = fit_spans(r.source, {c_.data.noise_density, c_.data.mean_span}).targets;
+    return r;
   }
   void at_least(const std::string& path, int64_t value, int64_t least) const {
     if (value < least) fail(path, "= {}, wanted {} or more", value, least);
@@ -322,17 +345,11 @@ class Validation {
 
   void layout() const {
     const Layout& l = c_.layout;
-    try {
-      CompileRequest r = compile_request(c_, Purpose::kTrain);
-      if (r.source > 0 && r.tokens == 0)
-        r.tokens = fit_spans(r.source, {c_.data.noise_density, c_.data.mean_span}).targets;
+    at_its_key([&] {
+      const CompileRequest r = request();
       check_layout(c_.model, l, {c_.batch.global, c_.batch.micro, r.tokens, r.source});
       check_head_copies(r);
-    } catch (const Error& e) {  // begins with the key, whose place is known here
-      const std::string said = e.what();
-      const size_t key = said.find(' ');
-      fail(said.substr(0, key), "{}", said.substr(key + 1));
-    }
+    });
     recompute(l.recompute);
     offload(l.offload);
     at_least("compiler.bucket_bytes", c_.compiler.bucket_bytes, 0);
@@ -402,5 +419,6 @@ class Validation {
 }  // namespace
 
 void validate(const RunConfig& config) { Validation(config).all(); }
+void validate_names(const RunConfig& config) { Validation(config).names(); }
 
 }  // namespace tessera

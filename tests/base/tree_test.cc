@@ -59,6 +59,21 @@ TEST(Json, BrokenInputsNameThePlace) {
     EXPECT_NE(fails(text), "no error") << text;
 }
 
+TEST(Json, LinesAreDocumentsWithTheirOwnPlaces) {
+  const std::vector<Tree> lines = parse_json_lines("{\"a\":1}\n \r\n\n  [2]\r\n3", "t.jsonl");
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(lines[1].line, 4);
+  EXPECT_EQ(lines[1].column, 3);
+  EXPECT_EQ(lines[2].line, 5);
+  EXPECT_EQ(whole(&lines[2]), 3);
+  EXPECT_TRUE(parse_json_lines("", "t.jsonl").empty());
+  const std::string error = error_of([] { parse_json_lines("1\n\n{\"a\": x}\n", "t.jsonl"); });
+  EXPECT_TRUE(error.starts_with("t.jsonl:3:7: this is not JSON")) << error;
+  EXPECT_TRUE(error_of([] {
+                parse_json("{\"a\":1,\"a\":2}", "t.jsonl", 7);
+              }).starts_with("t.jsonl:7:8: the key 'a' stands twice"));
+}
+
 TEST(Json, WritesWhatItReads) {
   const std::string text =
       R"({"a":[1,2.5,1e-08,3.0,true,null],"b":{"c":"\"\\\n\u0001é"},"d":[],"e":{}})";

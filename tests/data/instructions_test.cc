@@ -139,6 +139,7 @@ TEST_F(InstructionsTest, NamesTheLineOfWhatIsMissing) {
     EXPECT_TRUE(contains(found, "i.jsonl:3") && contains(found, part)) << found;
   };
   says("{\"prompt\":\"a\"}", "there is no 'response'; the object has 'prompt'");
+  says("{\"prompt\": oh}", "i.jsonl:3:12: this is not JSON");
   says("{\"response\":\"a\",\"x\":1}", "there is no 'prompt'; the object has 'response', 'x'");
   says("{\"prompt\":1,\"response\":\"a\"}", "'prompt' holds an integer, wanted a text");
   says("{\"prompt\":\"a\",\"response\":null}", "'response' holds null, wanted a text");

@@ -177,6 +177,38 @@ TEST(RunConfig, SizesThatDoNotFitAreRefusedWithWhatIsPossible) {
             "run.yaml: model.layers is not given. Give it, or model.preset (such as pythia-70m).");
 }
 
+TEST(RunConfig, WeightsAreFoundByTheirNames) {
+  const auto said = [](const std::vector<std::string>& overrides) {
+    try {
+      const RunConfig run = read(kRun, overrides);
+      validate(run);
+      validate_names(run);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said({"lora.rank=128", "optimizer.freeze=[embed.*, '*.norm1.*']"}), "");
+  EXPECT_EQ(said({"lora.rank=129", "lora.targets=['*.out.*']"}),
+            "command line: lora.rank = 129 is more than layer.attn.out.weight [128, 128] can have. "
+            "Wanted at most 128, or lora.targets without it.");
+  EXPECT_TRUE(
+      said({"lora.rank=4", "lora.targets=[layer.attn.qvk.weight]"})
+          .starts_with("command line: lora.targets has 'layer.attn.qvk.weight', which is the "
+                       "name of no product's weight. Did you mean 'layer.attn.qkv.weight'? "
+                       "There are: layer.attn.qkv.weight, "));
+  EXPECT_NE(said({"lora.rank=4", "lora.targets=['*.norm1.*']"}).find("no product's weight"),
+            std::string::npos);
+  EXPECT_NE(said({"optimizer.freeze=[mlp]"}).find("of no weight. Did you mean '*mlp*'?"),
+            std::string::npos);
+  EXPECT_NE(said({"optimizer.freeze=['*']"}).find("leaves nothing to train"), std::string::npos);
+  const std::vector<std::string> t5{"model.family=t5", "model.encoder_layers=4",
+                                    "model.vocabulary=0", "data.objective=span_corruption"};
+  std::vector<std::string> frozen = t5;
+  frozen.push_back("optimizer.freeze=[encoder.*]");
+  EXPECT_EQ(said(frozen), "");
+}
+
 TEST(RunConfig, AFamilyBringsWhatIsItsOwn) {
   const RunConfig c = read(kRun, {"model.family=llama"});
   EXPECT_DOUBLE_EQ(c.model.rotary_share, 1);

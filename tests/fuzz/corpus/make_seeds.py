@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the valid seeds of checkpoint and safetensors beside this file."""
+"""Writes the valid seeds of checkpoint and safetensors, and those of tokenizers whose words or added
+tokens a fuzzer does not come upon by itself, beside this file."""
 import json
 import pathlib
 import struct
@@ -44,6 +45,69 @@ def index(checksum16, tokenizer):
     return json.dumps(root)[:-1].encode()
 
 
+SPLITS = {  # as the published files have them, and src/data/tokenizer_json.cc
+    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+             r"\s*[\r\n]+|\s+(?!\S)|\s+",
+    "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
+              r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+WORDS = ("we'll'S a\u00e9 12345 x1'\u017f... \r\n\n  y\u3000z \u0663\u0664!?\n\n \t'VE 'rE 'd'  ").encode()
+
+
+def token(number, content, **more):
+    keys = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    return {"id": number, "content": content, **{k: more.get(k, False) for k in keys}}
+
+
+def tokenizer(text, added=(), split=None, normalizer=None, **model):
+    letters = "\u00ef\u00bf\u00bdabelnstxyzv'1234.!?\u0120\u010a\u010d\u00c3\u00a9"
+    vocabulary = {c: i for i, c in enumerate(letters)}
+    for word in ("\u0120a", "ll", "12", "\u0120\u0120"):
+        vocabulary[word] = len(vocabulary)
+    level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": split is None}
+    before = level if split is None else {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False}, level]}
+    root = {"added_tokens": [token(len(vocabulary) + i, *a[:-1], **a[-1]) for i, a in enumerate(added)],
+            "normalizer": normalizer, "pre_tokenizer": before,
+            "model": {"type": "BPE", "vocab": vocabulary, **model,
+                      "merges": [["\u0120", "a"], ["l", "l"], ["1", "2"], ["\u0120", "\u0120"]]}}
+    return json.dumps(root).encode() + b"\0" + text
+
+
+def tokenizers():
+    nfc = {"type": "Sequence", "normalizers": [{"type": "NFC"}]}
+    words = [("<a>", {"single_word": True}), ("<a>b", {"lstrip": True}), ("<a", {"rstrip": True}),
+             ("x", {"single_word": True, "lstrip": True, "rstrip": True}), ("<|endoftext|>", {}),
+             ("</s>", {"special": True}), ("\u00e9", {"normalized": True, "lstrip": True})]
+    alone = [("<s>", {"single_word": True, "rstrip": True}), ("<e>", {"lstrip": True})]
+    text = ("<a>  <a>b \u3000<a>b\u3000<a \u00a0x x  xx ax x\u00e9 \u00e9<a> <a><|endoftext|>  </s>"
+            " <|endoftext <a>\u0301").encode()
+    ends = b"<s> a<s> <s>a \xff<s>\xff \xe2\x80<s> \xe2\x80 <e>\xe2\x80\x80<e> <e <s"
+    whole = json.loads(tokenizer(b"")[:-1])
+    named = lambda change: json.dumps({**whole, **change}).encode() + b"\0a"
+    seeds = {name: tokenizer(WORDS, split=split) for name, split in SPLITS.items()}
+    seeds |= {f"{name}_added": tokenizer(WORDS + text, words, split, nfc) for name, split in SPLITS.items()}
+    seeds["added_words"] = tokenizer(text, words, normalizer=nfc)
+    seeds["added_twice"] = tokenizer(text, [*words, ("x", {}), ("", {})])
+    seeds["added_one_first"] = tokenizer(ends, alone)
+    seeds["whole_words"] = tokenizer(b" all 12 a", ignore_merges=True)
+    seeds["no_type"] = tokenizer(b"a", type=None)
+    seeds["fallback"] = tokenizer(b"a", byte_fallback=True)
+    seeds["dropout"] = tokenizer(b"a", dropout=0.5)
+    seeds["flag"] = tokenizer(b"a", ignore_merges=1)
+    seeds["split_other"] = tokenizer(b"a", split="a+")
+    seeds["split_prefix"] = named({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": SPLITS["qwen2"]}, "behavior": "Isolated"},
+        {"type": "ByteLevel"}]}})
+    seeds["normalizer_other"] = named({"normalizer": {"type": "NFKC"}})
+    seeds["normalizers_none"] = named({"normalizer": {"type": "Sequence", "normalizers": 1}})
+    seeds["no_pre_tokenizer"] = named({"pre_tokenizer": None})
+    seeds["added_no_list"] = named({"added_tokens": 3})
+    seeds["added_no_text"] = named({"added_tokens": [{"id": 1, "content": 2}]})
+    seeds["added_null"] = named({"added_tokens": None})
+    return {f"tokenizer/{name}": seed for name, seed in seeds.items()}
+
+
 def main():
     import xxhash  # PyPI
     zeros = f"{xxhash.xxh3_64_intdigest(bytes(16)):016x}"
@@ -66,6 +130,7 @@ def main():
              "safetensors/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
              "checkpoint/two_pieces": body, "checkpoint/no_tokenizer": index(zeros, None),
              "checkpoint/raw": b"raw:" + whole}
+    seeds |= tokenizers()
     for name, (old, new) in lies.items():
         assert old in body, name
         seeds[f"checkpoint/lie_{name}"] = body.replace(old, new, 1)
