@@ -32,9 +32,12 @@ std::vector<Finding> check(const std::vector<const Program*>& ranks) {
     return findings;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto rank = static_cast<int>(r);
-    append(findings, check_value(*ranks[r], rank, order[r]));
+    std::vector<Finding> values = check_value(*ranks[r], rank, order[r]);
+    if (values.empty()) values = check_unread(*ranks[r], rank, order[r]);
+    append(findings, std::move(values));
     append(findings, check_calls(*ranks[r], rank));
-    append(findings, check_meaning(*ranks[r], rank, order[r]));
+    append(findings, check_own(*ranks[r], rank, order[r]));
+    append(findings, check_sums(*ranks[r], rank, order[r]));
   }
   return findings;
 }

@@ -28,10 +28,14 @@ std::vector<Finding> check_cycle(const std::vector<const Program*>& ranks,
 std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order);
 // value: what each read finds.
 std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order);
+// value: what is written is read, by programs in which check_value finds nothing.
+std::vector<Finding> check_unread(const Program& p, int rank, const std::vector<int64_t>& order);
 // value: what each call takes, without a run: frames of its own, apart, in the arena; each as often
 // as others of its kind, none twice.
 std::vector<Finding> check_calls(const Program& p, int rank);
-// value: what sums and parts mean over the axes of the mesh.
-std::vector<Finding> check_meaning(const Program& p, int rank, const std::vector<int64_t>& order);
+// value: what was updated in part is gathered before the whole is read.
+std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int64_t>& order);
+// value: what sums mean over the axes of the mesh.
+std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<int64_t>& order);
 
 }  // namespace tessera

@@ -1,15 +1,12 @@
 #include "compile/compile.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "base/error.h"
+#include "compile/block_passes.h"
+#include "compile/block_shares.h"
 #include "compile/blocks.h"
 #include "compile/layout_check.h"
 #include "compile/offload.h"
 #include "compile/overlap.h"
-#include "compile/passes.h"
 #include "compile/place.h"
 #include "compile/schedule.h"
 #include "compile/zero.h"
@@ -21,61 +18,11 @@ namespace {
 
 constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
-// The model, with what fine-tuning changes in it.
-Graph tuned_model(const CompileRequest& r) {
-  const int64_t copies = head_copies(r.model, r.layout);
-  Graph g = forward(r.model,
-                    {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
-  g.mesh = mesh_of(r.layout, copies);
-  add_adapters(g, r.adapters);
-  freeze(g, r.frozen);
-  return g;
-}
-
-Graph graph_for(const CompileRequest& r, const Recompute& recompute) {
-  Graph g = tuned_model(r);
-  const bool generates = r.purpose == Purpose::kLogits || r.purpose == Purpose::kDecode;
-  if (generates) keep_logits(g);
-  if (r.purpose == Purpose::kDecode) decode(g, r.model.context, r.encoded);
-  if (r.options.cross_entropy == CrossEntropyKind::kUnfused && !generates) unfuse_cross_entropy(g);
-  if (r.options.attention == AttentionKind::kMaterialised && r.purpose != Purpose::kDecode)
-    materialise_attention(g, r.options.scores == ScoresType::kHalf);
-  if (r.options.masks == MaskKind::kKept && r.purpose == Purpose::kTrain) keep_masks(g);
-  apply_precision(g, r.precision);
-  shard(g, r.layout);
-  if (r.options.fuse_bias_gelu) fuse_bias_gelu(g);
-  if (r.purpose == Purpose::kTrain) differentiate(g);
-  if (r.purpose == Purpose::kTrain && r.precision == Precision::kFp16) scale_loss(g);
-  remove_shares(g);
-  if (r.purpose == Purpose::kTrain && recompute.selective)
-    recompute_selective(g, r.options.selective);
-  if (r.purpose == Purpose::kTrain && r.layout.pipeline > 1 &&
-      r.layout.pipeline_schedule == PipelineSchedule::kZeroBubble)
-    split_backward(g);
-  if (r.purpose == Purpose::kTrain) {
-    if (r.options.gradients == GradientType::kHalf) narrow_gradients(g, type_of(r.precision));
-    if (r.options.accumulate == AccumulateKind::kApart) accumulate_apart(g, type_of(r.precision));
-  }
-  if (r.options.products == ProductType::kFp8 && !generates) multiply_in_fp8(g);
-  if (r.options.fuse_residual_norm) fuse_residual_norm(g);
-  remove_dead_ops(g);
-  return g;
-}
-
 // Dropout is for training; every other program is the model without it.
 CompileRequest without_dropout(CompileRequest r) {
   if (r.purpose != Purpose::kTrain) r.model.dropout = r.model.attention_dropout = 0;
   return r;
 }
-
-double forward_flops(const std::vector<Value>& values, const Block& b) {
-  double flops = 0;
-  for (const Op& op : b.forward) flops += cost_of(op, values).flops;
-  return flops;
-}
-
-// A chunk's cost is told in so many parts of the cheapest layer, where layers differ.
-constexpr double kCostUnits = 4;
 
 // Layers to chunks: as the layout says, or so that the costliest chunk is as cheap as can be.
 StageShare share_of(const Graph& g, const CompileRequest& r) {
@@ -108,38 +55,6 @@ bool reduces_each(const Layout& l) {
 
 }  // namespace
 
-BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {
-  BlockShares shares;
-  double before = 0;
-  for (const Block& b : blocks) {
-    const double flops = forward_flops(values, b);
-    if (b.is_stack())
-      for (int64_t l = 0; l < b.layers; ++l) shares.layers.push_back(flops + (l == 0 ? before : 0));
-    before = b.is_stack() || b.input == kNone ? 0 : flops;
-  }
-  const double cheapest = *std::min_element(shares.layers.begin(), shares.layers.end());
-  for (double& c : shares.layers) c /= cheapest;
-  shares.embedding = forward_flops(values, blocks.front()) / cheapest;
-  shares.head = forward_flops(values, blocks.back()) / cheapest;
-  return shares;
-}
-
-std::vector<int64_t> spread_layers(const BlockShares& shares, int64_t chunks) {
-  return spread_layers(shares.layers, chunks, shares.embedding, shares.head);
-}
-
-std::vector<int64_t> chunk_costs(const BlockShares& shares, const std::vector<int64_t>& layers) {
-  std::vector<int64_t> costs;
-  auto next = shares.layers.begin();
-  const bool alike = shares.layers.front() == shares.layers.back();
-  for (const int64_t n : layers) {
-    const double cost = std::accumulate(next, next + n, 0.0);
-    next += n;
-    costs.push_back(std::max<int64_t>(alike ? n : std::llround(kCostUnits * cost), 1));
-  }
-  return costs;
-}
-
 Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   Blocks m;
   m.request = without_dropout(asked);
@@ -155,7 +70,7 @@ Blocks compile_blocks(const CompileRequest& asked, const Target& target) {
   CHECK(!generates || mesh_of(m.request.layout).ranks() == 1, "{} is a program of one rank",
         kPurposes[static_cast<int>(m.request.purpose)]);
   m.recompute = parse_recompute(m.request.layout.recompute, m.request.model.all_layers());
-  Graph graph = graph_for(m.request, m.recompute);
+  Graph graph = block_passes(m.request, m.recompute);
   m.share = share_of(graph, m.request);
   const auto holders = holders_of(graph, m.share);
   m.expanded = expand(std::move(graph), m.request, m.recompute, target, holders);
@@ -195,7 +110,7 @@ void check_weight_names(const CompileRequest& request) { tuned_model(request); }
 PipelineShape pipeline_of(const CompileRequest& asked) {
   const CompileRequest request = without_dropout(asked);
   const Recompute recompute = parse_recompute(request.layout.recompute, request.model.all_layers());
-  return share_of(graph_for(request, recompute), request).pipeline;
+  return share_of(block_passes(request, recompute), request).pipeline;
 }
 
 double model_flops(const CompileRequest& request) {

@@ -1,5 +1,6 @@
 // What expand() works with. Its parts, a file each: frames of what blocks leave, products,
-// messages, weights and gradients, the optimizer, and in expand.cc the segments of blocks.
+// messages, groups of weights, their gradients, the optimizer, the segments of blocks, and in
+// expand.cc what frames the step.
 #pragma once
 
 #include <map>
@@ -33,9 +34,11 @@ class Expander {
   bool divides(int64_t stage) const { return request_.layout.zero >= stage && shards() > 1; }
   bool reduces_each() const;
 
-  // Weights and what is kept of them (expand_weights.cc).
+  // Weights that live together (expand_groups.cc).
   WeightGroup& group_for(ValueId weight);
   void group_weights();
+
+  // Weights and what is kept of them (expand_weights.cc).
   void weight_frames();
   void gradient_frames();
   FrameKindId flat_frame(const WeightGroup& g, const std::string& suffix, Role role, DType type,
@@ -83,15 +86,17 @@ class Expander {
   void kept_segments(Messages& m, const std::string& suffix, const std::vector<const char*>& kinds);
   ValueId stream(const std::string& kind) const;
 
-  // Blocks and the step (expand.cc).
+  // Blocks, with what is computed again (expand_blocks.cc).
   void block_segments(const Block& block, BlockSegments& out);
-  void step_segments();
-  ValueId only(Role role, const std::string& name) const;
-  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);
-  Access access_of(const Segment& s, FrameKindId kind) const;
   std::vector<Op> clone_scratch(std::vector<Op> ops, bool keep_frames);
   void keep_saved(std::vector<Op>& ops, ValueId output) const;
   void give_away(std::vector<Op>& ops, ValueId output);
+
+  // Any segment, and those of the step (expand.cc).
+  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);
+  Access access_of(const Segment& s, FrameKindId kind) const;
+  void step_segments();
+  ValueId only(Role role, const std::string& name) const;
 
   Graph g_;
   const CompileRequest& request_;

@@ -3,64 +3,31 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
+#include "compile/host_copies.h"
+#include "compile/pauses.h"
 #include "compile/place.h"
 
 namespace tessera {
 namespace {
 
-// Calls between which a frame is not touched.
-struct Pause {
-  size_t last = 0, next = 0;  // positions in the schedule
-  int64_t calls = 0;          // of computation between them
-};
-
 class Offloader {
  public:
-  Offloader(Program& p, int64_t layers, int64_t least) : p_(p), layers_(layers), least_(least) {}
+  Offloader(Program& p, int64_t layers) : p_(p), layers_(layers), copies_(p) {}
 
-  void run() {
-    find_pauses();
-    const auto frames = static_cast<FrameId>(p_.frames.size());
-    for (FrameId f = 0; f < frames; ++f) {
-      const std::optional<Pause>& pause = pauses_[static_cast<size_t>(f)];
-      if (pause && pause->calls >= least_ && is_kept(f)) copy(f, *pause);
-    }
+  // Of all frames that no call of computation touches for `least` others or more.
+  void run(int64_t least) {
+    const std::vector<Pause> pauses = longest_pauses(p_);
+    for (size_t f = 0; f < pauses.size(); ++f)
+      if (pauses[f].calls >= least && is_kept(static_cast<FrameId>(f)))
+        copy(static_cast<FrameId>(f), pauses[f]);
     write_schedule();
   }
 
  private:
-  // Its two segments, and the kind of its copies.
-  struct Copies {
-    FrameKindId host = kNone;
-    SegmentId out = kNone, in = kNone;
-  };
-
-  // Of each frame the longest time between two touches, of which the second reads.
-  void find_pauses() {
-    pauses_.resize(p_.frames.size());
-    std::vector<std::optional<size_t>> last(p_.frames.size());
-    std::vector<int64_t> computed(p_.schedule.size() + 1, 0);  // before each position
-    for (size_t c = 0; c < p_.schedule.size(); ++c) {
-      const Call& call = p_.schedule[c];
-      const Segment& s = p_.segment(call);
-      computed[c + 1] = computed[c] + (s.queue == Queue::kCompute);
-      for (size_t i = 0; i < call.frames.size(); ++i) {
-        const auto f = static_cast<size_t>(call.frames[i]);
-        std::optional<Pause>& longest = pauses_[f];
-        if (last[f] && s.frames[i].access == Access::kRead) {
-          const int64_t calls = computed[c] - computed[*last[f] + 1];
-          if (!longest || calls > longest->calls) longest = Pause{*last[f], c, calls};
-        }
-        last[f] = c;
-      }
-    }
-  }
-
   bool is_kept(FrameId f) {
     const Frame& frame = p_.frame(f);
     const FrameKind& kind = p_.kind(frame.kind);
@@ -79,61 +46,9 @@ class Offloader {
     return std::distance(labels.begin(), labels.find(frame.layer)) < layers_;
   }
 
-  // A twin of each value, in the same places of a frame of the host.
-  FrameKindId host_kind(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
-    const auto host = static_cast<FrameKindId>(p_.kinds.size());
-    FrameKind k = p_.kind(kind);
-    k.name += ".host";
-    k.host = true;
-    k.values.clear();
-    std::set<int64_t> places;  // the stream is one value in each block, all in one place
-    for (const ValueId v : p_.kind(kind).values) {
-      if (!places.insert(p_[v].offset).second) continue;
-      Value twin = p_[v];
-      twin.name += ".host";
-      twin.frame = host;
-      k.values.push_back(static_cast<ValueId>(p_.values.size()));
-      Op op;
-      op.kind = OpKind::kCopy;
-      op.inputs = {v};
-      op.outputs = {k.values.back()};
-      op.origin = "offload";
-      out.push_back(op);
-      std::swap(op.inputs, op.outputs);
-      op.origin = "fetch";
-      in.push_back(op);
-      p_.values.push_back(std::move(twin));
-    }
-    p_.kinds.push_back(std::move(k));
-    return host;
-  }
-
-  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue, FrameKindId from,
-                    FrameKindId to) {
-    Segment s;
-    s.name = name;
-    s.ops = std::move(ops);
-    for (Op& op : s.ops) op.queue = queue;
-    s.queue = queue;
-    s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
-    p_.segments.push_back(std::move(s));
-    return static_cast<SegmentId>(p_.segments.size() - 1);
-  }
-
-  const Copies& copies_of(FrameKindId kind) {
-    const auto [known, made] = copies_.try_emplace(kind);
-    if (!made) return known->second;
-    std::vector<Op> out, in;
-    const std::string name = p_.kind(kind).name;
-    const FrameKindId host = host_kind(kind, out, in);
-    known->second = {host, segment("offload." + name, out, Queue::kCopyOut, kind, host),
-                     segment("fetch." + name, in, Queue::kCopyIn, host, kind)};
-    return known->second;
-  }
-
   void copy(FrameId f, const Pause& pause) {
     const Frame frame = p_.frame(f);
-    const Copies& copies = copies_of(frame.kind);
+    const HostCopy& copies = copies_.of(frame.kind);
     const auto host = static_cast<FrameId>(p_.frames.size());
     p_.frames.push_back({copies.host, frame.layer, frame.microbatch, kNone, false});
     p_.frames.push_back({frame.kind, frame.layer, frame.microbatch, kNone, false});
@@ -169,10 +84,9 @@ class Offloader {
   }
 
   Program& p_;
-  int64_t layers_, least_;
-  std::vector<std::optional<Pause>> pauses_;  // of each frame
-  std::map<FrameKindId, std::set<int64_t>> labels_;
-  std::map<FrameKindId, Copies> copies_;
+  int64_t layers_;
+  HostCopies copies_;
+  std::map<FrameKindId, std::set<int64_t>> labels_;     // layers of each kind
   std::map<size_t, std::vector<Call>> behind_, ahead_;  // of calls at these positions
 };
 
@@ -199,7 +113,7 @@ void offload(Program& program, const Offload& what, int64_t overlap) {
   // At each end the copy holds the bytes as long as place() gives other queues, and at the second
   // so much longer as it begins earlier: in a shorter pause nothing is won.
   const int64_t least = 2 * PlaceOptions().pad + overlap + 1;
-  Offloader(program, what.layers, least).run();
+  Offloader(program, what.layers).run(least);
 }
 
 }  // namespace tessera

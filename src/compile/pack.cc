@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compile/max_tree.h"
+#include "compile/pack_order.h"
 #include "compile/places.h"
 
 namespace tessera {
@@ -24,8 +25,6 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-enum class Order { kSize, kArea, kBirth, kLength };
-
 class Packer {
  public:
   // `lives` by rising birth.
@@ -38,10 +37,10 @@ class Packer {
   int64_t best() {
     std::vector<size_t> best_order;
     bool best_fit = true;
-    for (const Order by : {Order::kSize, Order::kArea, Order::kBirth, Order::kLength})
+    for (const PackOrder by : kPackOrders)
       for (const bool fit : {true, false}) {
         if (orders_ > 0 && !may_improve()) break;
-        std::vector<size_t> order = ordered(by);
+        std::vector<size_t> order = ordered(lives_, by);
         if (!attempt(order, fit)) continue;
         best_order = std::move(order);
         best_fit = fit;
@@ -69,45 +68,12 @@ class Packer {
   }
 
   int64_t most_alive(const std::vector<Region>& regions) const {
-    int64_t last = -1;
-    for (const Life& l : lives_) last = std::max(last, l.death);
-    std::vector<int64_t> change(static_cast<size_t>(last + 2), 0);
-    for (const Life& l : lives_) {
-      change[static_cast<size_t>(l.birth)] += l.bytes;
-      change[static_cast<size_t>(l.death) + 1] -= l.bytes;
-    }
-    int64_t most = 0, alive = 0;
-    for (size_t c = 0; c < change.size(); ++c) {
-      alive += change[c];
-      int64_t used = 0;
-      for (const Region& r : regions) used += c < r.used.size() ? r.used[c] : 0;
-      most = std::max(most, alive + used);
-    }
-    return most;
-  }
-
-  std::vector<size_t> ordered(Order by) const {
-    const auto key = [&](const Life& l) {
-      const int64_t length = l.death - l.birth + 1;
-      switch (by) {
-        case Order::kSize:
-          return -l.bytes;
-        case Order::kArea:
-          return -l.bytes * length;
-        case Order::kBirth:
-          return l.birth;
-        case Order::kLength:
-          return -length;
-      }
-      return int64_t{0};
-    };
-    std::vector<size_t> order(lives_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return std::pair(key(lives_[a]), -lives_[a].bytes) <
-             std::pair(key(lives_[b]), -lives_[b].bytes);
-    });
-    return order;
+    int64_t end = 1;
+    for (const Life& l : lives_) end = std::max(end, l.death + 1);
+    std::vector<int64_t> taken = bytes_alive(lives_, static_cast<size_t>(end));
+    for (const Region& r : regions)
+      for (size_t c = 0; c < std::min(taken.size(), r.used.size()); ++c) taken[c] += r.used[c];
+    return *std::max_element(taken.begin(), taken.end());
   }
 
   bool may_improve() const {
@@ -123,7 +89,7 @@ class Packer {
     bytes_ = 0;
     for (const size_t i : order) {
       Life& life = lives_[i];
-      life.offset = gap_for(life, blocked_[i], best_fit);
+      life.offset = places_.gap_for(life, blocked_[i], best_fit);
       const int64_t end = life.offset + life.bytes;
       bytes_ = std::max(bytes_, end);
       if (life.bytes > 0) places_.add(life, round_up(end, alignment_));
@@ -133,30 +99,6 @@ class Packer {
     best_offsets_.clear();
     for (const Life& l : lives_) best_offsets_.push_back(l.offset);
     return true;
-  }
-
-  // The lowest (or the tightest) gap between what is taken that the life fits in.
-  int64_t gap_for(const Life& life, const std::vector<Taken>& blocked, bool best_fit) const {
-    int64_t free_from = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
-    // Whether the gap before `t` is the one.
-    const auto pass = [&](const Taken& t) {
-      const int64_t slack = t.first - free_from - life.bytes;
-      if (slack >= 0 && slack < best_slack) {
-        best_slack = slack;
-        best = free_from;
-        if (!best_fit || slack == 0) return true;
-      }
-      free_from = std::max(free_from, t.second);
-      return false;
-    };
-    auto next = blocked.begin();
-    bool done = false;
-    places_.each_taken(life, [&](const Taken& t) {
-      while (!done && next != blocked.end() && *next < t) done = pass(*next++);
-      return done = done || pass(t);
-    });
-    while (!done && next != blocked.end()) done = pass(*next++);
-    return best >= 0 ? best : free_from;
   }
 
   void promote_top(std::vector<size_t>& order) const {
@@ -181,6 +123,17 @@ class Packer {
 };
 
 }  // namespace
+
+std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t positions) {
+  std::vector<int64_t> alive(positions + 1, 0);
+  for (const Life& l : lives) {
+    alive[static_cast<size_t>(l.birth)] += l.bytes;
+    alive[static_cast<size_t>(l.death) + 1] -= l.bytes;
+  }
+  std::partial_sum(alive.begin(), alive.end(), alive.begin());
+  alive.pop_back();
+  return alive;
+}
 
 int64_t pack(std::vector<Life>& lives, const std::vector<Region>& regions, int64_t alignment) {
   std::vector<size_t> by_birth(lives.size());

@@ -1,6 +1,7 @@
 // Packs what lives for a time into bytes: lives that meet share none.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct Region {
   int64_t offset = 0;
   std::vector<int64_t> used;
 };
+
+// Of each of the first so many positions, the bytes of the lives that are alive there: no packing
+// needs less than the most of them. All lives end before that.
+std::vector<int64_t> bytes_alive(const std::vector<Life>& lives, size_t positions);
 
 // Gives every life an offset, a multiple of `alignment`, clear of the regions and of the lives that
 // it meets; returns where the last one ends. What is placed first finds the most room, so several

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
-#include "base/box.h"
-#include "base/error.h"
+#include "compile/piece_cutter.h"
 #include "compile/weight_tables.h"
 
 namespace tessera {
 namespace {
 
 constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
-
-int64_t elements(const FrameKind& k, const Program& p) {
-  return k.bytes / size_of(p[k.values.at(0)].dtype);
-}
 
 bool is_divided(const Program& p, FrameKindId kind) {
   return p[p.kind(kind).values.at(0)].sharding.place[kShardAxis] == 0 &&
@@ -28,82 +23,6 @@ bool is_gathered(const Program& p, FrameKindId weights) {
   return false;
 }
 
-// The pieces of the frames of a group.
-class Cutter {
- public:
-  Cutter(const Program& p, const Coordinates& at, std::vector<StatePiece>& out)
-      : p_(p), at_(at), out_(out) {}
-
-  struct Source {
-    FrameKindId weights = kNone, kind = kNone, copy = kNone;
-    bool divided = false;  // the frame holds the own part alone
-    bool copy_divided = false;
-    bool whole = false;  // all parts are valid, not the own alone
-    Role role = Role::kWeight;
-    std::string suffix;
-  };
-
-  void cut(const Source& s, ValueId weight, int64_t layer) const {
-    const FrameKind& table = p_.kind(s.weights);
-    const int64_t parts = p_.mesh[AxisKind::kShard], size = elements(table, p_) / parts;
-    const int64_t own = at_[AxisKind::kShard];
-    const int64_t begin = p_[weight].offset / size_of(p_[weight].dtype);
-    const int64_t end = begin + p_[weight].local().elements();
-    for (int64_t part = 0; part < parts; ++part) {
-      if (part != own && !s.whole) continue;
-      const int64_t first = std::max(begin, part * size), last = std::min(end, (part + 1) * size);
-      if (first >= last) continue;
-      for (const Box& box : boxes_of_range(p_[weight].local(), first - begin, last - begin))
-        piece(s, weight, layer, box, begin, part == own ? own * size : -1, own * size);
-    }
-  }
-
- private:
-  int64_t flat_index(const Shape& shape, const std::vector<int64_t>& index) const {
-    int64_t flat = 0;
-    for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[static_cast<size_t>(d)];
-    return flat;
-  }
-
-  // `own`: where the own part begins, if the box lies in it, else -1.
-  void piece(const Source& s, ValueId weight, int64_t layer, const Box& box, int64_t begin,
-             int64_t own, int64_t part_begin) const {
-    const Value& w = p_[weight];
-    for (const KnownBox& k : known_boxes(w, extents_of(w, p_.mesh, at_), box)) {
-      for (size_t d = 1; d < box.begin.size(); ++d)
-        CHECK(k.known.end[d] - k.known.begin[d] == box.end[d] - box.begin[d],
-              "{} has padding in dimension {}", w.name, d);
-      if (k.known.begin[0] < k.known.end[0])  // else padding alone
-        known_piece(s, weight, layer, k, begin, own, part_begin);
-    }
-  }
-
-  void known_piece(const Source& s, ValueId weight, int64_t layer, const KnownBox& k, int64_t begin,
-                   int64_t own, int64_t part_begin) const {
-    const Value& w = p_[weight];
-    const int64_t at = begin + flat_index(w.local(), k.part.begin);
-    StatePiece x;
-    x.begin = k.known.begin;
-    x.end = k.known.end;
-    x.name = known_name(w, layer) + s.suffix;
-    x.role = s.role;
-    x.kind = s.kind;
-    x.layer = layer;
-    x.first = at - (s.divided ? part_begin : 0);
-    x.dtype = p_[p_.kind(s.kind).values.at(0)].dtype;
-    x.shape = known_shape(w);
-    x.weight = weight;
-    x.owned = own >= 0 && stands_for(p_, p_.kind(s.weights), w, at_);
-    x.copy = s.copy;
-    x.copy_first = at - (s.copy_divided ? part_begin : 0);
-    out_.push_back(std::move(x));
-  }
-
-  const Program& p_;
-  const Coordinates& at_;
-  std::vector<StatePiece>& out_;
-};
-
 // What the optimizer keeps of a group, and where its weights are.
 struct Kept {
   FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
@@ -117,9 +36,9 @@ Kept kept_of(const Program& p, FrameKindId table) {
 }
 
 void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
-               const Cutter& cutter) {
+               const PieceCutter& cutter) {
   const bool divided = is_gathered(p, k.table);
-  Cutter::Source s;
+  FlatFrame s;
   s.weights = k.table;
   s.whole = !divided && k.weights == k.table;
   s.kind = k.master == kNone ? k.weights : k.master;
@@ -179,7 +98,7 @@ std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
 
 std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
-  const Cutter cutter(p, at, out);
+  const PieceCutter cutter(p, at, out);
   for (size_t i = 0; i < p.kinds.size(); ++i) {
     if (!is_table(p.kinds[i], p)) continue;
     const Kept k = kept_of(p, static_cast<FrameKindId>(i));
@@ -194,12 +113,12 @@ std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
 
 std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
-  const Cutter cutter(p, at, out);
+  const PieceCutter cutter(p, at, out);
   for (size_t i = 0; i < p.kinds.size(); ++i) {
     if (!is_table(p.kinds[i], p)) continue;
     const std::string group = group_of(p, static_cast<FrameKindId>(i));
     const FrameKindId shard = find_kind(p, group + ".gradients.shard");
-    Cutter::Source s;
+    FlatFrame s;
     s.weights = static_cast<FrameKindId>(i);
     s.kind = shard == kNone ? find_kind(p, group + ".gradients") : shard;
     s.divided = shard != kNone;

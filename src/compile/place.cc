@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "compile/bytes.h"
+#include "compile/frame_lives.h"
 #include "compile/pack.h"
 #include "compile/waits.h"
 
@@ -15,66 +16,12 @@ int64_t round_up(int64_t n, int64_t alignment) {
   return (n + alignment - 1) / alignment * alignment;
 }
 
-// The frames that move, in the arena or in the host's; every other vector of lives is parallel to
-// this one.
-std::vector<FrameId> moving_frames(const Program& p, bool host) {
-  std::vector<FrameId> moving;
-  for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f)
-    if (!p.frame(f).state && p.kind(p.frame(f).kind).host == host) moving.push_back(f);
-  return moving;
-}
-
-// From first to last toucher.
-std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames) {
-  std::vector<Life> all(p.frames.size(), Life{kNone, kNone, 0, 0});
-  for (size_t c = 0; c < p.schedule.size(); ++c)
-    for (const FrameId f : p.schedule[c].frames) {
-      Life& life = all[static_cast<size_t>(f)];
-      if (life.birth == kNone) life.birth = static_cast<int64_t>(c);
-      life.death = static_cast<int64_t>(c);
-    }
-  std::vector<Life> lives;
-  for (const FrameId f : frames) {
-    lives.push_back(all[static_cast<size_t>(f)]);
-    lives.back().bytes = p.bytes_of(f);
-    CHECK(lives.back().birth != kNone, "no call touches frame {}", frame_name(p, f));
-  }
-  return lives;
-}
-
-// The position `count` compute calls away from `from` in direction `step`, or the end of the
-// schedule.
-int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) {
-  const auto last = static_cast<int64_t>(p.schedule.size()) - 1;
-  int64_t at = from;
-  while (count > 0 && at + step >= 0 && at + step <= last) {
-    at += step;
-    if (p.segment(p.call(static_cast<CallId>(at))).queue == Queue::kCompute) --count;
-  }
-  return at;
-}
-
-// Leaves another queue time to start early or end late before the bytes are used again.
-void stretch(const Program& p, int pad, std::vector<Life>& lives) {
-  const auto queue = [&](int64_t c) { return p.segment(p.call(static_cast<CallId>(c))).queue; };
-  for (Life& l : lives) {
-    if (queue(l.birth) != Queue::kCompute) l.birth = compute_calls_away(p, l.birth, -1, pad);
-    if (queue(l.death) != Queue::kCompute) l.death = compute_calls_away(p, l.death, +1, pad);
-  }
-}
-
 // A lower bound of the arena: what one call and everything that waits for a later one need.
 int64_t live_set(const Program& p, const std::vector<Life>& lives) {
-  std::vector<int64_t> change(p.schedule.size() + 1, 0);
-  for (const Life& l : lives) {
-    change[static_cast<size_t>(l.birth)] += l.bytes;
-    change[static_cast<size_t>(l.death) + 1] -= l.bytes;
-  }
-  int64_t most = 0, alive = 0;
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
-    alive += change[c];
-    most = std::max(most, alive + p.segment(p.schedule[c]).scratch_bytes);
-  }
+  const std::vector<int64_t> alive = bytes_alive(lives, p.schedule.size());
+  int64_t most = 0;
+  for (size_t c = 0; c < p.schedule.size(); ++c)
+    most = std::max(most, alive[c] + p.segment(p.schedule[c]).scratch_bytes);
   return p.state_bytes + most;
 }
 

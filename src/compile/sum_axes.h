@@ -1,5 +1,5 @@
 // Over which axes of the mesh the sums of a program go in the end: from its weights alone, without
-// looking at its communication, which check_meaning.cc compares with it.
+// looking at its communication, which check_sums.cc compares with it.
 #pragma once
 
 #include <set>

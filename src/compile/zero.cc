@@ -1,39 +1,28 @@
 #include "compile/zero.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 
-#include "base/error.h"
 #include "compile/call_list.h"
+#include "compile/gradient_additions.h"
 #include "compile/schedule.h"
 
 namespace tessera {
 namespace {
 
-using Key = std::tuple<size_t, int64_t, int64_t>;  // group, layer, micro-batch
-constexpr size_t kNoGroup = std::numeric_limits<size_t>::max();
-
 class Zero {
  public:
   Zero(Program& p, const Expanded& e, bool each)
-      : p_(p),
-        e_(e),
-        each_(each),
-        by_gradients_(p.kinds.size(), kNoGroup),
-        by_weights_(p.kinds.size(), kNoGroup) {
-    for (size_t g = 0; g < e.groups.size(); ++g) {
-      const auto [gradients, weights] = std::pair(e.groups[g].gradients, e.groups[g].weights);
-      if (gradients != kNone) by_gradients_[static_cast<size_t>(gradients)] = g;
-      if (weights != kNone) by_weights_[static_cast<size_t>(weights)] = g;
-    }
+      : p_(p), e_(e), each_(each), additions_(p, e, each) {
+    by_weights_.assign(p.kinds.size(), kNoGroup);
+    for (size_t g = 0; g < e.groups.size(); ++g)
+      if (e.groups[g].weights != kNone) by_weights_[static_cast<size_t>(e.groups[g].weights)] = g;
     for (size_t f = 0; f < p.frames.size(); ++f) note(static_cast<FrameId>(f));
   }
 
   void run() {
-    find_last();
     std::vector<Call> calls;
     calls.swap(p_.schedule);
     for (size_t c = 0; c < calls.size(); ++c) {
@@ -53,30 +42,6 @@ class Zero {
   bool gathers_each(size_t g) const { return group(g).weights_shard != kNone; }
   const Frame& frame(FrameId f) const { return p_.frame(f); }
 
-  // Where the sums of a micro-batch are; with `each` the frame of the whole step is cut into one a
-  // micro-batch.
-  Key sums_key(size_t g, const Frame& f, const Call& c) const {
-    return {g, f.layer, each_ ? c.microbatch : kNone};
-  }
-  size_t group_by(const std::vector<size_t>& by, FrameId f) const {
-    return by[static_cast<size_t>(frame(f).kind)];
-  }
-  bool adds(const Call& c, size_t i) const {
-    return c.microbatch != kNone && group_by(by_gradients_, c.frames[i]) != kNoGroup;
-  }
-
-  void find_last() {
-    for (size_t n = 0; n < p_.schedule.size(); ++n) {
-      const Call& c = p_.schedule[n];
-      for (size_t i = 0; i < c.frames.size(); ++i) {
-        if (!adds(c, i)) continue;
-        const size_t g = group_by(by_gradients_, c.frames[i]);
-        last_add_[sums_key(g, frame(c.frames[i]), c)] = n;
-        last_of_step_[{g, frame(c.frames[i]).layer, kNone}] = n;
-      }
-    }
-  }
-
   FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
     p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
     const auto made = static_cast<FrameId>(p_.frames.size() - 1);
@@ -94,9 +59,7 @@ class Zero {
     return made_[key] = new_frame(kind, layer, microbatch);
   }
   // Kinds whose frames this pass makes anew.
-  bool made_frame(FrameKindId kind) const {
-    return each_ && by_gradients_[static_cast<size_t>(kind)] != kNoGroup;
-  }
+  bool made_frame(FrameKindId kind) const { return each_ && additions_.group_of(kind) != kNoGroup; }
 
   // A call of a group's segment: one frame for each parameter, by its kind.
   void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
@@ -118,7 +81,7 @@ class Zero {
     std::set<FrameId> seen;
     for (size_t c = from; c < calls.size(); ++c)
       for (const FrameId f : calls[c].frames) {
-        const size_t g = group_by(by_weights_, f);
+        const size_t g = by_weights_[static_cast<size_t>(frame(f).kind)];
         if (g == kNoGroup || gathers_each(g) || !seen.insert(f).second) continue;
         call(group(g).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
       }
@@ -129,7 +92,7 @@ class Zero {
     if (c.segment == e_.clip) call(e_.sum_report, {}, kNone, kNone);
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Frame f = frame(c.frames[i]);
-      if (adds(c, i) && each_) c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
+      if (each_ && additions_.adds(c, i)) c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
       const size_t g = by_weights_[static_cast<size_t>(f.kind)];
       if (g != kNoGroup && gathers_each(g)) c.frames[i] = gathered(g, f);
     }
@@ -138,7 +101,7 @@ class Zero {
 
   // Neighbouring calls share a gather; any other use has its own.
   FrameId gathered(size_t g, const Frame& f) {
-    FrameId& latest = gathered_.try_emplace({g, f.layer, kNone}, kNone).first->second;
+    FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
     if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
       return latest;
     latest = new_frame(group(g).weights, f.layer, kNone);
@@ -148,12 +111,12 @@ class Zero {
 
   void after(size_t n, const Call& c) {
     for (size_t i = 0; i < c.frames.size(); ++i) {
+      if (!additions_.adds(c, i)) continue;
       const Frame f = frame(c.frames[i]);
-      if (!adds(c, i)) continue;
-      const size_t g = by_gradients_[static_cast<size_t>(f.kind)];
-      if (last_add_.at(sums_key(g, f, c)) == n)
-        call(group(g).reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : kNone);
-      if (last_of_step_.at({g, f.layer, kNone}) == n) call(group(g).finish, {}, f.layer, kNone);
+      const WeightGroup& g = group(additions_.group_of(f.kind));
+      if (additions_.ends_sum(n, c, i))
+        call(g.reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : kNone);
+      if (additions_.ends_step(n, c, i)) call(g.finish, {}, f.layer, kNone);
     }
   }
 
@@ -176,9 +139,9 @@ class Zero {
   const Expanded& e_;
   bool each_;
   bool joined_ = false;
-  std::vector<size_t> by_gradients_, by_weights_;  // of each kind: its group
-  std::map<Key, size_t> last_add_, last_of_step_;  // position of the last addition
-  std::map<Key, FrameId> gathered_;
+  GradientAdditions additions_;
+  std::vector<size_t> by_weights_;                          // of each kind: its group
+  std::map<std::pair<size_t, int64_t>, FrameId> gathered_;  // of a group and layer: the latest
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
   std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
   std::vector<FrameId> latest_;                               // frames of the last compute call

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compile/blocks.h"
 #include "ir/rule.h"
 #include "plan/segment_time.h"
 

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/blocks.h"
+#include "compile/block_shares.h"
+#include "compile/compile.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
 

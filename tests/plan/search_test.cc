@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "compile/blocks.h"
 #include "plan/search_bound.h"
 #include "tests/plan/search_cases.h"
 

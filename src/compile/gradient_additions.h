@@ -1,0 +1,43 @@
+// Which calls of a schedule add to gradients, and which of them complete a sum: behind those zero()
+// puts reductions.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "compile/expand.h"
+
+namespace tessera {
+
+constexpr size_t kNoGroup = std::numeric_limits<size_t>::max();
+
+// Of the schedule as it is when this is made; frames and calls may be added to the program later.
+class GradientAdditions {
+ public:
+  // `each`: the sums of each micro-batch are apart; else one sum a step.
+  GradientAdditions(const Program& p, const Expanded& e, bool each);
+
+  // Whose gradients the frames of a kind hold: an index into Expanded::groups, or kNoGroup.
+  size_t group_of(FrameKindId kind) const { return groups_[static_cast<size_t>(kind)]; }
+  // Whether the call adds what a micro-batch gives to its frame i.
+  bool adds(const Call& c, size_t i) const {
+    return c.microbatch != kNone && group_of(p_.frame(c.frames[i]).kind) != kNoGroup;
+  }
+  // Of such an addition by the n-th call: is it the last of its sum, of the step?
+  bool ends_sum(size_t n, const Call& c, size_t i) const;
+  bool ends_step(size_t n, const Call& c, size_t i) const;
+
+ private:
+  using Key = std::tuple<size_t, int64_t, int64_t>;  // group, layer, micro-batch
+  Key key(const Call& c, size_t i, bool each) const;
+
+  const Program& p_;
+  bool each_;
+  std::vector<size_t> groups_;                        // of each kind
+  std::map<Key, size_t> last_of_sum_, last_of_step_;  // position of the last addition
+};
+
+}  // namespace tessera

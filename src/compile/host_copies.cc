@@ -1,0 +1,59 @@
+#include "compile/host_copies.h"
+
+#include <set>
+#include <utility>
+
+namespace tessera {
+
+const HostCopy& HostCopies::of(FrameKindId kind) {
+  const auto [known, made] = copies_.try_emplace(kind);
+  if (!made) return known->second;
+  std::vector<Op> out, in;
+  const std::string name = p_.kind(kind).name;
+  const FrameKindId host = twin(kind, out, in);
+  known->second = {host, segment("offload." + name, out, Queue::kCopyOut, kind, host),
+                   segment("fetch." + name, in, Queue::kCopyIn, host, kind)};
+  return known->second;
+}
+
+FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
+  const auto host = static_cast<FrameKindId>(p_.kinds.size());
+  FrameKind k = p_.kind(kind);
+  k.name += ".host";
+  k.host = true;
+  k.values.clear();
+  std::set<int64_t> places;  // the stream is one value in each block, all in one place
+  for (const ValueId v : p_.kind(kind).values) {
+    if (!places.insert(p_[v].offset).second) continue;
+    Value twin = p_[v];
+    twin.name += ".host";
+    twin.frame = host;
+    k.values.push_back(static_cast<ValueId>(p_.values.size()));
+    Op op;
+    op.kind = OpKind::kCopy;
+    op.inputs = {v};
+    op.outputs = {k.values.back()};
+    op.origin = "offload";
+    out.push_back(op);
+    std::swap(op.inputs, op.outputs);
+    op.origin = "fetch";
+    in.push_back(op);
+    p_.values.push_back(std::move(twin));
+  }
+  p_.kinds.push_back(std::move(k));
+  return host;
+}
+
+SegmentId HostCopies::segment(const std::string& name, std::vector<Op> ops, Queue queue,
+                              FrameKindId from, FrameKindId to) {
+  Segment s;
+  s.name = name;
+  s.ops = std::move(ops);
+  for (Op& op : s.ops) op.queue = queue;
+  s.queue = queue;
+  s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
+  p_.segments.push_back(std::move(s));
+  return static_cast<SegmentId>(p_.segments.size() - 1);
+}
+
+}  // namespace tessera

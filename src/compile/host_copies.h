@@ -1,0 +1,38 @@
+// Twins of frames in the host's memory, and the two segments that copy there and back.
+//   of layer.saved (a, b)   kind layer.saved.host (a.host, b.host), each at the place of its
+//   original
+//                           offload.layer.saved   read layer.saved, write layer.saved.host
+//                             a.host = copy (a) · b.host = copy (b)              queue=copy_out
+//                           fetch.layer.saved     the other way                  queue=copy_in
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+struct HostCopy {
+  FrameKindId host = kNone;
+  SegmentId out = kNone, in = kNone;
+};
+
+// Adds to the program what is asked for, once a kind.
+class HostCopies {
+ public:
+  explicit HostCopies(Program& p) : p_(p) {}
+
+  const HostCopy& of(FrameKindId kind);
+
+ private:
+  FrameKindId twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in);
+  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue, FrameKindId from,
+                    FrameKindId to);
+
+  Program& p_;
+  std::map<FrameKindId, HostCopy> copies_;
+};
+
+}  // namespace tessera
