@@ -34,7 +34,7 @@ CudaStream::~CudaStream() = default;
 
 CudaEvent::CudaEvent() { absent(); }
 CudaEvent::~CudaEvent() = default;
-CudaEvent::CudaEvent(CudaEvent&&) noexcept = default;
+CudaEvent::CudaEvent(CudaEvent&& other) noexcept : event_(other.event_) {}
 void CudaEvent::record(Stream) { absent(); }
 void CudaEvent::make_wait(Stream) const { absent(); }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the valid seeds of checkpoint and safetensors, and those of tokenizers whose words or added
-tokens a fuzzer does not come upon by itself, beside this file."""
+"""Writes the valid seeds of checkpoint and safetensors, and those of tokenizers whose words, added
+tokens or rules a fuzzer does not come upon by itself, beside this file."""
 import json
 import pathlib
 import struct
@@ -108,6 +108,35 @@ def tokenizers():
     return {f"tokenizer/{name}": seed for name, seed in seeds.items()}
 
 
+def pieces_with_rules():
+    """The seed `bpe` with normalisers that leave the space between words alone, or do not."""
+    import io
+    import tempfile
+    import sentencepiece  # PyPI
+    from sentencepiece import sentencepiece_model_pb2 as proto
+    data = (HERE / "sentencepiece/bpe").read_bytes()
+    head, seeds = 1 + data[0], {}
+    rules = {"kept": {"B": "b", "aB": "ab", "\uff21": "a", "cde": "a b"}, "beside": {"B": "b", "b": " a"},
+             "within": {"a b": "ab"}, "before": {" b": "b"}, "removed": {"aba": ""}}
+    for name, changes in rules.items():
+        with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+            for old, new in changes.items():
+                file.write(" ".join(f"{ord(c):X}" for c in old) + "\t" +
+                           " ".join(f"{ord(c):X}" for c in new) + "\n")
+            file.flush()
+            out = io.BytesIO()
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(["ab ba cde fgh"] * 9), model_writer=out, model_type="char",
+                vocab_size=12, hard_vocab_limit=False, normalization_rule_tsv=file.name, minloglevel=2)
+        learned, model = proto.ModelProto(), proto.ModelProto()
+        learned.ParseFromString(out.getvalue())
+        model.ParseFromString(data[head:])
+        model.normalizer_spec.precompiled_charsmap = learned.normalizer_spec.precompiled_charsmap
+        text = "ab aBa  cde \uff21 b aba".encode()
+        seeds[f"sentencepiece/rules_{name}"] = bytes([len(text)]) + text + model.SerializeToString()
+    return seeds
+
+
 def main():
     import xxhash  # PyPI
     zeros = f"{xxhash.xxh3_64_intdigest(bytes(16)):016x}"
@@ -130,7 +159,7 @@ def main():
              "safetensors/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
              "checkpoint/two_pieces": body, "checkpoint/no_tokenizer": index(zeros, None),
              "checkpoint/raw": b"raw:" + whole}
-    seeds |= tokenizers()
+    seeds |= tokenizers() | pieces_with_rules()
     for name, (old, new) in lies.items():
         assert old in body, name
         seeds[f"checkpoint/lie_{name}"] = body.replace(old, new, 1)
