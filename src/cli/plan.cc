@@ -10,6 +10,7 @@
 #include "plan/cluster_target.h"
 #include "plan/draw.h"
 #include "plan/explain.h"
+#include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
 #include "train/run_programs.h"
@@ -40,7 +41,10 @@ Subject subject_of(const RunConfig& c) {
 }
 
 std::string memory_text(const Prediction& p) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(p.fullest().peak_bytes) / kGiB);
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+  const int64_t host = p.fullest().memory.host;
+  return fmt::format("{:.1f} GiB", gib(p.fullest().peak_bytes)) +
+         (host == 0 ? "" : fmt::format(" and {:.1f} of the host's", gib(host)));
 }
 
 // What would be better: neighbours that take less time.
@@ -89,7 +93,7 @@ void propose(const Plan& plan, const Prediction& now) {
 int verb_plan(Args args) {
   std::string run, cluster, software, svg;
   std::vector<std::string> overrides, figures;
-  bool json = false, search_all = false;
+  bool json = false, search_all = false, offload = false;
   int64_t devices = 0;
   Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
               "tessera plan run.yaml --cluster a100-80gb");
@@ -101,6 +105,7 @@ int verb_plan(Args args) {
   a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
   a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
   a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
+  a.flag(offload, "--offload", "for --search: look at each layout with layout.offload, too");
   a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
   a.json(json);
   if (!a.parse(args)) return 0;
@@ -124,12 +129,15 @@ int verb_plan(Args args) {
         "plan --devices {}: only --search chooses a layout for a number of devices; "
         "without, the layout of the run says how many.",
         devices);
+  if (offload && !searches)
+    throw UsageError("plan --offload: only --search chooses. Set layout.offload=activations.");
   if (searches && !svg.empty())
     throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
   if (searches) {
     const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
-    search_layouts(search_request(config, plan.software, ranks), plan.target, plan.hardware,
-                   plan.software, json);
+    SearchRequest asked = search_request(config, plan.software, ranks);
+    asked.offload = offload;
+    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
     return 0;
   }
   const std::vector<Program> stages =

@@ -79,12 +79,13 @@ void print_page(const SearchResult& r, double seconds) {
 std::string keys_of(const Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
   const Layout& l = c.layout;
-  return fmt::format(
+  const std::string keys = fmt::format(
       "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
       "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
       l.tensor, l.pipeline, l.data, c.micro, l.interleave,
       kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
       l.recompute);
+  return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);
 }
 
 SearchRequest search_request(const RunConfig& config, const Software& software, int64_t devices) {
