@@ -1,4 +1,5 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+#include <algorithm>
 #include <limits>
 
 #include "base/count.h"
@@ -70,6 +71,11 @@ void propose(const Plan& plan, const Prediction& now) {
       gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
       gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
       gib(plan.hardware.device.outside_bytes));
+  int64_t host = 0;
+  for (const StagePrediction& s : p.stages) host = std::max(host, s.memory.host);
+  if (host > 0)
+    text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}", gib(host),
+                        gib(plan.hardware.device.host_memory_bytes));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
                      std::numeric_limits<double>::infinity());

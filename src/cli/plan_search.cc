@@ -1,5 +1,6 @@
 #include "cli/plan_search.h"
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <sstream>
@@ -61,10 +62,14 @@ void print_page(const SearchResult& r, double seconds) {
       "({} of them fit) in {:.1f} s\n",
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
       r.fit, seconds);
-  for (const Found& f : r.best)
-    fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}\n", f.prediction.step_s,
+  for (const Found& f : r.best) {
+    int64_t host = 0;
+    for (const StagePrediction& s : f.prediction.stages) host = std::max(host, s.memory.host);
+    fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}{}\n", f.prediction.step_s,
                gib(f.prediction.fullest().peak_bytes), 100 * f.prediction.mfu(),
-               text_of(f.candidate));
+               text_of(f.candidate),
+               host == 0 ? "" : fmt::format(" ({:.1f} GiB of the host)", gib(host)));
+  }
   if (r.best.size() > 1) {
     fmt::print("the second takes {:.3g} s more:\n",
                r.best[1].prediction.step_s - r.best[0].prediction.step_s);

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/search_bound.h"
 #include "plan/sparing.h"
@@ -131,8 +132,7 @@ class Trials {
 
   void keep(const Neighbour& n) {
     Prediction p = predict(n.request, hardware_, software_, target_);
-    const bool fits = static_cast<double>(p.fullest().peak_bytes) <= hardware_.device.memory_bytes;
-    if (fits && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
+    if (fits(p, hardware_) && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
   }
 
   const Hardware& hardware_;

@@ -16,8 +16,8 @@ constexpr Knob kOffload = {&Layout::offload, "offload", "activations"};
 bool fits(const CompileRequest& r, const Hardware& h, const Software& s, const Target& target) {
   const Blocks blocks = compile_blocks(as_compiled_by(s, r), target);
   for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
-    const auto bytes = static_cast<double>(program_of(blocks, stage, target).bytes);
-    if (bytes + h.device.outside_bytes > h.device.memory_bytes) return false;
+    const Program p = program_of(blocks, stage, target);
+    if (!has_room(h.device, p.bytes, p.host_bytes)) return false;
   }
   return true;
 }

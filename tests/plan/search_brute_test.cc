@@ -66,11 +66,12 @@ TEST(SearchBruteForce, WithActivationsInTheHostsMemory) {
   int64_t with_answer = 0, offloaded = 0, pruned = 0, candidates = 0;
   for (uint64_t seed = 1200; seed < 1230; ++seed) {
     SearchDraw draw(seed);
-    SearchRequest r = draw.request({1, 2, 3}, {3, 6});
+    SearchRequest r = draw.request({1, 2, 3}, {2, 3, 5});
     r.offload = true;
     Hardware h = draw.hardware();
-    h.device.memory_bytes = draw.between(4e5, 6e6);
+    h.device.memory_bytes = draw.between(1e6, 6e6);
     h.device.host_bytes_per_s = draw.between(1e9, 1e12);
+    h.device.host_memory_bytes = draw.pick({0, 1}) == 0 ? 0 : draw.between(1e5, 1e6);
     const Software s = draw.software();
     const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
     expect_same(fast, all, fmt::format("seed {}", seed));
