@@ -131,6 +131,8 @@ class Trials {
   }
 
   void keep(const Neighbour& n) {
+    if (std::any_of(tried_.begin(), tried_.end(), [&](const Tried& t) { return t.keys == n.keys; }))
+      return;  // with all layers spared it is a neighbour
     Prediction p = predict(n.request, hardware_, software_, target_);
     if (fits(p, hardware_) && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
   }
