@@ -100,6 +100,19 @@ void propose(const Plan& plan, const Prediction& now) {
       text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
 }
 
+// Flags that do not go together.
+void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg) {
+  if (devices > 0 && !searches)
+    throw UsageError(
+        "plan --devices {}: only --search chooses a layout for a number of devices; "
+        "without, the layout of the run says how many.",
+        devices);
+  if (offload && !searches)
+    throw UsageError("plan --offload: only --search chooses. Set layout.offload=activations.");
+  if (searches && !svg.empty())
+    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+}
+
 }  // namespace
 
 int verb_plan(Args args) {
@@ -136,15 +149,7 @@ int verb_plan(Args args) {
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
   const bool searches = search_all || config.layout_search.search;
-  if (devices > 0 && !searches)
-    throw UsageError(
-        "plan --devices {}: only --search chooses a layout for a number of devices; "
-        "without, the layout of the run says how many.",
-        devices);
-  if (offload && !searches)
-    throw UsageError("plan --offload: only --search chooses. Set layout.offload=activations.");
-  if (searches && !svg.empty())
-    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+  check_flags(searches, devices, offload, svg);
   if (searches) {
     const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
     SearchRequest asked = search_request(config, plan.software, ranks);
