@@ -1,4 +1,5 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
+#include <algorithm>
 #include <limits>
 
 #include "base/count.h"
@@ -10,6 +11,7 @@
 #include "plan/cluster_target.h"
 #include "plan/draw.h"
 #include "plan/explain.h"
+#include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
 #include "train/run_programs.h"
@@ -40,7 +42,10 @@ Subject subject_of(const RunConfig& c) {
 }
 
 std::string memory_text(const Prediction& p) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(p.fullest().peak_bytes) / kGiB);
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+  const int64_t host = p.fullest().memory.host;
+  return fmt::format("{:.1f} GiB", gib(p.fullest().peak_bytes)) +
+         (host == 0 ? "" : fmt::format(" and {:.1f} of the host's", gib(host)));
 }
 
 // What would be better: neighbours that take less time.
@@ -66,14 +71,25 @@ void propose(const Plan& plan, const Prediction& now) {
       gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
       gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
       gib(plan.hardware.device.outside_bytes));
+  int64_t host = 0;
+  for (const StagePrediction& s : p.stages) host = std::max(host, s.memory.host);
+  if (host > 0)
+    text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}", gib(host),
+                        gib(plan.hardware.device.host_memory_bytes));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
                      std::numeric_limits<double>::infinity());
-  for (size_t i = 0; i < tried.size() && i < kProposals; ++i)
+  bool offloads = false;
+  for (size_t i = 0; i < tried.size(); ++i) {
+    // The fastest; and one that computes nothing twice, however slow the link to the host is.
+    const bool offload = tried[i].keys.find("layout.offload") != std::string::npos;
+    if (i >= kProposals && (offloads || !offload)) continue;
+    offloads = offloads || offload;
     text +=
         fmt::format("\n  {} {:60} {:>10}, {:+.0f} % time", i == 0 ? "It fits with" : "            ",
                     tried[i].keys, memory_text(tried[i].prediction),
                     100 * (tried[i].prediction.step_s / p.step_s - 1));
+  }
   if (!tried.empty()) throw Error("{}", text);
   const auto least = least_devices(plan.request, plan.hardware, plan.software, plan.target);
   if (!least)
@@ -84,12 +100,25 @@ void propose(const Plan& plan, const Prediction& now) {
       text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
 }
 
+// Flags that do not go together.
+void check_flags(bool searches, int64_t devices, bool offload, const std::string& svg) {
+  if (devices > 0 && !searches)
+    throw UsageError(
+        "plan --devices {}: only --search chooses a layout for a number of devices; "
+        "without, the layout of the run says how many.",
+        devices);
+  if (offload && !searches)
+    throw UsageError("plan --offload: only --search chooses. Set layout.offload=activations.");
+  if (searches && !svg.empty())
+    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+}
+
 }  // namespace
 
 int verb_plan(Args args) {
   std::string run, cluster, software, svg;
   std::vector<std::string> overrides, figures;
-  bool json = false, search_all = false;
+  bool json = false, search_all = false, offload = false;
   int64_t devices = 0;
   Arguments a("plan", "Predicts time, memory and cost of a run on a machine that is not at hand.",
               "tessera plan run.yaml --cluster a100-80gb");
@@ -101,6 +130,7 @@ int verb_plan(Args args) {
   a.option(figures, "--set", "KEY=VALUE", "replaces a figure of the machine");
   a.option(svg, "--svg", "FILE", "draw who computes what when, and the memory it takes");
   a.flag(search_all, "--search", "find the fastest of all layouts on as many devices");
+  a.flag(offload, "--offload", "for --search: look at each layout with layout.offload, too");
   a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
   a.json(json);
   if (!a.parse(args)) return 0;
@@ -119,17 +149,12 @@ int verb_plan(Args args) {
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
   const bool searches = search_all || config.layout_search.search;
-  if (devices > 0 && !searches)
-    throw UsageError(
-        "plan --devices {}: only --search chooses a layout for a number of devices; "
-        "without, the layout of the run says how many.",
-        devices);
-  if (searches && !svg.empty())
-    throw UsageError("plan --svg draws one layout. Search first, then draw the one you take.");
+  check_flags(searches, devices, offload, svg);
   if (searches) {
     const int64_t ranks = devices > 0 ? devices : mesh_of(config.layout).ranks();
-    search_layouts(search_request(config, plan.software, ranks), plan.target, plan.hardware,
-                   plan.software, json);
+    SearchRequest asked = search_request(config, plan.software, ranks);
+    asked.offload = offload;
+    search_layouts(asked, plan.target, plan.hardware, plan.software, json);
     return 0;
   }
   const std::vector<Program> stages =

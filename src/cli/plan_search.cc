@@ -1,5 +1,6 @@
 #include "cli/plan_search.h"
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <sstream>
@@ -61,10 +62,14 @@ void print_page(const SearchResult& r, double seconds) {
       "({} of them fit) in {:.1f} s\n",
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
       r.fit, seconds);
-  for (const Found& f : r.best)
-    fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}\n", f.prediction.step_s,
+  for (const Found& f : r.best) {
+    int64_t host = 0;
+    for (const StagePrediction& s : f.prediction.stages) host = std::max(host, s.memory.host);
+    fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}{}\n", f.prediction.step_s,
                gib(f.prediction.fullest().peak_bytes), 100 * f.prediction.mfu(),
-               text_of(f.candidate));
+               text_of(f.candidate),
+               host == 0 ? "" : fmt::format(" ({:.1f} GiB of the host)", gib(host)));
+  }
   if (r.best.size() > 1) {
     fmt::print("the second takes {:.3g} s more:\n",
                r.best[1].prediction.step_s - r.best[0].prediction.step_s);
@@ -79,12 +84,13 @@ void print_page(const SearchResult& r, double seconds) {
 std::string keys_of(const Candidate& c) {
   constexpr const char* kSchedules[] = {"gpipe", "1f1b", "interleaved_1f1b", "zero_bubble"};
   const Layout& l = c.layout;
-  return fmt::format(
+  const std::string keys = fmt::format(
       "layout.tensor={} layout.pipeline={} layout.data={} batch.micro={} layout.interleave={} "
       "layout.pipeline_schedule={} layout.sequence_parallel={} layout.zero={} layout.recompute={}",
       l.tensor, l.pipeline, l.data, c.micro, l.interleave,
       kSchedules[static_cast<size_t>(l.pipeline_schedule)], l.sequence_parallel, l.zero,
       l.recompute);
+  return l.offload == "none" ? keys : keys + fmt::format(" layout.offload={}", l.offload);
 }
 
 SearchRequest search_request(const RunConfig& config, const Software& software, int64_t devices) {

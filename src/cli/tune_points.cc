@@ -6,6 +6,7 @@
 #include "base/philox.h"
 #include "cli/arguments.h"
 #include "cli/run_file.h"
+#include "plan/explain.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -134,8 +135,8 @@ TrialResult Simulator::run(const TunedRun& tuned, const Space& space, const Poin
   resolve_sizes(config);
   const Prediction p =
       predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
-  const bool fits = static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes;
-  return fits ? TrialResult{Outcome::kRan, p.step_s} : TrialResult{Outcome::kOutOfMemory, 0};
+  return fits(p, hardware) ? TrialResult{Outcome::kRan, p.step_s}
+                           : TrialResult{Outcome::kOutOfMemory, 0};
 }
 
 PriorBelief Simulator::believe(const TunedRun& tuned, const Space& space,

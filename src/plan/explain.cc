@@ -112,7 +112,9 @@ Tree parts_tree(const TimeParts& t) {
 }  // namespace
 
 bool fits(const Prediction& p, const Hardware& hardware) {
-  return static_cast<double>(p.fullest().peak_bytes) <= hardware.device.memory_bytes;
+  return std::all_of(p.stages.begin(), p.stages.end(), [&](const StagePrediction& s) {
+    return has_room(hardware.device, s.memory.arena, s.memory.host);
+  });
 }
 
 std::string limit_of(const Prediction& p, const Hardware& hardware) {

@@ -44,6 +44,7 @@ constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
                                {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
                                {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
                                {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
+                               {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
                                {"node.package_devices", false, false},
                                {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
                                {"network.adapters", false, false},
@@ -204,5 +205,13 @@ Tree write_value(const OpRates& x) {
 
 std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
+
+bool has_room(const DeviceFigures& d, int64_t bytes, int64_t host_bytes) {
+  const auto host = static_cast<double>(host_bytes);
+  const bool one_memory = d.kind == "cpu";
+  const double here = static_cast<double>(bytes) + d.outside_bytes + (one_memory ? host : 0);
+  return here <= d.memory_bytes &&
+         (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
+}
 
 }  // namespace tessera

@@ -39,7 +39,7 @@ struct DeviceFigures {
   int64_t processors = 0;
   double kernel_s = 0;
   double outside_bytes = 0;
-  double host_bytes_per_s = 0;
+  double host_bytes_per_s = 0, host_memory_bytes = 0;
   std::vector<MeasuredProduct> products;
   OpRates op_bytes_per_s, op_flops_per_s;
 
@@ -64,6 +64,8 @@ struct DeviceFigures {
     visit("host_bytes_per_s", self.host_bytes_per_s,
           "what copies between it and pinned memory of its host reach in one direction; 0: not "
           "known");
+    visit("host_memory_bytes", self.host_memory_bytes,
+          "its share of the memory of its host; 0: not known");
     visit("products", self.products, "measured products; they replace the model of tiles");
     visit("op_bytes_per_s", self.op_bytes_per_s, "measured rates of ops that sweep, by name");
     visit("op_flops_per_s", self.op_flops_per_s, "the same of attention and of the fused head");
@@ -143,5 +145,9 @@ Tree write_value(const std::vector<MeasuredProduct>& x);
 Tree write_value(const OpRates& x);
 std::string type_name(const std::vector<MeasuredProduct>&);
 std::string type_name(const OpRates&);
+
+// Whether the arena of a program and, with layout.offload, that of the host have room: beside what
+// stands outside, and in the device's share. A processor has one memory for both.
+bool has_room(const DeviceFigures& d, int64_t bytes, int64_t host_bytes);
 
 }  // namespace tessera

@@ -1,9 +1,7 @@
-// From a request to its prediction, and to what could be asked for instead.
+// From a request to its prediction, and to the fewest devices that it fits on.
 #pragma once
 
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "compile/compile.h"
 #include "plan/hardware.h"
@@ -16,26 +14,6 @@ namespace tessera {
 // cannot be.
 Prediction predict(const CompileRequest& request, const Hardware& hardware,
                    const Software& software, const Target& target);
-
-// The request with other keys of the run file: "layout.tensor=4 layout.data=2".
-struct Neighbour {
-  std::string keys;
-  CompileRequest request;
-};
-
-// One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
-// ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
-std::vector<Neighbour> neighbours(const CompileRequest& request);
-
-struct Tried {
-  std::string keys;
-  Prediction prediction;
-};
-
-// Neighbours that can be compiled, fit and take less than `below_s`, the fastest first. Those whose
-// proved bounds (search_bound.h) say that they do not are never compiled.
-std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target, double below_s);
 
 // The fewest devices (powers of two and eighths between them) on which the model fits, divided by
 // tensor ranks (powers of two within a node) and stages, everything recomputed and micro-batches of

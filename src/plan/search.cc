@@ -97,6 +97,10 @@ void Search::look_at_first_stage(const Entry& walked) {
     const Blocks blocks = compile_blocks(request_of(request_, c), target_);
     const std::vector<Program> alone = {program_of(blocks, 0, target_)};
     if (!may_fit({0, alone[0].bytes})) return;
+    if (!has_room(hardware_.device, alone[0].bytes, alone[0].host_bytes)) {
+      ++result_.too_large;
+      return;
+    }
     next.step_ns = std::max(next.step_ns, step_ns(simulate(alone, hardware_, software_)));
   }
   open_.push(next);
@@ -108,7 +112,8 @@ std::optional<Prediction> Search::predict(const Candidate& c) const {
   std::vector<Program> programs(static_cast<size_t>(c.layout.pipeline));
   for (auto stage = programs.size(); stage-- > 0;) {
     programs[stage] = program_of(blocks, static_cast<int64_t>(stage), target_);
-    if (programs[stage].bytes > room()) return std::nullopt;
+    if (!has_room(hardware_.device, programs[stage].bytes, programs[stage].host_bytes))
+      return std::nullopt;
   }
   return simulate(programs, hardware_, software_);
 }

@@ -2,7 +2,8 @@
 //
 // Looked at are all of
 //   tensor × pipeline × data = devices, interleave, micro-batch, recomputation (none, selective,
-//   full), ZeRO 0 to 3, pipeline schedule, sequence parallelism
+//   full), ZeRO 0 to 3, pipeline schedule, sequence parallelism; on request also with activations
+//   in the host's memory
 // that check_layout() allows, each program once (sequence parallelism is one with tensor > 1, ZeRO
 // with data > 1, a schedule with pipeline > 1). A layout is left out only by a proved bound
 // (search_bound.h): its step takes at least so long, or a rank needs at least so many bytes. What
@@ -28,6 +29,8 @@ struct SearchRequest {
   bool prune = true;   // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
+  // Each layout also with layout.offload = activations, beside what `base` says of it.
+  bool offload = false;
 };
 
 // One layout to look at.

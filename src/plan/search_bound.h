@@ -13,7 +13,8 @@
 // An encoder's layers stand before a decoder's; of what stands between them only its computation is
 // counted, and of messages the smallest.
 // Memory: what is kept from step to step, what the most forwards without a backward have saved,
-// the gradients beside them, and the scratch of a backward.
+// the gradients beside them, and the scratch of a backward. With layout.offload nothing of what is
+// saved.
 #pragma once
 
 #include <algorithm>

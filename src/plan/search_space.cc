@@ -15,6 +15,8 @@ std::vector<int64_t> divisors(int64_t n) {
   return all;
 }
 
+constexpr const char* kOffloaded = "activations";
+
 struct Order {
   PipelineSchedule schedule;
   int64_t interleave;
@@ -53,6 +55,9 @@ void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& ou
             c.layout.sequence_parallel = parallel != 0;
             c.layout.zero = zero;
             c.layout.recompute = recompute;
+            out.push_back(c);
+            if (!r.offload || ranks.offload == kOffloaded) continue;
+            c.layout.offload = kOffloaded;
             out.push_back(std::move(c));
           }
 }
@@ -97,7 +102,8 @@ std::string text_of(const Candidate& c) {
   if (l.interleave > 1) text += fmt::format(" {}", l.interleave);
   if (l.tensor > 1 && !l.sequence_parallel) text += ", no sequence parallelism";
   if (l.data > 1) text += fmt::format(", ZeRO {}", l.zero);
-  return text + fmt::format(", recompute {}", l.recompute);
+  text += fmt::format(", recompute {}", l.recompute);
+  return l.offload == "none" ? text : text + fmt::format(", offload {}", l.offload);
 }
 
 }  // namespace tessera

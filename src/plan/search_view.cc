@@ -194,7 +194,6 @@ int64_t CandidateView::backward_bytes(int64_t chunk, bool begun) const {
 }
 
 int64_t CandidateView::bytes_by_formula() const {
-  if (offloads()) return most_state_bytes();
   PipelineShape shape;
   shape.schedule = candidate->layout.pipeline_schedule;
   shape.stages = stages();
@@ -209,7 +208,7 @@ int64_t CandidateView::bytes_by_formula() const {
     int64_t gradients = 0;
     for (const GroupCost& g : blocks->groups)
       if (uses(g, s)) gradients += copies(g, s) * gradient_bytes(g);
-    const int64_t in_flight = greedy ? 1 : most_in_flight(shape, s);
+    const int64_t in_flight = offloads() ? 0 : greedy ? 1 : most_in_flight(shape, s);
     // In a steady state the most are in flight again after gradients are there.
     const bool steady = candidate->layout.interleave == 1 && microbatches > in_flight &&
                         shape.schedule == PipelineSchedule::k1F1B;
@@ -220,30 +219,26 @@ int64_t CandidateView::bytes_by_formula() const {
   return most;
 }
 
-// What waits in the host's memory is not counted, and no more than that is known of the rest.
+// What is saved may wait in the host's memory, all of it: then it counts nowhere. Weights,
+// gradients and what a backward works on never do.
 bool CandidateView::offloads() const { return candidate->layout.offload != "none"; }
 
-int64_t CandidateView::most_state_bytes() const {
-  int64_t most = 0;
-  for (int64_t s = 0; s < stages(); ++s) most = std::max(most, state_bytes(s));
-  return most;
-}
-
 int64_t CandidateView::bytes_of(const std::vector<std::vector<Action>>& actions) const {
-  if (offloads()) return most_state_bytes();
   int64_t most = 0;
   for (int64_t s = 0; s < stages(); ++s) {
     int64_t alive = state_bytes(s), peak = alive;
     std::vector<bool> begun(static_cast<size_t>(chunks()), false);
     for (const Action& a : actions[static_cast<size_t>(s)]) {
       const auto left = [&](size_t k) { return blocks->stacks[k].pending_bytes; };
-      const int64_t pending = kept_bytes(a.chunk) == 0 ? 0 : over_layers(a.chunk, left);
-      if (a.kind == ActionKind::kForward) alive += saved_bytes(a.chunk);
+      const int64_t saved = offloads() ? 0 : saved_bytes(a.chunk);
+      const int64_t kept = offloads() ? 0 : kept_bytes(a.chunk);
+      const int64_t pending = kept == 0 ? 0 : over_layers(a.chunk, left);
+      if (a.kind == ActionKind::kForward) alive += saved;
       if (a.kind == ActionKind::kBackward) {
         peak = std::max(peak, alive + backward_bytes(a.chunk, begun[size_t(a.chunk)]));
-        alive += kept_bytes(a.chunk) + pending - saved_bytes(a.chunk);
+        alive += kept + pending - saved;
       }
-      if (a.kind == ActionKind::kWeights) alive -= kept_bytes(a.chunk) + pending;
+      if (a.kind == ActionKind::kWeights) alive -= kept + pending;
       peak = std::max(peak, alive);
       // From the first call that adds to the update.
       const bool divided = weights(a.chunk, false) > 0;

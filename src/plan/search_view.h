@@ -65,7 +65,6 @@ struct CandidateView {
   bool uses(const GroupCost& g, int64_t stage) const;
   int64_t copies(const GroupCost& g, int64_t stage) const;
   int64_t state_bytes(int64_t stage) const;
-  int64_t most_state_bytes() const;
   bool offloads() const;
   int64_t gradient_bytes(const GroupCost& g) const;
   int64_t saved_by_layer(size_t stack) const;

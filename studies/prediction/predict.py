@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Predicts every row of the three A100 tables, with constants fitted on half of the rows.
 
-usage: studies/prediction/predict.py TABLES [--fit] [--ablate] [--only TABLE]
+usage: studies/prediction/predict.py TABLES [--fit [--unseen ROWS]] [--ablate] [--only TABLE]
+       studies/prediction/predict.py TABLES --only TABLE --set KEY=VALUE …
 
 TABLES is the folder of the two CSV files (the Korthikanti rows stand in rows.py). Which rows are
 fitted follows from SEED alone; --fit does it anew, and again with the halves swapped. Writes
 results.csv (results_fitted.csv, results_swapped.csv), choice.csv and ablation.csv beside this file.
+--unseen (multi-node rows that no fit sees) and --set (figures replaced) only print.
 Needs: ninja -C build plan_rows
 """
 import argparse
@@ -175,17 +177,26 @@ def main():
     parser.add_argument("tables")
     parser.add_argument("--fit", action="store_true", help="on each half of the rows")
     parser.add_argument("--ablate", action="store_true", help="leave effects out, one by one")
+    parser.add_argument("--unseen", default="", help="with --fit: such multi-node rows, 6,8")
+    parser.add_argument("--set", nargs="+", default=[], help="error of each row with such figures")
     parser.add_argument("--only", help="one table")
     a = parser.parse_args()
     every = rows.tables(a.tables)
     tables = [Table(n, e) for n, e in every.items() if not a.only or n == a.only]
+    unseen = {int(i) for i in a.unseen.split(",") if i}
     for swap in (False, True) if a.fit else ():
         fitted = {n: halves(e, swap) for n, e in every.items()}
-        values, best = fit(tables, fitted)
+        seen = {**fitted, "multi_node": fitted["multi_node"] - unseen}
+        values, best = fit(tables, seen)
         print(f"{'swapped' if swap else 'fitted'} (loss {best:.4f}):", values, flush=True)
-        write_results("results_swapped.csv" if swap else "results_fitted.csv",
-                      report(tables, values, fitted))
-    if not a.fit:
+        lines = report(tables, values, fitted)
+        if not unseen:
+            write_results("results_swapped.csv" if swap else "results_fitted.csv", lines)
+    if a.set:
+        figures = {k: float(v) for k, v in (word.split("=") for word in a.set)}
+        for line in report(tables, figures, {n: halves(e, False) for n, e in every.items()}):
+            print(f"{line[1]:40} {line[3]:>8} s  {line[5]:>6} %")
+    elif not a.fit:
         write_results("results.csv",
                       report(tables, {}, {n: halves(e, False) for n, e in every.items()}))
         for t in tables:

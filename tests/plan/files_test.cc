@@ -2,14 +2,18 @@
 // see.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/draw.h"
 #include "plan/explain.h"
+#include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
+#include "plan/sparing.h"
 
 namespace tessera {
 namespace {
@@ -108,6 +112,45 @@ TEST(Neighbours, TriedAreThoseThatFitAndAreFaster) {
   EXPECT_GT(faster, 0u);
   for (size_t i = 1; i < tried.size(); ++i)
     EXPECT_LE(tried[i - 1].prediction.step_s, tried[i].prediction.step_s);
+}
+
+// Memory between what a run needs and what it needs with all of its layers spared.
+TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
+  Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
+  CompileRequest r = small();
+  r.model.layers = 12;
+  r.tokens = 512;
+  r.sequences = 8;
+  derive_sizes(r.model);
+  const auto peak = [&](const CompileRequest& of) {
+    return static_cast<double>(predict(of, h, {}, cluster_target()).fullest().peak_bytes);
+  };
+  CompileRequest all = r;
+  all.layout.recompute = "full";
+  const double most = peak(r), least = peak(all);
+  ASSERT_LT(least, most);
+  EXPECT_TRUE(sparing({"", r}, h, {}, cluster_target()).empty());  // it fits
+  h.device.memory_bytes = 0.5 * (least + most);
+  const std::vector<Neighbour> found = sparing({"", r}, h, {}, cluster_target());
+  ASSERT_EQ(found.size(), 2u);
+  for (const Neighbour& n : found) {
+    EXPECT_LE(peak(n.request), h.device.memory_bytes) << n.keys;
+    const size_t equals = n.keys.find('='), colon = n.keys.find(':');
+    ASSERT_NE(colon, std::string::npos) << n.keys;
+    const int64_t layers = std::stoll(n.keys.substr(colon + 1));
+    CompileRequest fewer = n.request;
+    (n.keys.starts_with("layout.recompute") ? fewer.layout.recompute : fewer.layout.offload) =
+        fmt::format("{}:{}", n.keys.substr(equals + 1, colon - equals - 1), layers - 1);
+    EXPECT_GT(peak(fewer), h.device.memory_bytes) << n.keys;
+  }
+  const auto tried =
+      try_neighbours(r, h, {}, cluster_target(), std::numeric_limits<double>::infinity());
+  for (const Neighbour& n : found)
+    EXPECT_TRUE(std::any_of(tried.begin(), tried.end(), [&](const Tried& t) {
+      return t.keys == n.keys;
+    })) << n.keys;
+  h.device.host_bytes_per_s = 0;
+  EXPECT_EQ(sparing({"", r}, h, {}, cluster_target()).size(), 1u);
 }
 
 TEST(LeastDevices, IsEnoughAndOneLessIsNot) {

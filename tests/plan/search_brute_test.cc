@@ -62,6 +62,32 @@ TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
   }
 }
 
+TEST(SearchBruteForce, WithActivationsInTheHostsMemory) {
+  int64_t with_answer = 0, offloaded = 0, pruned = 0, candidates = 0;
+  for (uint64_t seed = 1200; seed < 1230; ++seed) {
+    SearchDraw draw(seed);
+    SearchRequest r = draw.request({1, 2, 3}, {2, 3, 5});
+    r.offload = true;
+    Hardware h = draw.hardware();
+    h.device.memory_bytes = draw.between(1e6, 6e6);
+    h.device.host_bytes_per_s = draw.between(1e9, 1e12);
+    h.device.host_memory_bytes = draw.pick({0, 1}) == 0 ? 0 : draw.between(1e5, 1e6);
+    const Software s = draw.software();
+    const SearchResult fast = search(r, cluster_target(), h, s), all = brute_force(r, h, s);
+    expect_same(fast, all, fmt::format("seed {}", seed));
+    EXPECT_EQ(all.candidates % 2, 0);
+    with_answer += !all.best.empty();
+    for (const Found& f : all.best) offloaded += f.candidate.layout.offload != "none";
+    pruned += fast.candidates - fast.simulated;
+    candidates += fast.candidates;
+  }
+  fmt::print("{} candidates, {} pruned, {} cases with an answer, {} of the best offload\n",
+             candidates, pruned, with_answer, offloaded);
+  EXPECT_GE(with_answer, 15);
+  EXPECT_GT(offloaded, 0);
+  EXPECT_GT(pruned, candidates / 4);
+}
+
 TEST(SearchBruteForce, ModelsWithAnEncoder) {
   int64_t with_answer = 0, simulated = 0, all_simulated = 0, pruned_by_bound = 0;
   // The last: where sums that go back to the encoder begin was once counted wrongly.

@@ -1,4 +1,5 @@
 #include "plan/search.h"
+#include "compile/blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -41,8 +42,10 @@ TEST(SearchBounds, NoLayoutIsFasterOrSmallerThanItsBounds) {
   double closest_time = 0, closest_bytes = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SearchDraw draw(1000 + seed);
-    const SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4, 5});
-    const Hardware hardware = draw.hardware();
+    SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4, 5});
+    r.offload = seed % 4 == 3;
+    Hardware hardware = draw.hardware();
+    hardware.device.host_bytes_per_s = 1e11;
     const Software software = draw.software();
     Bounds bounds(r, target, hardware, software);
     const std::vector<Candidate> all = candidates(r);

@@ -1,0 +1,195 @@
+#include "plan/neighbours.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.h"
+#include "plan/explain.h"
+#include "plan/predict.h"
+#include "plan/search_bound.h"
+#include "plan/sparing.h"
+
+namespace tessera {
+namespace {
+
+// Calls beyond which a neighbour would make people wait.
+constexpr int64_t kMostCalls = 400'000;
+
+int64_t global_batch(const CompileRequest& r) {
+  return r.sequences * r.layout.data * r.microbatches;
+}
+
+// Another division of the same devices and sequences; false where it does not come out even.
+bool divide(CompileRequest& r, const CompileRequest& from) {
+  const int64_t together = r.sequences * r.layout.data;
+  if (together == 0 || global_batch(from) % together != 0) return false;
+  r.microbatches = global_batch(from) / together;
+  r.layout.stages.clear();
+  return true;
+}
+
+class Neighbours {
+ public:
+  explicit Neighbours(const CompileRequest& from) : from_(from) {}
+
+  template <class Change>
+  void add(const std::string& keys, Change change) {
+    CompileRequest r = from_;
+    change(r);
+    if (divide(r, from_)) all.push_back({keys, std::move(r)});
+  }
+
+  // Twice as many ranks on one axis, half as many on another.
+  void exchange(const char* more, int64_t Layout::*up, const char* less, int64_t Layout::*down) {
+    if (from_.layout.*down % 2 != 0) return;
+    const int64_t a = from_.layout.*up * 2, b = from_.layout.*down / 2;
+    add(fmt::format("layout.{}={} layout.{}={}", more, a, less, b), [&](CompileRequest& r) {
+      r.layout.*up = a;
+      r.layout.*down = b;
+    });
+  }
+
+  std::vector<Neighbour> all;
+
+ private:
+  const CompileRequest& from_;
+};
+
+// Whether a neighbour may fit and be fast enough, by what is proved without its schedule.
+class Promise {
+ public:
+  Promise(const CompileRequest& request, const Hardware& hardware, const Software& software,
+          const Target& target, double below_s)
+      : hardware_(hardware), below_s_(below_s) {
+    search_.base = as_compiled_by(software, request);
+    search_.devices = mesh_of(request.layout).ranks();
+    search_.global = global_batch(request);
+    bounds_.emplace(search_, target, hardware, software);
+  }
+
+  // These throw Error for what is no layout of the model.
+  bool holds(const CompileRequest& r) {
+    const Bound b = bound(r);
+    const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
+    return bytes <= hardware_.device.memory_bytes && is_fast(b);
+  }
+  // Of the run with less memory, which takes no less time.
+  bool holds_spared(const CompileRequest& r) { return is_fast(bound(r)); }
+
+ private:
+  Bound bound(const CompileRequest& r) {
+    const std::string& again = r.layout.recompute;
+    const bool known = again == "none" || again == "selective" || again == "full";
+    if (!known || r.model.encoder_layers > 0) return {};
+    return bounds_->closer({r.layout, r.sequences});
+  }
+  bool is_fast(const Bound& b) const { return static_cast<double>(b.step_ns) < 1e9 * below_s_; }
+
+  const Hardware& hardware_;
+  double below_s_;
+  SearchRequest search_;
+  std::optional<Bounds> bounds_;  // refers to search_
+};
+
+class Trials {
+ public:
+  Trials(const CompileRequest& request, const Hardware& hardware, const Software& software,
+         const Target& target, double below_s)
+      : hardware_(hardware),
+        software_(software),
+        target_(target),
+        below_s_(below_s),
+        promise_(request, hardware, software, target, below_s) {}
+
+  void one(const Neighbour& n) {
+    if (is_long(n.request)) return;
+    try {
+      if (promise_.holds(n.request)) keep(n);
+    } catch (const Error&) {  // not a layout of this model
+    }
+  }
+
+  void spared(const Neighbour& n) {
+    if (is_long(n.request)) return;
+    try {
+      if (!promise_.holds_spared(n.request)) return;
+      for (const Neighbour& spared : sparing(n, hardware_, software_, target_)) keep(spared);
+    } catch (const Error&) {  // not a layout of this model
+    }
+  }
+
+  std::vector<Tried> fastest_first() {
+    std::stable_sort(tried_.begin(), tried_.end(), [](const Tried& a, const Tried& b) {
+      return a.prediction.step_s < b.prediction.step_s;
+    });
+    return std::move(tried_);
+  }
+
+ private:
+  static bool is_long(const CompileRequest& r) {
+    return 2 * r.microbatches * (r.model.layers + 2 * r.layout.pipeline) > kMostCalls;
+  }
+
+  void keep(const Neighbour& n) {
+    if (std::any_of(tried_.begin(), tried_.end(), [&](const Tried& t) { return t.keys == n.keys; }))
+      return;  // with all layers spared it is a neighbour
+    Prediction p = predict(n.request, hardware_, software_, target_);
+    if (fits(p, hardware_) && p.step_s < below_s_) tried_.push_back({n.keys, std::move(p)});
+  }
+
+  const Hardware& hardware_;
+  const Software& software_;
+  const Target& target_;
+  double below_s_;
+  Promise promise_;
+  std::vector<Tried> tried_;
+};
+
+}  // namespace
+
+std::vector<Neighbour> neighbours(const CompileRequest& request) {
+  Neighbours n(request);
+  const Layout& l = request.layout;
+  n.exchange("tensor", &Layout::tensor, "data", &Layout::data);
+  n.exchange("tensor", &Layout::tensor, "pipeline", &Layout::pipeline);
+  n.exchange("pipeline", &Layout::pipeline, "data", &Layout::data);
+  n.exchange("pipeline", &Layout::pipeline, "tensor", &Layout::tensor);
+  n.exchange("data", &Layout::data, "tensor", &Layout::tensor);
+  n.exchange("data", &Layout::data, "pipeline", &Layout::pipeline);
+  for (const int64_t micro : {request.sequences * 2, request.sequences / 2})
+    if (micro > 0)
+      n.add(fmt::format("batch.micro={}", micro), [&](CompileRequest& r) { r.sequences = micro; });
+  for (const char* recompute : {"none", "selective", "full"})
+    if (l.recompute != recompute)
+      n.add(fmt::format("layout.recompute={}", recompute),
+            [&](CompileRequest& r) { r.layout.recompute = recompute; });
+  for (const int64_t zero : {0, 1, 2, 3})
+    if (l.zero != zero && l.data > 1)
+      n.add(fmt::format("layout.zero={}", zero), [&](CompileRequest& r) { r.layout.zero = zero; });
+  if (l.pipeline > 1 && l.interleave == 1)
+    n.add("layout.pipeline_schedule=interleaved_1f1b layout.interleave=2", [](CompileRequest& r) {
+      r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+      r.layout.interleave = 2;
+    });
+  if (l.pipeline > 1 && l.pipeline_schedule == PipelineSchedule::k1F1B)
+    n.add("layout.pipeline_schedule=zero_bubble",
+          [](CompileRequest& r) { r.layout.pipeline_schedule = PipelineSchedule::kZeroBubble; });
+  if (l.tensor > 1)
+    n.add(fmt::format("layout.sequence_parallel={}", !l.sequence_parallel),
+          [](CompileRequest& r) { r.layout.sequence_parallel = !r.layout.sequence_parallel; });
+  return std::move(n.all);
+}
+
+std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
+                                  const Software& software, const Target& target, double below_s) {
+  Trials trials(request, hardware, software, target, below_s);
+  for (const Neighbour& n : neighbours(request)) trials.one(n);
+  trials.spared({"", request});
+  CompileRequest larger = request;
+  larger.sequences *= 2;
+  if (divide(larger, request))
+    trials.spared({fmt::format("batch.micro={}", larger.sequences), larger});
+  return trials.fastest_first();
+}
+
+}  // namespace tessera

@@ -1,0 +1,38 @@
+// What could be asked for instead of a run: one knob moved, or two where the second makes room for
+// the first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/compile.h"
+#include "plan/hardware.h"
+#include "plan/prediction.h"
+#include "plan/software.h"
+
+namespace tessera {
+
+// The request with other keys of the run file: "layout.tensor=4 layout.data=2".
+struct Neighbour {
+  std::string keys;
+  CompileRequest request;
+};
+
+// One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
+// ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
+std::vector<Neighbour> neighbours(const CompileRequest& request);
+
+struct Tried {
+  std::string keys;
+  Prediction prediction;
+};
+
+// Neighbours that can be compiled, fit and take less than `below_s`, the fastest first. Where the
+// run itself or twice its micro-batch does not fit, also these with the fewest layers of each stage
+// whose activations are computed again, or wait in the host's memory, so that they do (sparing.h).
+// Those whose proved bounds (search_bound.h) say that they do not fit or take longer are never
+// compiled.
+std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
+                                  const Software& software, const Target& target, double below_s);
+
+}  // namespace tessera

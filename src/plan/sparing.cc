@@ -1,0 +1,65 @@
+#include "plan/sparing.h"
+
+#include "compile/blocks.h"
+
+namespace tessera {
+namespace {
+
+struct Knob {
+  std::string Layout::*value;
+  const char* name;
+  const char* all;  // of the layers; with ":N" the first N of each stage
+};
+constexpr Knob kRecompute = {&Layout::recompute, "recompute", "full"};
+constexpr Knob kOffload = {&Layout::offload, "offload", "activations"};
+
+bool fits(const CompileRequest& r, const Hardware& h, const Software& s, const Target& target) {
+  const Blocks blocks = compile_blocks(as_compiled_by(s, r), target);
+  for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
+    const Program p = program_of(blocks, stage, target);
+    if (!has_room(h.device, p.bytes, p.host_bytes)) return false;
+  }
+  return true;
+}
+
+// Of the fullest stage; some have fewer.
+int64_t layers_of_stage(const CompileRequest& r) {
+  const int64_t stages = r.layout.pipeline;
+  return (r.model.all_layers() + stages - 1) / stages;
+}
+
+Neighbour with(const Neighbour& run, const Knob& knob, int64_t layers) {
+  Neighbour n = run;
+  n.request.layout.*knob.value =
+      layers == layers_of_stage(run.request) ? knob.all : fmt::format("{}:{}", knob.all, layers);
+  n.keys += fmt::format("{}layout.{}={}", run.keys.empty() ? "" : " ", knob.name,
+                        n.request.layout.*knob.value);
+  return n;
+}
+
+}  // namespace
+
+std::vector<Neighbour> sparing(const Neighbour& run, const Hardware& hardware,
+                               const Software& software, const Target& target) {
+  const auto holds = [&](const Neighbour& n) {
+    return fits(n.request, hardware, software, target);
+  };
+  std::vector<Neighbour> found;
+  if (holds(run)) return found;
+  std::vector<Knob> knobs;
+  if (!run.request.layout.recompute.starts_with(kRecompute.all)) knobs.push_back(kRecompute);
+  if (run.request.layout.offload == "none" && hardware.device.host_bytes_per_s > 0)
+    knobs.push_back(kOffload);
+  for (const Knob& knob : knobs) {
+    int64_t too_few = 0, enough = layers_of_stage(run.request);
+    if (!holds(with(run, knob, enough))) continue;
+    while (enough - too_few > 1) {
+      const int64_t layers = (too_few + enough) / 2;
+      (holds(with(run, knob, layers)) ? enough : too_few) = layers;
+    }
+    found.push_back(with(run, knob, enough));
+  }
+  return found;
+}
+
+}  // namespace tessera
