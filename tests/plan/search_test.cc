@@ -1,5 +1,4 @@
 #include "plan/search.h"
-#include "compile/blocks.h"
 
 #include <gtest/gtest.h>
 
