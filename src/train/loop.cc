@@ -331,7 +331,10 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
   const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
-  m.model_flops_share = sequence_flops_ * sequences / seconds / matrix_rate_;
+  const double flops_per_s = sequence_flops_ * sequences / seconds;
+  // Others may have computed while the rate was measured; what a step reaches shows more.
+  matrix_rate_ = std::max(matrix_rate_, flops_per_s);
+  m.model_flops_share = flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
   if (recorded) record(m);
   norms_.push_back(r.grad_norm);
