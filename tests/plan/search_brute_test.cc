@@ -91,7 +91,8 @@ TEST(SearchBruteForce, WithActivationsInTheHostsMemory) {
 TEST(SearchBruteForce, ModelsWithAnEncoder) {
   int64_t with_answer = 0, simulated = 0, all_simulated = 0, pruned_by_bound = 0;
   // The last: where sums that go back to the encoder begin was once counted wrongly.
-  for (const uint64_t seed : {900, 901, 902, 903, 904, 905, 906, 907, 908, 909, 910, 911, 988}) {
+  for (const uint64_t seed :
+       {900u, 901u, 902u, 903u, 904u, 905u, 906u, 907u, 908u, 909u, 910u, 911u, 988u}) {
     SearchDraw draw(seed);
     SearchRequest r = draw.request({2, 4}, {1, 2});
     r.base.model.family = Family::kT5;
