@@ -109,23 +109,24 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
 // The loss on each set, for people as lines, and as trees. length: of a sample; 0: the context.
 void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t samples,
                 CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
+  if (sets.empty()) return;
   const ModelConfig model = model_of(reader);
+  if (length > model.context)
+    throw Error("--sequence-length is {}, but the model's context is {}. Wanted as many or fewer.",
+                length, model.context);
+  const auto tokenizer = tokenizer_of(reader);
   for (const std::string& set : sets) {
     const std::string foreign =
-        foreign_tokenizer(IndexedDataset(set), *tokenizer_of(reader), "the checkpoint's tokenizer");
+        foreign_tokenizer(IndexedDataset(set), *tokenizer, "the checkpoint's tokenizer");
     if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", foreign);
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
-    if (length > model.context)
-      throw Error(
-          "--sequence-length is {}, but the model's context is {}. Wanted as many or fewer.",
-          length, model.context);
     spec.vocabulary = model.padded_vocabulary();
-    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer_of(reader));
+    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer);
     const ValidationData data(spec);
     Score s = score(reader, data, samples, options);
-    s.bytes = static_cast<double>(data.text_bytes(*tokenizer_of(reader))) * s.tokens /
+    s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));
     if (!json)

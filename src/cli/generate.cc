@@ -68,11 +68,13 @@ int verb_generate(Args args) {
   options.seed = static_cast<uint64_t>(seed);
   options.vocabulary = tokenizer->vocabulary_size();
   if (!ignore_end) options.stop = tokenizer->end_of_text();
-  // An encoder reads the prompt with its end, and the decoder begins with padding.
+  // An encoder reads the prompt with the end that its tokenizer gives, and the decoder begins with
+  // padding.
   const bool encodes = model_of(reader).encoder_layers > 0;
   std::vector<int32_t> ids = tokenizer->encode(prompt), source;
   if (encodes) {
-    if (tokenizer->end_of_text()) ids.push_back(*tokenizer->end_of_text());
+    if (tokenizer->source_end()) ids.push_back(*tokenizer->source_end());
+    if (ids.empty()) throw UsageError("--prompt is empty: this model's encoder wants a text to read");
     source = std::exchange(ids, {0});
   }
   const ModelOptions where = {.threads = threads_or_all(threads),

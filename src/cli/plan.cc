@@ -1,5 +1,4 @@
 // tessera plan RUN --cluster C [--software S] [--search] [--json] [--svg FILE]
-#include <algorithm>
 #include <limits>
 
 #include "base/count.h"
@@ -43,7 +42,7 @@ Subject subject_of(const RunConfig& c) {
 
 std::string memory_text(const Prediction& p) {
   const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
-  const int64_t host = p.fullest().memory.host;
+  const int64_t host = p.host_bytes();
   return fmt::format("{:.1f} GiB", gib(p.fullest().peak_bytes)) +
          (host == 0 ? "" : fmt::format(" and {:.1f} of the host's", gib(host)));
 }
@@ -71,10 +70,9 @@ void propose(const Plan& plan, const Prediction& now) {
       gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
       gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
       gib(plan.hardware.device.outside_bytes));
-  int64_t host = 0;
-  for (const StagePrediction& s : p.stages) host = std::max(host, s.memory.host);
-  if (host > 0)
-    text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}", gib(host),
+  if (p.host_bytes() > 0)
+    text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}",
+                        gib(p.host_bytes()),
                         gib(plan.hardware.device.host_memory_bytes));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,

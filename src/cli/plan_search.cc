@@ -1,6 +1,5 @@
 #include "cli/plan_search.h"
 
-#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <sstream>
@@ -63,8 +62,7 @@ void print_page(const SearchResult& r, double seconds) {
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
       r.fit, seconds);
   for (const Found& f : r.best) {
-    int64_t host = 0;
-    for (const StagePrediction& s : f.prediction.stages) host = std::max(host, s.memory.host);
+    const int64_t host = f.prediction.host_bytes();
     fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}{}\n", f.prediction.step_s,
                gib(f.prediction.fullest().peak_bytes), 100 * f.prediction.mfu(),
                text_of(f.candidate),

@@ -140,8 +140,8 @@ void InstructionData::add_line(const Document& line, const std::string& file,
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
     };
     add(form_.before(value), false);
-    if (spec_.target_length > 0) {
-      ids_.push_back(*tokenizer.end_of_text());
+    if (spec_.target_length > 0 && tokenizer.source_end()) {
+      ids_.push_back(*tokenizer.source_end());
       learned_.push_back(0);
     }
     const size_t response = ids_.size();
@@ -162,6 +162,8 @@ void InstructionData::end_pair(size_t response, const std::string& place) {
   const auto most = static_cast<size_t>(spec_.sequence_length);
   const auto most_target = static_cast<size_t>(spec_.target_length);
   const size_t source = response - start, target = ids_.size() - response;
+  if (source == 0)
+    throw Error("{}: nothing stands before the response. An encoder wants a text to read", place);
   const bool fits = source <= most && target <= most_target;
   if (!fits && spec_.long_examples == LongExamples::kRefuse)
     throw Error(

@@ -49,6 +49,9 @@ class Tokenizer {
   // What separates documents: <|endoftext|> or </s> among the added tokens.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
+  // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
+  virtual std::optional<int32_t> source_end() const { return std::nullopt; }
+
   // Sentinels of span corruption: the largest ids, <extra_id_0> the last of all. 0: has none.
   virtual int32_t sentinels() const { return 0; }
 

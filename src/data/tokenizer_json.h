@@ -24,6 +24,7 @@ struct BpeDescription {
   bool add_prefix_space = false;  // a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
   bool ignore_merges = false;  // a word of the vocabulary is never taken apart
+  std::string source_end;      // the added token that a template puts behind a text; empty: none
 };
 
 // More than any model has.
@@ -31,7 +32,8 @@ constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 
 // Throws Error with file, line and column where something is missing, wrong, or of a kind that
 // encodes differently (another model, normaliser or split): never a tokenizer that is almost right.
-// Truncation, padding and the post-processor are left to whoever uses the ids.
+// Truncation, padding and the post-processor, but for what it puts behind a text, are left to whoever
+// uses the ids.
 BpeDescription read_tokenizer_json(std::string_view text, const std::string& source);
 
 std::string write_tokenizer_json(const BpeDescription& bpe);

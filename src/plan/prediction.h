@@ -1,6 +1,7 @@
 // What a step costs, as simulate() finds it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -84,6 +85,12 @@ struct Prediction {
   double tokens_per_s() const { return static_cast<double>(tokens) / step_s; }
   double bubble() const { return parts.bubble / step_s; }
   const StagePrediction& fullest() const { return stages[static_cast<size_t>(fullest_stage)]; }
+  // Of the host's memory, with layout.offload: the most that a rank of any stage needs.
+  int64_t host_bytes() const {
+    int64_t most = 0;
+    for (const StagePrediction& s : stages) most = std::max(most, s.memory.host);
+    return most;
+  }
 
   double usd_per_device_hour = 0;  // 0: not known
   double usd_per_million_tokens() const;

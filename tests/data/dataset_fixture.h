@@ -96,6 +96,7 @@ class ByteTokenizer : public Tokenizer {
   }
   int32_t vocabulary_size() const override { return 257; }
   std::optional<int32_t> end_of_text() const override { return 256; }
+  std::optional<int32_t> source_end() const override { return 256; }
   uint64_t fingerprint() const override { return 42; }
 };
 

@@ -201,6 +201,19 @@ TEST_F(InstructionsTest, ValidationReadsEachRowOnce) {
   }
 }
 
+TEST_F(InstructionsTest, SourcesEndAsTheTokenizerSays) {
+  struct Plain : ByteTokenizer {
+    std::optional<int32_t> source_end() const override { return std::nullopt; }
+  };
+  InstructionSpec s = spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n");
+  s.target_length = 8;
+  EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "Q:two? A:|[2|");
+  EXPECT_EQ(shown(InstructionData(s, Plain()), 0), "Q:two? A:[2|");
+  s.form = "{response}";
+  EXPECT_TRUE(contains(error_of([&] { InstructionData(s, Plain()); }),
+                       "i.jsonl:1: nothing stands before the response"));
+}
+
 TEST_F(InstructionsTest, TemplatesAreChecked) {
   const auto says = [&](const std::string& form, const std::string& part) {
     const std::string found = error_of([&] { InstructionTemplate t(form); });

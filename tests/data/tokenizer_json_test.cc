@@ -57,6 +57,27 @@ TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
   EXPECT_NE(message(replaced(good, "\"use_regex\": false", "\"use_regex\": true")), "");
 }
 
+TEST(TokenizerJson, KnowsWhatATemplatePutsBehindAText) {
+  BpeDescription bpe = small_bpe();
+  bpe.added_tokens.push_back({.id = 260, .content = "</s>", .special = true});
+  const std::string plain = write_tokenizer_json(bpe);
+  EXPECT_EQ(tokenizer_of(read_tokenizer_json(plain, "t.json")).source_end(), std::nullopt);
+  EXPECT_EQ(tokenizer_of(read_tokenizer_json(plain, "t.json")).end_of_text(), 260);
+  const size_t at = plain.find("\"post_processor\":") + 17;
+  const std::string sequence = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const std::string end = R"({"SpecialToken": {"id": "</s>", "type_id": 0}})";
+  const auto with = [&](const std::string& single) {
+    std::string text = plain;
+    text.insert(at, R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )"
+                    R"({"type": "TemplateProcessing", "single": [)" +
+                        single + "]}]}, \"was\":");
+    return tokenizer_of(read_tokenizer_json(text, "t.json")).source_end();
+  };
+  EXPECT_EQ(with(sequence + ", " + end), 260);
+  EXPECT_EQ(with(end + ", " + sequence), std::nullopt);
+  EXPECT_EQ(with(""), std::nullopt);
+}
+
 TEST(TokenizerJson, ReadsMergesOfOlderFiles) {
   const std::string text = write_tokenizer_json(small_bpe());
   const size_t from = text.find("[", text.find("\"merges\": [") + 11),
