@@ -74,7 +74,8 @@ int verb_generate(Args args) {
   std::vector<int32_t> ids = tokenizer->encode(prompt), source;
   if (encodes) {
     if (tokenizer->source_end()) ids.push_back(*tokenizer->source_end());
-    if (ids.empty()) throw UsageError("--prompt is empty: this model's encoder wants a text to read");
+    if (ids.empty())
+      throw UsageError("--prompt is empty: this model's encoder wants a text to read");
     source = std::exchange(ids, {0});
   }
   const ModelOptions where = {.threads = threads_or_all(threads),

@@ -72,8 +72,7 @@ void propose(const Plan& plan, const Prediction& now) {
       gib(plan.hardware.device.outside_bytes));
   if (p.host_bytes() > 0)
     text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}",
-                        gib(p.host_bytes()),
-                        gib(plan.hardware.device.host_memory_bytes));
+                        gib(p.host_bytes()), gib(plan.hardware.device.host_memory_bytes));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
                      std::numeric_limits<double>::infinity());

@@ -39,8 +39,8 @@ struct InstructionSpec {
 // Text and answer are encoded apart, so no token lies across where the loss begins.
 //
 // For an encoder and a decoder each pair is a row of its own: what stands before the response is
-// the source, with the end that the tokenizer gives sources; the response with an end-of-text token is
-// the labels, and the decoder reads them shifted by one behind token 0, T5's padding.
+// the source, with the end that the tokenizer gives sources; the response with an end-of-text token
+// is the labels, and the decoder reads them shifted by one behind token 0, T5's padding.
 class InstructionData {
  public:
   // Reads, encodes and packs all. Throws Error, naming file and line, for what is no JSON, lacks a

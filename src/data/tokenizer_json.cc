@@ -257,8 +257,8 @@ void Reader::read_added_tokens(const Tree& list) {
   }
 }
 
-// A template says { "single": [{"Sequence": …}, {"SpecialToken": {"id": "</s>", …}}] }; it may stand
-// among other processors.
+// A template says { "single": [{"Sequence": …}, {"SpecialToken": {"id": "</s>", …}}] }; it may
+// stand among other processors.
 void Reader::read_post_processor(const Tree& node) {
   if (const Tree* list = node.find("processors"); list != nullptr && list->as_list() != nullptr)
     for (const Tree& one : *list->as_list()) read_post_processor(one);

@@ -32,8 +32,8 @@ constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 
 // Throws Error with file, line and column where something is missing, wrong, or of a kind that
 // encodes differently (another model, normaliser or split): never a tokenizer that is almost right.
-// Truncation, padding and the post-processor, but for what it puts behind a text, are left to whoever
-// uses the ids.
+// Truncation, padding and the post-processor, but for what it puts behind a text, are left to
+// whoever uses the ids.
 BpeDescription read_tokenizer_json(std::string_view text, const std::string& source);
 
 std::string write_tokenizer_json(const BpeDescription& bpe);
