@@ -71,21 +71,24 @@ def main():
     a = parser.parse_args()
     with open(HERE / "results.csv", "w", newline="") as f:
         writer = csv.writer(f)
-        writer.writerow(["table", "cluster", "row", "measured_s", "predicted_s", "error_percent"])
+        writer.writerow(["table", "cluster", "row", "measured_s", "predicted_s", "error_percent",
+                         "predicted_peak_gib"])
         for name, cluster, software, entries in TABLES:
             entries = list(entries)
             found = table.Rows(str(HERE / "run.yaml"), cluster, software, [e[2] for e in entries],
                                cluster)
-            errors = []
-            for (row, measured, _), s in zip(entries, found.seconds({})):
+            errors, fitting = [], 0
+            for (row, measured, _), p in zip(entries, found.predictions()):
+                s = p["step_s"]
+                fitting += p["fits"]
                 errors.append(100 * (s / measured - 1))
                 writer.writerow([name, cluster, row, f"{measured:.5g}", f"{s:.5g}",
-                                 f"{errors[-1]:.2f}"])
+                                 f"{errors[-1]:.2f}", f"{p['memory']['peak_bytes'] / 2**30:.1f}"])
                 if a.rows:
                     print(f"{row:44} {measured:9.3f} s {s:9.3f} {errors[-1]:+6.1f} %")
             found.close()
             print(f"{name:15} {cluster:10}", table.summary(errors),
-                  f" signed mean {statistics.mean(errors):+.2f}", flush=True)
+                  f" signed mean {statistics.mean(errors):+.2f}, {fitting} fit", flush=True)
 
 
 if __name__ == "__main__":
