@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/wire_message.h"
+#include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/permute.h"
 #include "model/family.h"
@@ -95,7 +96,7 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   return matches;
 }
 
-CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
+CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const Path& hf_folder) {
   CheckpointHeader header;
   header.model = to_tree(model);
   header.config = Tree::object();
@@ -110,6 +111,8 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
     std::string bytes = read_file(hf_folder / name);
     if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
+  const bool json = tokenizer_file_name(header.tokenizer) == std::string_view(kTokenizerFile);
+  read_text_rules(hf_folder, config, !json, header.state);
   return header;
 }
 
@@ -160,7 +163,8 @@ HfSource open_hf(const Path& folder) {
     throw Error("{}: has no config.json; wanted a folder as transformers' save_pretrained makes it",
                 folder.string());
   HfSource out;
-  out.model = model_from_hf_config(parse_json(read_file(config), config.string()), config.string());
+  const Tree said = parse_json(read_file(config), config.string());
+  out.model = model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const FamilyRule& family = rule_of(out.model.family);
   if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
@@ -170,7 +174,7 @@ HfSource open_hf(const Path& folder) {
   }
   check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
-  out.header = header_of(out.model, folder);
+  out.header = header_of(out.model, said, folder);
   return out;
 }
 
