@@ -138,7 +138,7 @@ def main():
     p.add_argument("tasks", nargs="*", type=Path)
     p.add_argument("--limit", type=int, default=50)
     p.add_argument("--written", type=int, default=8, help="examples of tasks that are written: --limit")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     files = a.tasks or sorted((Path(__file__).parent.parent / "configs/tasks").glob("*.yaml"))
     written = [f for f in files if yaml.safe_load(f.read_text())["kind"] == "exact_match"]
     chosen = [f for f in files if f not in written]

@@ -25,7 +25,9 @@ P
 if [ "$family" = t5 ]; then
   "$tessera" tokenizer train --kind unigram --vocabulary 2048 --sentinels 100 --key chain_of_thought \
     --out "$folder/t" "$data/gsm8k.jsonl" >/dev/null
-  model="encoder_layers: 2, layers: 2, hidden: 96, heads: 4, head_width: 24, feed_forward: 192, dropout: 0"
+  # Tied: lm-eval ties the head of every T5 that transformers 5 loads.
+  model="tied_embeddings: true, encoder_layers: 2, layers: 2, hidden: 96, heads: 4,
+    head_width: 24, feed_forward: 192, dropout: 0"
   rows="instructions: [$folder/solved.jsonl], template: \"{prompt}{response}\", target_length: 256"
 else
   "$tessera" tokenizer train --vocabulary 2048 --key chain_of_thought --out "$folder/t" "$data/gsm8k.jsonl" >/dev/null
