@@ -78,9 +78,16 @@ void write_tokenizer(const Path& folder, const std::string& tokenizer, const std
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
+// One id as a number, several as a list.
+Tree ids_of(const std::vector<int32_t>& ids) {
+  Tree list = Tree::list();
+  for (const int32_t id : ids) list.push(Tree(int64_t{id}));
+  return ids.size() == 1 ? Tree(int64_t{ids[0]}) : list;
+}
+
 // transformers makes a tokenizer of its class for each family of such a model.
 void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
-                         const std::optional<SentencePieceIds>& ids) {
+                         const std::optional<SentencePieceIds>& ids, bool begins) {
   const FamilyRule& family = rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_pieces, tokenizer);
@@ -92,6 +99,7 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
   if (ids)
     for (const auto& [key, piece] : ids->names) config.set(key, Tree(piece));
   // transformers would add as many behind the pieces; as in mT5's, they are among them.
+  if (!family.encodes) config.set("add_bos_token", Tree(begins));
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   write_file(folder / "tokenizer_config.json", pretty(config));
@@ -181,6 +189,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   PartFolder part(place);
   result.files = write_weights(reader, names, part.path(), options);
   const std::string& tokenizer = reader.header().tokenizer;
+  const HfTextRules texts = hf_text_rules(reader.header());
   std::string end;
   if (!tokenizer.empty()) {
     result.has_tokenizer = true;
@@ -190,13 +199,18 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
       write_tokenizer(part.path(), tokenizer, end, result.model.context);
     } else {
       if (options.sentencepiece) result.end_of_text = options.sentencepiece->end_of_text;
-      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece);
+      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece,
+                          texts.begin.has_value());
     }
   }
-  write_file(part.path() / "generation_config.json",
-             pretty(hf_generation_config(result.model, result.end_of_text)));
-  write_file(part.path() / "config.json",
-             pretty(hf_config_of_model(result.model, result.end_of_text, options.dtype)));
+  Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
+  Tree generation = hf_generation_config(result.model, result.end_of_text);
+  for (Tree* said : {&config, &generation}) {
+    if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
+    if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));
+  }
+  write_file(part.path() / "generation_config.json", pretty(generation));
+  write_file(part.path() / "config.json", pretty(config));
   part.put();
   return result;
 }

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/tree.h"
+#include "checkpoint/checkpoint.h"
 #include "model/model_config.h"
 
 namespace tessera {
@@ -58,6 +59,13 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
 // The id of the token that ends a text, by its usual spellings, in a tokenizer.json.
 std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const std::string& source,
                                          std::string* text);
+
+// What a folder said of texts beside its weights, as the header of its import keeps it.
+struct HfTextRules {
+  std::optional<int32_t> begin;  // before each text, where a SentencePiece model's class puts it
+  std::vector<int32_t> stops;    // eos_token_id of generation_config.json or config.json
+};
+HfTextRules hf_text_rules(const CheckpointHeader& header);
 
 // The model that a checkpoint's header describes. Throws Error.
 ModelConfig model_of_header(const Tree& model, const std::string& source);

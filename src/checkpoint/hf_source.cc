@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/wire_message.h"
+#include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/permute.h"
 #include "model/family.h"
@@ -52,6 +53,17 @@ void check_tensor(const SafetensorsEntry& entry, const Shape& wanted,
         fmt::format("{}: is stored as {}, wanted F32, BF16 or F16", entry.name, entry.type));
 }
 
+// Versions of transformers differ in which of the two they use.
+void check_copy(const SafetensorsFolder::Found& copy, const std::vector<Match>& matches,
+                std::vector<std::string>& faults) {
+  for (const Match& m : matches)
+    if (m.names.ours == "embed.weight" && !std::ranges::equal(copy.bytes, m.found.bytes))
+      faults.push_back(fmt::format(
+          "{}: differs from {}, of which config.json makes it a copy. Set tie_word_embeddings to "
+          "false if both are meant, or remove the one that is not",
+          copy.entry->name, m.names.theirs));
+}
+
 std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& model,
                          const std::string& source, std::vector<std::string>& skipped) {
   std::vector<Match> matches;
@@ -70,7 +82,8 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   }
   for (const std::string& name : files.names()) {
     if (used.contains(name)) continue;
-    if (hf_is_buffer(model, name))
+    if (hf_is_embedding(model, name)) check_copy(*files.find(name), matches, faults);
+    if (hf_is_buffer(model, name) || hf_is_embedding(model, name))
       skipped.push_back(name);
     else
       faults.push_back(name + ": not a tensor of this model");
@@ -83,7 +96,7 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
   return matches;
 }
 
-CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
+CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const Path& hf_folder) {
   CheckpointHeader header;
   header.model = to_tree(model);
   header.config = Tree::object();
@@ -98,6 +111,8 @@ CheckpointHeader header_of(const ModelConfig& model, const Path& hf_folder) {
     std::string bytes = read_file(hf_folder / name);
     if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
+  const bool json = tokenizer_file_name(header.tokenizer) == std::string_view(kTokenizerFile);
+  read_text_rules(hf_folder, config, !json, header.state);
   return header;
 }
 
@@ -123,6 +138,15 @@ void add_tensors(std::vector<Match> matches, const std::string& source, HfSource
   }
 }
 
+// transformers believes this file before config.json.
+void check_generation(const Path& folder, const FamilyRule& family) {
+  const Path file = folder / "generation_config.json";
+  std::error_code error;
+  if (family.hf_check_start == nullptr || !fs::exists(file, error)) return;
+  const Tree tree = parse_json(read_file(file), file.string());
+  if (tree.as_members()) family.hf_check_start(HfReader(tree, file.string()));
+}
+
 }  // namespace
 
 bool HfPiece::moves() const { return !std::is_sorted(axes.begin(), axes.end()); }
@@ -139,7 +163,8 @@ HfSource open_hf(const Path& folder) {
     throw Error("{}: has no config.json; wanted a folder as transformers' save_pretrained makes it",
                 folder.string());
   HfSource out;
-  out.model = model_from_hf_config(parse_json(read_file(config), config.string()), config.string());
+  const Tree said = parse_json(read_file(config), config.string());
+  out.model = model_from_hf_config(said, config.string());
   out.files = std::make_unique<SafetensorsFolder>(folder);
   const FamilyRule& family = rule_of(out.model.family);
   if (family.hf_ties_missing_head && !out.model.tied_embeddings &&
@@ -147,8 +172,9 @@ HfSource open_hf(const Path& folder) {
     out.model.tied_embeddings = true;
     out.model.scaled_head = false;
   }
+  check_generation(folder, family);
   add_tensors(match(*out.files, out.model, folder.string(), out.skipped), folder.string(), out);
-  out.header = header_of(out.model, folder);
+  out.header = header_of(out.model, said, folder);
   return out;
 }
 

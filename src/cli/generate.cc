@@ -8,6 +8,7 @@
 #include "cli/device.h"
 #include "cli/verbs.h"
 #include "eval/generate.h"
+#include "eval/text_rules.h"
 
 namespace tessera {
 namespace {
@@ -66,14 +67,12 @@ int verb_generate(Args args) {
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   options.seed = static_cast<uint64_t>(seed);
-  options.vocabulary = tokenizer->vocabulary_size();
-  if (!ignore_end) options.stop = tokenizer->end_of_text();
-  // An encoder reads the prompt with the end that its tokenizer gives, and the decoder begins with
-  // padding.
-  const bool encodes = model_of(reader).encoder_layers > 0;
-  std::vector<int32_t> ids = tokenizer->encode(prompt), source;
-  if (encodes) {
-    if (tokenizer->source_end()) ids.push_back(*tokenizer->source_end());
+  const TextRules rules = text_rules(reader, *tokenizer);
+  options.vocabulary = rules.vocabulary;
+  if (!ignore_end) options.stops = rules.stops;
+  // An encoder reads the prompt, and the decoder begins with padding.
+  std::vector<int32_t> ids = encode_text(rules, *tokenizer, prompt), source;
+  if (rules.encodes) {
     if (ids.empty())
       throw UsageError("--prompt is empty: this model's encoder wants a text to read");
     source = std::exchange(ids, {0});
@@ -82,17 +81,18 @@ int verb_generate(Args args) {
                               .cuda = cuda_named(device, *self_world())};
   Decoder decoder(reader, where, source);
   TokenStream stream;
-  bool begun = json || encodes;  // else the prompt comes first, once the request is a good one
+  bool begun =
+      json || rules.encodes;  // else the prompt comes first, once the request is a good one
   const auto begin = [&] {
     if (!std::exchange(begun, true)) stream.add(prompt);
   };
   const std::vector<int32_t> out = generate(decoder, ids, options, [&](int32_t id) {
     begin();
-    if (!json) stream.add(tokenizer->token_bytes(id));
+    if (!json) stream.add(written_text(*tokenizer, {&id, 1}));
   });
   begin();
   if (json)
-    fmt::print("{}\n", to_json(as_tree(out, tokenizer->decode(out))));
+    fmt::print("{}\n", to_json(as_tree(out, written_text(*tokenizer, out))));
   else
     fmt::print("\n");
   return 0;

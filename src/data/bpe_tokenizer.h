@@ -27,6 +27,7 @@ class BpeTokenizer : public Tokenizer {
   std::string_view token_bytes(int32_t id) const override;
   int32_t vocabulary_size() const override { return static_cast<int32_t>(tokens_.size()); }
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
+  std::optional<int32_t> text_begin() const override { return text_begin_; }
   std::optional<int32_t> source_end() const override { return source_end_; }
   size_t last_cut(std::string_view text) const override;
   uint64_t fingerprint() const override { return fingerprint_; }
@@ -57,7 +58,7 @@ class BpeTokenizer : public Tokenizer {
   std::vector<std::string> tokens_;                 // bytes by id
   std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
   std::array<int32_t, 256> byte_id_{};              // -1: has none
-  std::optional<int32_t> end_of_text_, source_end_;
+  std::optional<int32_t> end_of_text_, text_begin_, source_end_;
   uint64_t fingerprint_;
 };
 

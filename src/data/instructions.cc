@@ -136,6 +136,8 @@ void InstructionData::add_line(const Document& line, const std::string& file,
     learned_.resize(ids_.size(), learned ? 1 : 0);
   };
   for (const Turn& turn : turns_of(tree, form_, place)) {
+    const bool begins = ids_.size() == static_cast<size_t>(starts_.back());
+    if (begins && tokenizer.text_begin()) ids_.push_back(*tokenizer.text_begin());
     const auto value = [&](const std::string& name) -> const std::string& {
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
     };

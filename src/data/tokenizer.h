@@ -49,6 +49,9 @@ class Tokenizer {
   // What separates documents: <|endoftext|> or </s> among the added tokens.
   virtual std::optional<int32_t> end_of_text() const = 0;
 
+  // What stands before a text by the tokenizer's own rule: LLaMA 3's <|begin_of_text|>.
+  virtual std::optional<int32_t> text_begin() const { return std::nullopt; }
+
   // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
   virtual std::optional<int32_t> source_end() const { return std::nullopt; }
 

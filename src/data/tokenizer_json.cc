@@ -264,9 +264,13 @@ void Reader::read_post_processor(const Tree& node) {
     for (const Tree& one : *list->as_list()) read_post_processor(one);
   const Tree* single = node.find("single");
   if (single == nullptr || single->as_list() == nullptr || single->as_list()->empty()) return;
-  const Tree* token = single->as_list()->back().find("SpecialToken");
-  const Tree* name = token != nullptr ? token->find("id") : nullptr;
-  if (name != nullptr && name->as_string() != nullptr) out_.source_end = *name->as_string();
+  const auto special = [](const Tree& piece) -> std::string {
+    const Tree* token = piece.find("SpecialToken");
+    const Tree* name = token != nullptr ? token->find("id") : nullptr;
+    return name != nullptr && name->as_string() != nullptr ? *name->as_string() : "";
+  };
+  out_.text_begin = special(single->as_list()->front());
+  out_.source_end = special(single->as_list()->back());
 }
 
 BpeDescription Reader::read() {

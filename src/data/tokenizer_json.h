@@ -24,7 +24,8 @@ struct BpeDescription {
   bool add_prefix_space = false;  // a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
   bool ignore_merges = false;  // a word of the vocabulary is never taken apart
-  std::string source_end;      // the added token that a template puts behind a text; empty: none
+  // The added tokens that a template puts before and behind a text; empty: none.
+  std::string text_begin, source_end;
 };
 
 // More than any model has.
@@ -32,7 +33,7 @@ constexpr int32_t kLargestTokenId = (1 << 22) - 1;
 
 // Throws Error with file, line and column where something is missing, wrong, or of a kind that
 // encodes differently (another model, normaliser or split): never a tokenizer that is almost right.
-// Truncation, padding and the post-processor, but for what it puts behind a text, are left to
+// Truncation, padding and the post-processor, but for what it puts around a text, are left to
 // whoever uses the ids.
 BpeDescription read_tokenizer_json(std::string_view text, const std::string& source);
 

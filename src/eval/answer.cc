@@ -1,10 +1,14 @@
 #include "eval/answer.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <regex>
 
 #include "base/error.h"
 #include "eval/generate.h"
+#include "eval/likelihood.h"
+#include "eval/text_rules.h"
 
 namespace tessera {
 namespace {
@@ -26,6 +30,18 @@ std::string without(std::string text, const std::vector<std::string>& ignored) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// What the model reads of an example: at most `room` tokens, the last ones.
+std::vector<int32_t> read_of(const Example& e, const TextRules& rules, const Tokenizer& tokenizer,
+                             int64_t room) {
+  std::string context = e.options[0].context;
+  context.erase(context.find_last_not_of(" \t\r\n") + 1);
+  std::vector<int32_t> ids = encode_text(rules, tokenizer, context);
+  if (ids.empty() && rules.alone) ids.push_back(*rules.alone);
+  const auto excess = static_cast<int64_t>(ids.size()) - room;
+  if (excess > 0) ids.erase(ids.begin(), ids.begin() + excess);
+  return ids;
+}
+
 }  // namespace
 
 std::string extract_answer(const TaskSpec& spec, const std::string& written) {
@@ -38,31 +54,43 @@ std::string extract_answer(const TaskSpec& spec, const std::string& written) {
 std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
                                         const TaskSpec& spec, std::span<const Example> examples,
                                         const ModelOptions& options) {
-  Decoder decoder(checkpoint, options);
-  if (spec.max_tokens >= decoder.context())
+  const TextRules rules = text_rules(checkpoint, tokenizer);
+  const int64_t context = model_of(checkpoint).context;
+  if (spec.max_tokens >= context)
     throw Error("max_tokens is {}, but the model's context is {}: nothing could be read",
-                spec.max_tokens, decoder.context());
+                spec.max_tokens, context);
   GenerateOptions o;
   o.sampling.temperature = 0;
   o.max_tokens = spec.max_tokens;
-  o.vocabulary = tokenizer.vocabulary_size();
-  o.stop = tokenizer.end_of_text();
+  o.vocabulary = rules.vocabulary;
+  o.stops = rules.stops;
   o.enough = [&](std::span<const int32_t> ids) {
-    return stop_of(tokenizer.decode(ids), spec.stop) != std::string::npos;
+    return stop_of(written_text(tokenizer, ids), spec.stop) != std::string::npos;
   };
-  std::vector<ExampleScore> out;
-  for (const Example& e : examples) {
-    std::string context = e.options[0].context;
-    context.erase(context.find_last_not_of(" \t\r\n") + 1);
-    std::vector<int32_t> ids = tokenizer.encode(context);
-    const auto room = static_cast<size_t>(decoder.context() - spec.max_tokens);
-    if (ids.size() > room) ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(room));
-    decoder.forget();
-    const std::string text = tokenizer.decode(generate(decoder, ids, o));
-    ExampleScore& s = out.emplace_back();
-    s.line = e.line;
-    s.written = text.substr(0, stop_of(text, spec.stop));
-    s.extracted = extract_answer(spec, s.written);
+  std::vector<std::vector<int32_t>> read;
+  for (const Example& e : examples)
+    read.push_back(read_of(e, rules, tokenizer, rules.encodes ? context : context - o.max_tokens));
+  // A decoder's program knows the length of its source: those of like length go together.
+  const auto length = [&](size_t i) {
+    return rules.encodes ? row_length(static_cast<int64_t>(read[i].size()), context) : 0;
+  };
+  std::vector<size_t> order(examples.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, length);
+  std::optional<Decoder> decoder;
+  int64_t last = -1;
+  std::vector<ExampleScore> out(examples.size());
+  for (const size_t i : order) {
+    if (length(i) != last) {
+      last = length(i);
+      decoder.emplace(checkpoint, options, std::vector<int32_t>(static_cast<size_t>(last), 0));
+    }
+    decoder->forget(rules.encodes ? read[i] : std::vector<int32_t>());
+    const std::vector<int32_t> prompt = rules.encodes ? std::vector<int32_t>{0} : read[i];
+    const std::string text = written_text(tokenizer, generate(*decoder, prompt, o));
+    out[i].line = examples[i].line;
+    out[i].written = text.substr(0, stop_of(text, spec.stop));
+    out[i].extracted = extract_answer(spec, out[i].written);
   }
   return out;
 }

@@ -55,13 +55,14 @@ std::vector<ExampleScore> gather(World& world, const std::vector<ExampleScore>& 
 std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
                                         const TaskSpec& spec, std::span<const Example> examples,
                                         const ModelOptions& options) {
+  const TextRules rules = text_rules(checkpoint, tokenizer);
   std::vector<Continuation> asked;
   const bool unconditional = spec.kind == TaskKind::kChoice && !spec.unconditional.empty();
   for (const Example& e : examples)
     for (const Option& o : e.options) {
-      asked.push_back(encode_continuation(tokenizer, o.context, o.response));
+      asked.push_back(encode_continuation(tokenizer, rules, o.context, o.response));
       if (unconditional)
-        asked.push_back(encode_continuation(tokenizer, spec.unconditional, o.response));
+        asked.push_back(encode_continuation(tokenizer, rules, spec.unconditional, o.response));
     }
   const std::vector<Likelihood> found = likelihoods(checkpoint, asked, options);
   std::vector<ExampleScore> out;

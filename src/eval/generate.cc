@@ -30,7 +30,7 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     const int32_t token =
         kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,
                         sampling_uniform(options.seed, 0, position), workspace.data());
-    if (options.stop && token == *options.stop) break;
+    if (std::ranges::find(options.stops, token) != options.stops.end()) break;
     out.push_back(token);
     if (each) each(token);
     if (options.enough && options.enough(out)) break;

@@ -15,7 +15,7 @@ struct GenerateOptions {
   int64_t max_tokens = 100;
   int64_t vocabulary = 0;  // only ids below it: those behind pad the model's table; 0: all
   uint64_t seed = 0;
-  std::optional<int32_t> stop;  // ends the text; is not part of it
+  std::vector<int32_t> stops;  // any of them ends the text; it is not part of it
   // Asked after each token with all new ones; true ends the text, of which they are part.
   std::function<bool(std::span<const int32_t>)> enough = {};
 };

@@ -124,10 +124,11 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
 }
 
 int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
-                     const ModelOptions& options) {
+                     const ModelOptions& options, int64_t source_length) {
   const auto library = library_of(options);
-  return compile(request(model, Purpose::kLogits, sequences, length, options.precision),
-                 library->target())
+  return compile(
+             request(model, Purpose::kLogits, sequences, length, options.precision, source_length),
+             library->target())
       .bytes;
 }
 
@@ -176,6 +177,15 @@ Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
     programs.push_back(request(model_, Purpose::kDecode, 1, tokens, options.precision, length));
   programs[1].encoded = !source.empty();
   machine_ = load(checkpoint, programs, options);
+}
+
+void Decoder::forget(std::span<const int32_t> source) {
+  CHECK(source.size() <= source_.size(), "{} tokens, beside {}", source.size(), source_.size());
+  position_ = 0;
+  if (source.empty()) return;
+  check_ids(source, model_);
+  source_.assign(source_.size(), 0);
+  std::ranges::copy(source, source_.begin());
 }
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {

@@ -33,9 +33,9 @@ ModelConfig model_of(const CheckpointReader& checkpoint);
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
             const ModelOptions& options);
 
-// What a LogitsModel without an encoder takes.
+// What a LogitsModel takes.
 int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
-                     const ModelOptions& options);
+                     const ModelOptions& options, int64_t source_length = 0);
 
 // Logits of B sequences of T tokens each; an encoder reads S tokens beside each.
 class LogitsModel {
@@ -66,7 +66,9 @@ class Decoder {
   // Reads the tokens and returns the logits [V] after the last of them, valid until the next call.
   // REQUIRES: position() + tokens.size() ≤ context(). Throws Error for ids beyond the vocabulary.
   std::span<float> read(std::span<const int32_t> tokens);
-  void forget() { position_ = 0; }  // begins a new text
+  // Begins a new text; beside an encoder, which reads another source where one is given.
+  // REQUIRES: it is no longer than the first.
+  void forget(std::span<const int32_t> source = {});
 
  private:
   void step(size_t program, std::span<const int32_t> tokens);

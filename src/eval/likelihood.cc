@@ -10,31 +10,54 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kShortestRow = 32;    // rows are as long as the next power of two
+constexpr int64_t kShortestAnswer = 8;  // of a decoder beside an encoder
 constexpr int64_t kTokensAtOnce = 512;  // bounds the logits that are held: × vocabulary × 4 bytes
-
-int64_t row_length(int64_t tokens, int64_t context) {
-  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
-  return std::clamp(power, std::min(kShortestRow, context), context);
-}
 
 // What the model reads of one continuation, all but the last token: at most its context.
 struct Row {
   std::vector<int32_t> read;
   std::vector<int32_t> predict;  // by the last of them
+  std::vector<int32_t> source;   // what an encoder reads
 };
+
+void keep_last(std::vector<int32_t>& ids, int64_t most) {
+  const auto excess = static_cast<int64_t>(ids.size()) - most;
+  if (excess > 0) ids.erase(ids.begin(), ids.begin() + excess);
+}
 
 Row row_of(const Continuation& c, int64_t context) {
   std::vector<int32_t> all = c.context;
   all.insert(all.end(), c.tokens.begin(), c.tokens.end());
-  const auto longest = static_cast<size_t>(context) + 1;
-  if (all.size() > longest) all.erase(all.begin(), all.end() - static_cast<int64_t>(longest));
-  Row row{all, c.tokens};
+  keep_last(all, context + 1);
+  Row row{all, c.tokens, {}};
   row.read.pop_back();
-  if (row.predict.size() > row.read.size())
-    row.predict.erase(row.predict.begin(),
-                      row.predict.end() - static_cast<int64_t>(row.read.size()));
+  keep_last(row.predict, static_cast<int64_t>(row.read.size()));
   return row;
+}
+
+// The decoder begins with id 0.
+Row row_beside_encoder(const Continuation& c, int64_t context) {
+  Row row{{0}, c.tokens, c.context};
+  keep_last(row.source, context);
+  keep_last(row.predict, context);
+  row.read.insert(row.read.end(), row.predict.begin(), row.predict.end() - 1);
+  return row;
+}
+
+// The extents of the program that computes a row.
+struct RowShape {
+  int64_t tokens, source;
+  auto operator<=>(const RowShape&) const = default;
+  int64_t together() const {
+    return std::max<int64_t>(1, kTokensAtOnce / std::max(tokens, source));
+  }
+};
+
+RowShape shape_of(const Row& row, int64_t context) {
+  const auto tokens = static_cast<int64_t>(row.read.size());
+  if (row.source.empty()) return {row_length(tokens, context), 0};
+  return {row_length(tokens, context, kShortestAnswer),
+          row_length(static_cast<int64_t>(row.source.size()), context)};
 }
 
 // ln softmax(logits)[token], summed in double.
@@ -59,65 +82,85 @@ Likelihood likelihood(const Row& row, std::span<const float> logits, size_t voca
   return out;
 }
 
+// Rows of one shape, those that `which` names; one that is left over stands in several places.
+void compute(CheckpointReader& checkpoint, const std::vector<Row>& rows, const RowShape& shape,
+             std::span<const size_t> which, const ModelOptions& options,
+             std::vector<Likelihood>& out) {
+  const int64_t together = shape.together();
+  const auto n = static_cast<size_t>(together);
+  LogitsModel logits(checkpoint, together, shape.tokens, options, shape.source);
+  for (; !which.empty(); which = which.subspan(std::min(n, which.size()))) {
+    std::vector<int32_t> ids(n * static_cast<size_t>(shape.tokens), 0);
+    std::vector<int32_t> sources(n * static_cast<size_t>(shape.source), 0);
+    for (size_t i = 0; i < n; ++i) {
+      const Row& row = rows[which[std::min(i, which.size() - 1)]];
+      const auto at = static_cast<int64_t>(i);
+      std::ranges::copy(row.read, ids.begin() + at * shape.tokens);
+      std::ranges::copy(row.source, sources.begin() + at * shape.source);
+    }
+    const std::span<const float> found = logits.read(ids, sources);
+    const size_t stride = found.size() / n, vocabulary = stride / static_cast<size_t>(shape.tokens);
+    for (size_t i = 0; i < std::min(n, which.size()); ++i)
+      out[which[i]] = likelihood(rows[which[i]], found.subspan(i * stride, stride), vocabulary);
+  }
+}
+
 }  // namespace
 
-Continuation encode_continuation(const Tokenizer& tokenizer, std::string_view context,
-                                 std::string_view text) {
+int64_t row_length(int64_t tokens, int64_t context, int64_t shortest) {
+  const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
+  return std::clamp(power, std::min(shortest, context), context);
+}
+
+Continuation encode_continuation(const Tokenizer& tokenizer, const TextRules& rules,
+                                 std::string_view context, std::string_view text) {
   const size_t end = context.find_last_not_of(" \t\r\n");
-  const std::string_view before = context.substr(0, end == context.npos ? 0 : end + 1);
-  const std::string whole = std::string(context) + std::string(text);
+  const size_t kept = end == context.npos ? 0 : end + 1;
+  const std::string_view before = context.substr(0, kept);
   Continuation c;
-  c.context = tokenizer.encode(before);
-  const std::vector<int32_t> ids = tokenizer.encode(whole);
-  const size_t cut = std::min(c.context.size(), ids.size());
-  c.tokens.assign(ids.begin() + static_cast<int64_t>(cut), ids.end());
+  c.context = encode_text(rules, tokenizer, before);
+  if (rules.encodes) {
+    if (context.empty()) c.context.clear();
+    c.tokens = tokenizer.encode(std::string(context.substr(kept)) + std::string(text));
+  } else {
+    const std::string whole = std::string(context) + std::string(text);
+    const std::vector<int32_t> ids = encode_text(rules, tokenizer, whole);
+    const size_t cut = std::min(c.context.size(), ids.size());
+    c.tokens.assign(ids.begin() + static_cast<int64_t>(cut), ids.end());
+  }
   if (c.tokens.empty())
     throw Error("nothing to predict: '{}' adds no token to the text before it", text);
   if (!c.context.empty()) return c;
-  if (!tokenizer.end_of_text())
+  if (!rules.alone)
     throw Error("a text without a context wants an end-of-text token, and the tokenizer has none");
-  c.context = {*tokenizer.end_of_text()};
+  c.context = {*rules.alone};
   return c;
 }
 
 int64_t likelihood_bytes(const ModelConfig& model, const ModelOptions& options) {
   const int64_t tokens = row_length(model.context, model.context);
-  return logits_bytes(model, std::max<int64_t>(1, kTokensAtOnce / tokens), tokens, options);
+  const RowShape longest{tokens, model.encoder_layers > 0 ? tokens : 0};
+  return logits_bytes(model, longest.together(), tokens, options, longest.source);
 }
 
 std::vector<Likelihood> likelihoods(CheckpointReader& checkpoint, std::span<const Continuation> all,
                                     const ModelOptions& options) {
   const ModelConfig model = model_of(checkpoint);
   std::vector<Row> rows;
-  for (const Continuation& c : all) rows.push_back(row_of(c, model.context));
+  std::vector<RowShape> shapes;
+  for (const Continuation& c : all) {
+    rows.push_back(model.encoder_layers > 0 ? row_beside_encoder(c, model.context)
+                                            : row_of(c, model.context));
+    shapes.push_back(shape_of(rows.back(), model.context));
+  }
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto length = [&](size_t i) {
-    return row_length(static_cast<int64_t>(rows[i].read.size()), model.context);
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return length(a) > length(b); });
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return shapes[a] > shapes[b]; });
   std::vector<Likelihood> out(rows.size());
-  const auto vocabulary = static_cast<size_t>(model.padded_vocabulary());
-  for (size_t first = 0; first < order.size();) {
-    const int64_t tokens = length(order[first]);
-    size_t end = first;
-    while (end < order.size() && length(order[end]) == tokens) ++end;
-    const int64_t together = std::max<int64_t>(1, kTokensAtOnce / tokens);
-    LogitsModel logits(checkpoint, together, tokens, options);
-    for (; first < end;) {
-      const size_t n = std::min<size_t>(static_cast<size_t>(together), end - first);
-      std::vector<int32_t> ids(static_cast<size_t>(together * tokens), 0);
-      for (size_t i = 0; i < n; ++i)
-        std::copy(rows[order[first + i]].read.begin(), rows[order[first + i]].read.end(),
-                  ids.begin() + static_cast<int64_t>(i) * tokens);
-      const std::span<const float> found = logits.read(ids);
-      const size_t stride = static_cast<size_t>(tokens) * vocabulary;
-      for (size_t i = 0; i < n; ++i)
-        out[order[first + i]] =
-            likelihood(rows[order[first + i]], found.subspan(i * stride, stride), vocabulary);
-      first += n;
-    }
+  for (size_t first = 0, end = 0; first < order.size(); first = end) {
+    while (end < order.size() && shapes[order[end]] == shapes[order[first]]) ++end;
+    compute(checkpoint, rows, shapes[order[first]], std::span(order).subspan(first, end - first),
+            options, out);
   }
   return out;
 }

@@ -36,10 +36,12 @@ struct FamilyRule {
   std::string_view hf_head;       // the head's tensor, absent or a copy where embeddings are tied
   // A folder without a head has one that is tied and not scaled, whatever its config.json says.
   bool hf_ties_missing_head = false;
+  std::string_view hf_copies = {};  // ends the names of the embedding's copies, beside the head's
   void (*hf_read)(const HfReader&, ModelConfig&);
   Tree (*hf_write)(const ModelConfig&);
   void (*hf_tensors)(const ModelConfig&, HfTensorList&);
-  bool (*hf_is_buffer)(std::string_view name);  // of older files: masks and the like
+  bool (*hf_is_buffer)(std::string_view name);        // of older files: masks and the like
+  void (*hf_check_start)(const HfReader&) = nullptr;  // of what generation_config.json says
   // Of a SentencePiece model, by which transformers finds the class that reads it.
   const char *hf_pieces = "tokenizer.model", *hf_tokenizer = "LlamaTokenizer";
   // The class that AutoTokenizer takes cuts texts into words its own way, whatever tokenizer.json

@@ -89,11 +89,12 @@ constexpr Preset kPresets[] = {
 
 void read_hf(const HfReader& in, ModelConfig& m) {
   m.vocabulary = in.size("vocab_size", 50257);
-  m.hidden = in.size("n_embd", 768);
-  m.layers = in.size("n_layer", 12);
-  m.heads = in.size("n_head", 12);
+  // transformers takes the common names too, and before the family's own.
+  m.hidden = in.size("hidden_size", in.size("n_embd", 768));
+  m.layers = in.size("num_hidden_layers", in.size("n_layer", 12));
+  m.heads = in.size("num_attention_heads", in.size("n_head", 12));
   m.feed_forward = in.size("n_inner", 4 * m.hidden);
-  m.context = in.size("n_positions", 1024);
+  m.context = in.size("max_position_embeddings", in.size("n_positions", 1024));
   m.gelu = gelu_of(in, "activation_function", "gelu_new");
   m.norm_epsilon = in.number("layer_norm_epsilon", 1e-5, 0, 1);
   m.tied_embeddings = in.get<bool>("tie_word_embeddings", true);

@@ -91,8 +91,13 @@ std::vector<int> inverse(const std::vector<int>& axes) {
 }
 
 bool hf_is_buffer(const ModelConfig& model, std::string_view name) {
+  return rule_of(model.family).hf_is_buffer(name);
+}
+
+bool hf_is_embedding(const ModelConfig& model, std::string_view name) {
   const FamilyRule& family = rule_of(model.family);
-  return (model.tied_embeddings && name == family.hf_head) || family.hf_is_buffer(name);
+  return (model.tied_embeddings && name == family.hf_head) ||
+         (!family.hf_copies.empty() && name.ends_with(family.hf_copies));
 }
 
 }  // namespace tessera

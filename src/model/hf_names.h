@@ -59,9 +59,10 @@ std::vector<int> inverse(const std::vector<int>& axes);
 // "transformer.": files of the bare model have names without it.
 std::string_view hf_prefix(Family family);
 
-// Tensors that older files carry and that are no weights: attention masks, rotary frequencies;
-// and the head's copy of the embedding where the two are tied.
+// Tensors that older files carry and that are no weights: attention masks, rotary frequencies.
 bool hf_is_buffer(const ModelConfig& model, std::string_view their_name);
+// Those that hold the embedding once more: the head where the two are tied, and T5's stacks'.
+bool hf_is_embedding(const ModelConfig& model, std::string_view their_name);
 
 // The MLP's inner width: feed_forward, or 4 × hidden where it is 0.
 int64_t inner_width(const ModelConfig& model);

@@ -19,6 +19,8 @@ class HfReader {
 
   // Absent and null both mean: the default.
   const Tree* find(std::string_view key) const;
+  bool is_null(std::string_view key) const;  // given, and null
+  bool empty() const;                        // an object without keys
   template <class T>
   T get(std::string_view key, T otherwise) const {
     if (const Tree* t = find(key)) read_value(*t, otherwise, place(key));
@@ -49,9 +51,18 @@ void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m)
 // The kinds of rotary embedding that a family computes.
 enum class Ropes : uint8_t { kUnscaled, kUnscaledAndLlama3 };
 
-// transformers 4: rope_theta (rotary_emb_base), rotary_pct, rope_scaling; 5: all in
-// rope_parameters. What is absent stays as it is in `m`. Refuses other kinds by name.
-void read_rotary(const HfReader& in, Ropes known, ModelConfig& m);
+// What a family's config.json calls the base and the share of a head that is turned, where neither
+// stands in rope_parameters; nullptr: heads are turned whole.
+struct RotaryKeys {
+  const char *base = "rope_theta", *share = nullptr;
+};
+
+// transformers 4: `keys` and rope_scaling; 5: all in rope_parameters, which rope_scaling replaces.
+// What is absent stays as it is in `m`. Refuses other kinds by name.
+void read_rotary(const HfReader& in, RotaryKeys keys, Ropes known, ModelConfig& m);
+
+// Refuses a head_dim other than the width / heads.
+void check_head_dim(const HfReader& in, const ModelConfig& m);
 
 // {"architectures": [name], "model_type": type}: how a config.json begins.
 Tree hf_config_start(const char* architecture, const char* model_type);

@@ -69,7 +69,8 @@ void read_llama(const HfReader& in, ModelConfig& m) {
   m.hidden = in.size("hidden_size", m.hidden);
   m.layers = in.size("num_hidden_layers", m.layers);
   m.heads = in.size("num_attention_heads", m.heads);
-  m.kv_heads = in.size("num_key_value_heads", m.kv_heads > 0 ? m.kv_heads : m.heads);
+  const bool grouped = m.kv_heads > 0 && !in.is_null("num_key_value_heads");
+  m.kv_heads = in.size("num_key_value_heads", grouped ? m.kv_heads : m.heads);
   m.feed_forward = in.size("intermediate_size", m.feed_forward);
   m.context = in.size("max_position_embeddings", m.context);
   m.norm_epsilon = in.number("rms_norm_eps", 1e-6, 0, 1);
@@ -77,9 +78,10 @@ void read_llama(const HfReader& in, ModelConfig& m) {
   m.attention_dropout = in.number("attention_dropout", 0, 0, 1);
   m.init_std = in.number("initializer_range", 0.02, 0, 100);
   const auto activation = in.get<std::string>("hidden_act", "silu");
-  if (activation != "silu")
+  if (activation != "silu" && activation != "swish")
     in.refuse("hidden_act", activation, "Tessera computes silu in this family");
   check_heads(in, "num_attention_heads", m);
+  if (const int64_t d = in.size("head_dim", m.head_size()); d != m.head_size()) m.head_width = d;
   if (m.heads % m.kv_heads != 0)
     in.refuse("num_key_value_heads", std::to_string(m.kv_heads),
               fmt::format("it does not divide num_attention_heads = {}", m.heads));
@@ -95,6 +97,7 @@ void write_llama(const ModelConfig& m, Tree& out) {
   out.set("max_position_embeddings", Tree(m.context));
   out.set("rms_norm_eps", Tree(m.norm_epsilon));
   out.set("rope_theta", Tree(m.rotary_base));
+  out.set("head_dim", Tree(m.head_size()));
   out.set("attention_dropout", Tree(m.attention_dropout));
 }
 
@@ -136,11 +139,9 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   read_llama(in, m);
   in.must_be("attention_bias", false, "attention with biases in this family");
   in.must_be("mlp_bias", false, "an MLP with biases in this family");
-  if (const int64_t d = in.size("head_dim", m.head_size()); d != m.head_size())
-    in.refuse(
-        "head_dim", std::to_string(d),
-        fmt::format("Tessera's heads have hidden_size / num_attention_heads = {}", m.head_size()));
-  read_rotary(in, Ropes::kUnscaledAndLlama3, m);
+  if (in.find("sliding_window"))
+    in.refuse("sliding_window", "given", "LLaMA attends to the whole text. Remove the key");
+  read_rotary(in, {}, Ropes::kUnscaledAndLlama3, m);
 }
 
 Tree write_scale(const RotaryScale& s) {
@@ -157,7 +158,6 @@ Tree write_scale(const RotaryScale& s) {
 Tree write_hf(const ModelConfig& m) {
   Tree out = hf_config_start("LlamaForCausalLM", "llama");
   write_llama(m, out);
-  out.set("head_dim", Tree(m.head_size()));
   out.set("rope_scaling", write_scale(m.rotary_scale));
   out.set("attention_bias", Tree(false));
   out.set("mlp_bias", Tree(false));

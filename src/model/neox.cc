@@ -104,7 +104,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.init_std = in.number("initializer_range", 0.02, 0, 100);
   in.must_be("attention_bias", true, "attention without biases");
   check_heads(in, "num_attention_heads", m);
-  read_rotary(in, Ropes::kUnscaled, m);
+  check_head_dim(in, m);
+  read_rotary(in, {"rotary_emb_base", "rotary_pct"}, Ropes::kUnscaled, m);
 }
 
 Tree write_hf(const ModelConfig& m) {

@@ -41,7 +41,11 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.rotary_base = 10000;
   read_llama(in, m);
   in.must_be("use_sliding_window", false, "attention to a window of the text");
-  read_rotary(in, Ropes::kUnscaled, m);
+  if (const Tree* kinds = in.find("layer_types"); kinds && kinds->as_list())
+    for (const Tree& kind : *kinds->as_list())
+      if (!kind.as_string() || *kind.as_string() != "full_attention")
+        in.refuse("layer_types", to_json(kind), "Tessera computes full_attention only");
+  read_rotary(in, {}, Ropes::kUnscaled, m);
 }
 
 Tree write_hf(const ModelConfig& m) {

@@ -146,14 +146,44 @@ constexpr Preset kPresets[] = {
 // config.json says nothing of lengths, which T5 does not bound; a run may ask for more.
 constexpr int64_t kContext = 1024;
 
+// A name of old stands for "gelu_new"; dense_act_fn and is_gated_act, where given, say it anew.
+Gelu read_feed_forward(const HfReader& in, const char* otherwise) {
+  const auto inner = in.get<std::string>("feed_forward_proj", otherwise);
+  if (!inner.starts_with("gated-gelu"))
+    in.refuse("feed_forward_proj", inner,
+              "Tessera computes gated-gelu in this family: T5 1.1 and mT5, not the first T5");
+  in.must_be("is_gated_act", true, "a feed-forward layer without a gate in this family");
+  const std::string name = inner == "gated-gelu" ? "gelu_new" : inner.substr(6);
+  return gelu_of(in, "dense_act_fn", name.c_str());
+}
+
+// Of config.json and of generation_config.json.
+void check_start(const HfReader& in) {
+  for (const char* key : {"decoder_start_token_id", "pad_token_id"})
+    if (const auto id = in.get<int64_t>(key, 0); id != 0)
+      in.refuse(key, std::to_string(id),
+                "Tessera's decoder begins with id 0, which pads its sources too, as in T5 and mT5");
+}
+
+void check_distances(const HfReader& in, const ModelConfig& m) {
+  if (m.relative_buckets < 4)
+    in.refuse("relative_attention_num_buckets", std::to_string(m.relative_buckets),
+              "wanted 4 or more");
+  if (m.relative_distance <= m.relative_buckets / 2)
+    in.refuse("relative_attention_max_distance", std::to_string(m.relative_distance),
+              fmt::format("wanted more than half of relative_attention_num_buckets = {}",
+                          m.relative_buckets));
+}
+
 void read_hf(const HfReader& in, ModelConfig& m) {
   m.vocabulary = in.size("vocab_size", 32128);
-  m.hidden = in.size("d_model", 512);
-  m.head_width = in.size("d_kv", 64);
+  // transformers takes the common names too, and before the family's own.
+  m.hidden = in.size("hidden_size", in.size("d_model", 512));
+  m.head_width = in.size("head_dim", in.size("d_kv", 64));
   m.feed_forward = in.size("d_ff", 2048);
-  m.encoder_layers = in.size("num_layers", 6);
+  m.encoder_layers = in.size("num_hidden_layers", in.size("num_layers", 6));
   m.layers = in.size("num_decoder_layers", m.encoder_layers);
-  m.heads = m.kv_heads = in.size("num_heads", 8);
+  m.heads = m.kv_heads = in.size("num_attention_heads", in.size("num_heads", 8));
   m.relative_buckets = in.size("relative_attention_num_buckets", 32);
   m.relative_distance = in.size("relative_attention_max_distance", 128);
   m.context = kContext;
@@ -164,11 +194,15 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   // Version 5 of transformers says of all that they are tied, and by the other key whether the head
   // is scaled; those that are tied and not scaled have no head in their files.
   const bool tied = in.get<bool>("tie_word_embeddings", true);
-  m.tied_embeddings = !multilingual && tied && in.get<bool>("scale_decoder_outputs", true);
-  const auto inner = in.get<std::string>("feed_forward_proj", multilingual ? "gated-gelu" : "relu");
-  if (inner != "gated-gelu")
-    in.refuse("feed_forward_proj", inner,
-              "Tessera computes gated-gelu in this family: T5 1.1 and mT5, not the first T5");
+  const bool scaled = in.get<bool>("scale_decoder_outputs", tied);
+  if (!multilingual && !tied && scaled)
+    in.refuse("scale_decoder_outputs", "true",
+              "but tie_word_embeddings is false, which says that it is not scaled. Correct one");
+  m.tied_embeddings = !multilingual && tied && scaled;
+  m.gelu = read_feed_forward(in, multilingual ? "gated-gelu" : "relu");
+  check_distances(in, m);
+  in.must_be("is_encoder_decoder", true, "this family without its encoder or decoder");
+  check_start(in);
 }
 
 Tree write_hf(const ModelConfig& m) {
@@ -188,6 +222,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("dropout_rate", Tree(m.dropout));
   out.set("initializer_factor", Tree(m.init_std));
   out.set("feed_forward_proj", Tree(std::string("gated-gelu")));
+  out.set("dense_act_fn", Tree(std::string(m.gelu == Gelu::kErf ? "gelu" : "gelu_new")));
   out.set("is_encoder_decoder", Tree(true));
   if (m.tied_embeddings && !m.scaled_head) out.set("scale_decoder_outputs", Tree(false));
   out.set("decoder_start_token_id", Tree(int64_t{0}));
@@ -247,10 +282,9 @@ void add_tensors(const ModelConfig& m, HfTensorList& list) {
   list.same("head.norm.gain", "decoder.final_layer_norm.weight", {m.hidden});
 }
 
-// Copies of shared.weight, and a table that no version of T5 reads.
+// A table that no version of T5 reads.
 bool is_buffer(std::string_view name) {
-  return name.ends_with("coder.embed_tokens.weight") ||
-         name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
+  return name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }
 
 }  // namespace
@@ -265,10 +299,12 @@ const FamilyRule kT5Family = {.family = Family::kT5,
                               .hf_prefix = "",
                               .hf_head = "lm_head.weight",
                               .hf_ties_missing_head = true,
+                              .hf_copies = "coder.embed_tokens.weight",
                               .hf_read = read_hf,
                               .hf_write = write_hf,
                               .hf_tensors = add_tensors,
                               .hf_is_buffer = is_buffer,
+                              .hf_check_start = check_start,
                               .hf_pieces = "spiece.model",
                               .hf_tokenizer = "T5Tokenizer"};
 

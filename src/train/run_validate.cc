@@ -440,9 +440,6 @@ class Validation {
     if (e.every_steps > 0 && e.tasks.empty())
       fail("evaluation.every_steps", "= {}, but evaluation.tasks names no task file",
            e.every_steps);
-    if (!e.tasks.empty() && c_.model.encoder_layers > 0)
-      fail("evaluation.tasks", "are given, but tasks are for decoders alone, not for family {}",
-           name_of_entry(c_.model.family));
   }
 
   void metrics() const {

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/saving.h"
 #include "model/hf_config.h"
@@ -195,6 +196,33 @@ TEST_F(HfFolder, NamesWithoutPrefixAndMasksAreAccepted) {
   const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
   EXPECT_EQ(made.skipped, std::vector<std::string>{"h.0.attn.bias"});
   EXPECT_EQ(made.tensors, static_cast<int64_t>(hf_tensors(small(Family::kGpt2)).size()));
+}
+
+// A second embedding, which versions of transformers use or not.
+TEST_F(HfFolder, CopiesOfTheEmbeddingMustBeCopies) {
+  const ModelConfig m = small(Family::kGpt2);
+  for (const bool same : {true, false}) {
+    fs::create_directories(at("hf"));
+    std::vector<SafetensorsPlan> plans;
+    for (const HfTensor& t : hf_tensors(m)) plans.push_back({t.theirs, DType::kF32, t.their_shape});
+    plans.push_back({"lm_head.weight", DType::kF32, plans[0].shape});
+    write_safetensors(at("hf") / "model.safetensors", plans, [&](size_t i) {
+      return pattern(i + 1 == plans.size() && same ? 0 : i, DType::kF32);
+    });
+    write_file(at("hf") / "config.json", to_json(hf_config_of_model(m, {}, DType::kF32), 2));
+    if (same)
+      EXPECT_EQ(open_hf(at("hf")).skipped, std::vector<std::string>{"lm_head.weight"});
+    else
+      EXPECT_NE(import_error().find("lm_head.weight: differs from transformer.wte.weight"),
+                std::string::npos);
+  }
+}
+
+TEST_F(HfFolder, ADecoderThatBeginsOtherwiseIsRefused) {
+  write_folder(at("hf"), small(Family::kT5), DType::kF32);
+  write_file(at("hf") / "generation_config.json", R"({"decoder_start_token_id": 9})");
+  EXPECT_NE(import_error().find("generation_config.json:1:28: decoder_start_token_id is 9"),
+            std::string::npos);
 }
 
 // As transformers 5 writes T5 and mT5 that it made itself.

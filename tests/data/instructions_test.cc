@@ -201,6 +201,16 @@ TEST_F(InstructionsTest, ValidationReadsEachRowOnce) {
   }
 }
 
+TEST_F(InstructionsTest, ExamplesBeginAsTheTokenizerSays) {
+  struct Begins : ByteTokenizer {
+    std::optional<int32_t> text_begin() const override { return '^'; }
+  };
+  InstructionSpec s = spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n");
+  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:[2|].");
+  s.target_length = 8;
+  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:|[2|");
+}
+
 TEST_F(InstructionsTest, SourcesEndAsTheTokenizerSays) {
   struct Plain : ByteTokenizer {
     std::optional<int32_t> source_end() const override { return std::nullopt; }

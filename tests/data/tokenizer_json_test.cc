@@ -57,7 +57,7 @@ TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
   EXPECT_NE(message(replaced(good, "\"use_regex\": false", "\"use_regex\": true")), "");
 }
 
-TEST(TokenizerJson, KnowsWhatATemplatePutsBehindAText) {
+TEST(TokenizerJson, KnowsWhatATemplatePutsAroundAText) {
   BpeDescription bpe = small_bpe();
   bpe.added_tokens.push_back({.id = 260, .content = "</s>", .special = true});
   const std::string plain = write_tokenizer_json(bpe);
@@ -71,11 +71,12 @@ TEST(TokenizerJson, KnowsWhatATemplatePutsBehindAText) {
     text.insert(at, R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )"
                     R"({"type": "TemplateProcessing", "single": [)" +
                         single + "]}]}, \"was\":");
-    return tokenizer_of(read_tokenizer_json(text, "t.json")).source_end();
+    const BpeTokenizer made = tokenizer_of(read_tokenizer_json(text, "t.json"));
+    return std::pair(made.text_begin().value_or(-1), made.source_end().value_or(-1));
   };
-  EXPECT_EQ(with(sequence + ", " + end), 260);
-  EXPECT_EQ(with(end + ", " + sequence), std::nullopt);
-  EXPECT_EQ(with(""), std::nullopt);
+  EXPECT_EQ(with(sequence + ", " + end), std::pair(-1, 260));
+  EXPECT_EQ(with(end + ", " + sequence), std::pair(260, -1));
+  EXPECT_EQ(with(""), std::pair(-1, -1));
 }
 
 TEST(TokenizerJson, ReadsMergesOfOlderFiles) {

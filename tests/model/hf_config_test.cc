@@ -167,15 +167,48 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   const ModelConfig plain = read(llama(""));
   ModelConfig scaled = read(llama(R"(, "rope_scaling": )" + std::string(kScaling) + "}"));
   scaled.tied_embeddings = true;
-  const ModelConfig tied = read(t5("t5", ""));
+  const ModelConfig tied = read(t5("t5", R"(, "dense_act_fn": "gelu")"));
+  EXPECT_EQ(tied.gelu, Gelu::kErf);
+  ModelConfig wide = plain;
+  wide.head_width = 48;
   const ModelConfig untied = read(t5("t5", R"(, "tie_word_embeddings": false)"));
-  for (const ModelConfig& m : {neox, gpt2, plain, scaled, read(qwen2("")), tied, untied}) {
+  for (const ModelConfig& m : {neox, gpt2, plain, wide, scaled, read(qwen2("")), tied, untied}) {
     const Tree written = hf_config_of_model(m, 3, DType::kBF16);
     const ModelConfig back = model_from_hf_config(written, "written");
     EXPECT_EQ(to_json(to_tree(back)), to_json(to_tree(m)));
     EXPECT_EQ(to_json(*written.find("eos_token_id")), "3");
     EXPECT_EQ(to_json(*written.find("torch_dtype")), "\"bfloat16\"");
   }
+}
+
+// Which of several keys counts is transformers' rule.
+TEST(HfConfig, KeysThatSayTheSameTwice) {
+  const ModelConfig neox = read(pythia(R"(, "rotary_emb_base": 500, "rope_theta": 9)"));
+  EXPECT_DOUBLE_EQ(neox.rotary_base, 500);
+  const ModelConfig both = read(pythia(R"(, "rope_scaling": {"rope_theta": 300},
+      "rope_parameters": {"rope_theta": 99, "partial_rotary_factor": 0.5})"));
+  EXPECT_DOUBLE_EQ(both.rotary_base, 300);
+  EXPECT_DOUBLE_EQ(both.rotary_share, 0.25);
+  EXPECT_DOUBLE_EQ(read(llama(R"(, "rotary_pct": 0.5)")).rotary_share, 1);
+  const ModelConfig gpt2 = read(R"({"model_type": "gpt2", "n_embd": 48, "hidden_size": 24,
+      "num_attention_heads": 2, "num_hidden_layers": 3, "max_position_embeddings": 64})");
+  EXPECT_EQ(gpt2.hidden, 24);
+  EXPECT_EQ(gpt2.heads, 2);
+  EXPECT_EQ(gpt2.layers, 3);
+  EXPECT_EQ(gpt2.context, 64);
+  EXPECT_EQ(read(R"({"model_type": "qwen2", "num_attention_heads": 8,
+      "num_key_value_heads": null})")
+                .kv_heads,
+            8);
+}
+
+TEST(HfConfig, TheFirstContextOfAScaleIsTheModelsOwnWhereNoneIsGiven) {
+  const std::string rope = R"(, "max_position_embeddings": 512, "rope_parameters": {"rope_type":
+      "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4}})";
+  EXPECT_EQ(read(R"({"model_type": "llama")" + rope).rotary_scale.context, 512);
+  EXPECT_EQ(read(R"({"model_type": "llama", "original_max_position_embeddings": 64)" + rope)
+                .rotary_scale.context,
+            64);
 }
 
 struct Refused {
@@ -212,7 +245,27 @@ constexpr Refused kRefused[] = {
      "rope_type is yarn"},
     {R"({"model_type": "llama", "rope_scaling": 3})", "rope_scaling is no object"},
     {R"({"model_type": "llama", "num_key_value_heads": 5})", "does not divide num_attention_heads"},
-    {R"({"model_type": "llama", "head_dim": 64})", "head_dim is 64"},
+    {R"({"model_type": "gpt_neox", "head_dim": 64})", "head_dim is 64"},
+    {R"({"model_type": "gpt_neox", "rotary_pct": 0})", "wanted an even number of 2 or more"},
+    {R"({"model_type": "llama", "sliding_window": 16})", "LLaMA attends to the whole text"},
+    {R"({"model_type": "llama", "rope_parameters": {"rope_theta": 9, "partial_rotary_factor": 0.5}})",
+     "turned whole"},
+    {R"({"model_type": "llama", "rope_parameters": {"rope_type": "llama3", "factor": 8}})",
+     "low_freq_factor is absent"},
+    {R"({"model_type": "qwen2", "rope_parameters": {"full_attention": {"rope_theta": 9}}})",
+     "full_attention is given"},
+    {R"({"model_type": "qwen2", "layer_types": ["full_attention", "sliding_attention"]})",
+     "full_attention only"},
+    {R"({"model_type": "t5"})", "feed_forward_proj is relu"},
+    {R"({"model_type": "mt5", "dense_act_fn": "relu"})", "dense_act_fn is relu"},
+    {R"({"model_type": "mt5", "is_gated_act": false})", "without a gate"},
+    {R"({"model_type": "mt5", "decoder_start_token_id": 5})", "begins with id 0"},
+    {R"({"model_type": "mt5", "pad_token_id": 7})", "pads its sources"},
+    {R"({"model_type": "mt5", "is_encoder_decoder": false})", "without its encoder"},
+    {R"({"model_type": "mt5", "relative_attention_max_distance": 16})", "more than half"},
+    {R"({"model_type": "t5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": false,
+         "scale_decoder_outputs": true})",
+     "Correct one"},
     {R"({"model_type": "llama", "attention_bias": true})", "attention with biases"},
     {R"({"model_type": "llama", "mlp_bias": true})", "an MLP with biases"},
     {R"({"model_type": "llama", "hidden_act": "gelu"})", "hidden_act is gelu"},

@@ -93,7 +93,7 @@ TEST(HfNames, TheHeadIsThereUnlessItIsTied) {
     EXPECT_FALSE(by_name(m).contains("head.weight"));
   }
   ModelConfig tied = small(Family::kGpt2);
-  EXPECT_TRUE(hf_is_buffer(tied, "lm_head.weight"));
+  EXPECT_TRUE(hf_is_embedding(tied, "lm_head.weight"));
 }
 
 TEST(HfNames, MasksAreSkippedAndBiasesAreNot) {
@@ -159,8 +159,8 @@ TEST(HfNames, T5HasItsPartsInNumberedLayersAndItsBiasesInTheFirst) {
       theirs.at("encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
   EXPECT_EQ(bias.ours, "encoder.distances.weight");
   EXPECT_EQ(place_in_theirs(bias, {2, 5}), 5 * H + 2);
-  EXPECT_TRUE(hf_is_buffer(m, "decoder.embed_tokens.weight"));
-  EXPECT_FALSE(hf_is_buffer(m, "shared.weight"));
+  EXPECT_TRUE(hf_is_embedding(m, "decoder.embed_tokens.weight"));
+  EXPECT_FALSE(hf_is_embedding(m, "shared.weight"));
 }
 
 // What the forward function declares as weights is what the map names, with the same shapes.

@@ -1,0 +1,78 @@
+#include "checkpoint/hf_text.h"
+
+#include <filesystem>
+
+#include "checkpoint/durable.h"
+#include "checkpoint/hf_folder.h"
+#include "checkpoint/index.h"
+
+namespace tessera {
+namespace {
+
+Tree read_if_there(const Path& file) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return {};
+  return parse_json(read_file(file), file.string());
+}
+
+const Tree* given(const Tree& tree, std::string_view key) {
+  const Tree* t = tree.as_members() ? tree.find(key) : nullptr;
+  return t && !t->is_null() ? t : nullptr;
+}
+
+// One id, or a list of them.
+Tree as_list(const Tree& ids) {
+  if (ids.as_list()) return ids;
+  Tree list = Tree::list();
+  list.push(ids);
+  return list;
+}
+
+bool template_begins(const Tree& node) {
+  if (const Tree* all = given(node, "processors"); all && all->as_list())
+    for (const Tree& one : *all->as_list())
+      if (template_begins(one)) return true;
+  const Tree* single = given(node, "single");
+  return single && single->as_list() && !single->as_list()->empty() &&
+         given(single->as_list()->front(), "SpecialToken");
+}
+
+bool begins(const Path& folder) {
+  const Tree config = read_if_there(folder / "tokenizer_config.json");
+  if (const Tree* adds = given(config, "add_bos_token")) {
+    const bool* yes = std::get_if<bool>(&adds->value);
+    return yes && *yes;
+  }
+  const Tree tokenizer = read_if_there(folder / kTokenizerFile);
+  const Tree* processor = given(tokenizer, "post_processor");
+  return processor && template_begins(*processor);
+}
+
+std::optional<int32_t> as_id(const Tree& t) {
+  const auto* n = std::get_if<int64_t>(&t.value);
+  if (!n || *n < 0 || *n > INT32_MAX) return std::nullopt;
+  return static_cast<int32_t>(*n);
+}
+
+}  // namespace
+
+void read_text_rules(const Path& folder, const Tree& config, bool sentencepiece, Tree& state) {
+  const Tree generation = read_if_there(folder / "generation_config.json");
+  const Tree* ends = given(generation, "eos_token_id");
+  if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
+  if (ends) state.set("stops", as_list(*ends));
+  const Tree* begin = given(config, "bos_token_id");
+  if (sentencepiece && begin && begins(folder)) state.set("begin", *begin);
+}
+
+HfTextRules hf_text_rules(const CheckpointHeader& header) {
+  HfTextRules r;
+  if (!given(header.state, "imported_from")) return r;
+  if (const Tree* begin = given(header.state, "begin")) r.begin = as_id(*begin);
+  if (const Tree* stops = given(header.state, "stops"); stops && stops->as_list())
+    for (const Tree& id : *stops->as_list())
+      if (as_id(id)) r.stops.push_back(*as_id(id));
+  return r;
+}
+
+}  // namespace tessera

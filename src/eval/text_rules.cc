@@ -1,0 +1,40 @@
+#include "eval/text_rules.h"
+
+#include <algorithm>
+
+#include "checkpoint/hf_folder.h"
+#include "eval/language_model.h"
+
+namespace tessera {
+
+TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokenizer) {
+  const ModelConfig model = model_of(checkpoint);
+  const HfTextRules imported = hf_text_rules(checkpoint.header());
+  TextRules r;
+  r.encodes = model.encoder_layers > 0;
+  r.vocabulary = std::max<int64_t>(model.vocabulary, tokenizer.vocabulary_size());
+  r.vocabulary = std::min(r.vocabulary, model.padded_vocabulary());
+  r.begin = tokenizer.text_begin() ? tokenizer.text_begin() : imported.begin;
+  if (r.encodes) r.end = tokenizer.source_end();
+  r.alone = r.begin ? r.begin : tokenizer.end_of_text();
+  r.stops = imported.stops;
+  if (r.stops.empty() && tokenizer.end_of_text()) r.stops.push_back(*tokenizer.end_of_text());
+  return r;
+}
+
+std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokenizer,
+                                 std::string_view text) {
+  std::vector<int32_t> ids = tokenizer.encode(text);
+  if (rules.begin) ids.insert(ids.begin(), *rules.begin);
+  if (rules.end) ids.push_back(*rules.end);
+  return ids;
+}
+
+std::string written_text(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+  std::vector<int32_t> known;
+  for (const int32_t id : ids)
+    if (id < tokenizer.vocabulary_size()) known.push_back(id);
+  return tokenizer.decode(known);
+}
+
+}  // namespace tessera

@@ -1,0 +1,147 @@
+// What is said of a continuation is what a decoder says that reads it token by token.
+#include "eval/likelihood.h"
+
+#include <cmath>
+
+#include "checkpoint/hf_folder.h"
+#include "eval/answer.h"
+#include "eval/generate.h"
+#include "tests/checkpoint/temporary_folder.h"
+#include "tests/data/dataset_fixture.h"
+#include "tests/eval/fresh_model.h"
+
+namespace tessera {
+namespace {
+
+RunConfig letters(Family family) {
+  RunConfig c = tiny(family);
+  c.model.vocabulary = 260;
+  c.model.init_std *= 4;  // far from equally likely
+  return c;
+}
+
+double log_of(std::span<const float> logits, int32_t token) {
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  return logits[static_cast<size_t>(token)] - std::log(sum);
+}
+
+// Token by token.
+double one_by_one(CheckpointReader& reader, const Continuation& c) {
+  const bool encodes = model_of(reader).encoder_layers > 0;
+  Decoder decoder(reader, {}, encodes ? c.context : std::vector<int32_t>());
+  std::span<const float> logits = decoder.read(encodes ? std::vector<int32_t>{0} : c.context);
+  double sum = 0;
+  for (size_t t = 0; t < c.tokens.size(); ++t) {
+    sum += log_of(logits, c.tokens[t]);
+    if (t + 1 < c.tokens.size()) logits = decoder.read({&c.tokens[t], 1});
+  }
+  return sum;
+}
+
+class Likelihoods : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(EveryFamily, Likelihoods, testing::ValuesIn(every_family()));
+
+TEST_P(Likelihoods, OfManyAreThoseOfEachTokenByToken) {
+  TemporaryFolder folder;
+  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  const ByteTokenizer tokenizer;
+  const TextRules rules = text_rules(reader, tokenizer);
+  std::vector<Continuation> asked;
+  for (const char* context : {"Is it?", "A", "Both of them ", ""})
+    for (const char* text : {" yes", " no, not at", "1"})
+      asked.push_back(encode_continuation(tokenizer, rules, context, text));
+  const std::vector<Likelihood> found = likelihoods(reader, asked, {});
+  for (size_t i = 0; i < asked.size(); ++i)
+    EXPECT_NEAR(found[i].log, one_by_one(reader, asked[i]), 1e-4) << i;
+}
+
+TEST_P(Likelihoods, TheMostProbableTextIsGreedy) {
+  TemporaryFolder folder;
+  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  const bool encodes = model_of(reader).encoder_layers > 0;
+  const std::vector<int32_t> context = {72, 101, 121};
+  Decoder decoder(reader, {}, encodes ? context : std::vector<int32_t>());
+  GenerateOptions o;
+  o.sampling.temperature = 0;
+  o.max_tokens = 5;
+  std::vector<int32_t> best = generate(decoder, encodes ? std::vector<int32_t>{0} : context, o);
+  std::vector<int32_t> other = best;
+  other.back() = (other.back() + 1) % 250;
+  const Continuation asked[] = {{context, best}, {context, other}};
+  const std::vector<Likelihood> found = likelihoods(reader, asked, {});
+  EXPECT_TRUE(found[0].greedy);
+  EXPECT_FALSE(found[1].greedy);
+  EXPECT_GT(found[0].log, found[1].log);
+}
+
+TEST_P(Likelihoods, AnswersAreWhatAModelWritesOfEachContextAlone) {
+  TemporaryFolder folder;
+  CheckpointReader reader(fresh_model(folder.path(), letters(GetParam())));
+  const ByteTokenizer tokenizer;
+  TextRules rules = text_rules(reader, tokenizer);
+  TaskSpec spec;
+  spec.kind = TaskKind::kExactMatch;
+  spec.max_tokens = 6;
+  std::vector<Example> examples;
+  for (const char* context : {"One", "Two of the letters", "Three "})
+    examples.push_back({std::ssize(examples) + 1, {{context, ""}}, 0, ""});
+  const auto found = write_answers(reader, tokenizer, spec, examples, {});
+  GenerateOptions o;
+  o.sampling.temperature = 0;
+  o.max_tokens = 6;
+  o.vocabulary = rules.vocabulary;
+  o.stops = rules.stops;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const char* const contexts[] = {"One", "Two of the letters", "Three"};
+    const std::vector<int32_t> ids = encode_text(rules, tokenizer, contexts[i]);
+    Decoder decoder(reader, {}, rules.encodes ? ids : std::vector<int32_t>());
+    const auto alone = generate(decoder, rules.encodes ? std::vector<int32_t>{0} : ids, o);
+    EXPECT_EQ(found[i].line, static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(found[i].written, written_text(tokenizer, alone));
+  }
+}
+
+TEST(EncodeContinuation, KeepsToWhatStandsAroundATextThatIsRead) {
+  const ByteTokenizer tokenizer;
+  TextRules rules;
+  rules.alone = 256;
+  Continuation c = encode_continuation(tokenizer, rules, "a ", "b");
+  EXPECT_EQ(c.context, (std::vector<int32_t>{'a'}));
+  EXPECT_EQ(c.tokens, (std::vector<int32_t>{' ', 'b'}));
+  EXPECT_EQ(encode_continuation(tokenizer, rules, "", "b").context, std::vector<int32_t>{256});
+  rules.begin = '^';
+  c = encode_continuation(tokenizer, rules, "a ", "b");
+  EXPECT_EQ(c.context, (std::vector<int32_t>{'^', 'a'}));
+  EXPECT_EQ(c.tokens, (std::vector<int32_t>{' ', 'b'}));
+  EXPECT_EQ(encode_continuation(tokenizer, rules, "", "b").context, std::vector<int32_t>{'^'});
+  rules.encodes = true;
+  rules.end = 256;
+  c = encode_continuation(tokenizer, rules, "a ", "b");
+  EXPECT_EQ(c.context, (std::vector<int32_t>{'^', 'a', 256}));
+  EXPECT_EQ(c.tokens, (std::vector<int32_t>{' ', 'b'}));
+  EXPECT_EQ(encode_continuation(tokenizer, rules, " ", "b").context,
+            (std::vector<int32_t>{'^', 256}));
+  EXPECT_EQ(encode_continuation(tokenizer, rules, "", "b").context, std::vector<int32_t>{256});
+}
+
+// As a folder of Hugging Face says it, kept by its import.
+TEST(TextRules, AnImportedModelStopsWhereItsFolderSays) {
+  TemporaryFolder folder;
+  CheckpointHeader h;
+  h.model = to_tree(tiny(Family::kLlama).model);
+  h.state = Tree::object();
+  const ByteTokenizer tokenizer;
+  const auto rules = [&](const char* state) {
+    h.state = parse_json(state, "state");
+    return hf_text_rules(h);
+  };
+  EXPECT_EQ(rules(R"({"imported_from": "x", "stops": [3, 7], "begin": 1})").stops,
+            (std::vector<int32_t>{3, 7}));
+  EXPECT_EQ(rules(R"({"imported_from": "x", "begin": 1})").begin, 1);
+  EXPECT_EQ(rules(R"({"imported_from": "x"})").begin, std::nullopt);
+  EXPECT_TRUE(rules(R"({"stops": [3]})").stops.empty());
+}
+
+}  // namespace
+}  // namespace tessera
