@@ -100,6 +100,7 @@ void Machine::pin() {
   for (const auto& e : executors_)
     for (const TensorView& t : e->exchanged()) parts.push_back({t.as<std::byte>(), t.bytes()});
   pinned_ = PinnedPages("what each step exchanges with the device", parts);
+  for (const auto& e : executors_) e->pinned(pinned_.pages());
 }
 
 TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {
