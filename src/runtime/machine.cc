@@ -94,6 +94,12 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   if (on_cuda()) pin();
 }
 
+int64_t Machine::planned_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& e : executors_) bytes = std::max(bytes, e->program().bytes);
+  return bytes;
+}
+
 // What goes to the device and back in every step.
 void Machine::pin() {
   std::vector<MemoryRange> parts = {{host_arena_.data(), host_arena_.bytes()}};
