@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes a folder for a machine with a GPU and no tools: the CUDA tests, the program, Open MPI for
 # several ranks on one card, and the shared libraries that a bare machine lacks (the driver's,
-# cuBLASLt and libc apart), packed; gpu_check.sh there unpacks them.
+# cuBLASLt and libc apart), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
+# not older than the one here.
 # usage: scripts/gpu_bundle.sh [FOLDER]   (default: build/gpu_bundle; at most 60 MB)
 set -eu
 cd "$(dirname "$0")/.."

@@ -154,6 +154,17 @@ void check_out(const std::string& out) {
     throw Error("bench --out {}: this is a folder. Name a file in it.", out);
 }
 
+Depth depth_named(bool rough, bool quick) {
+  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
+  return rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
+}
+
+void check_kernels(bool kernels, bool names_device, const std::string& out) {
+  if (kernels && !out.empty()) throw UsageError("bench --kernels writes no file: leave out --out.");
+  if (!kernels && names_device)
+    throw UsageError("bench --device goes with --kernels: products and links are the CPU's.");
+}
+
 int bench_kernels(const std::string& device, int64_t threads, bool quick, bool json) {
   const int team = threads > 0 ? static_cast<int>(threads) : read_cpu_features().cores;
   omp_set_num_threads(team);
@@ -178,14 +189,11 @@ int verb_bench(Args args) {
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   if (threads < 0) throw UsageError("bench --threads {}: wanted 1 or more, or 0.", threads);
-  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
-  if (kernels && !out.empty()) throw UsageError("bench --kernels writes no file: leave out --out.");
-  if (!kernels && arguments.given("--device"))
-    throw UsageError("bench --device goes with --kernels: products and links are the CPU's.");
-  if (kernels) return bench_kernels(device, threads, rough || quick, json);
+  const Depth depth = depth_named(rough, quick);
+  check_kernels(kernels, arguments.given("--device"), out);
+  if (kernels) return bench_kernels(device, threads, depth != Depth::kFull, json);
   check_out(out);
   const CpuFeatures cpu = read_cpu_features();
-  const Depth depth = rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
   const std::unique_ptr<World> world = read_rank_place().ranks > 1 ? mpi_world() : self_world();
   MachineRates r;
   r.links = measure_links(*world);
