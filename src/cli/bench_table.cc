@@ -55,9 +55,8 @@ Tree as_tree(const std::string& device, const Limits& l, const std::vector<Kerne
 }
 
 void print_table(const std::string& device, const Limits& l, const std::vector<KernelRate>& rates) {
-  fmt::print(
-      "{}: a copy moves {:.0f} GB/s; products of 4096 cubed: bf16 {:.1f} TFLOP/s, f32 {:.1f}\n",
-      device, l.copy / 1e9, l.bf16 / 1e12, l.f32 / 1e12);
+  fmt::print("{}: a copy moves {:.1f} GB/s, products make {:.0f} GFLOP/s in bf16, {:.0f} in f32\n",
+             device, l.copy / 1e9, l.bf16 / 1e9, l.f32 / 1e9);
   fmt::print("  {:26} {:>5} {:>10} {:>9} {:>9}\n", "kernel", "type", "us", "GB/s", "share");
   int64_t memory = 0, reached = 0;
   for (const KernelRate& r : rates) {
@@ -67,7 +66,7 @@ void print_table(const std::string& device, const Limits& l, const std::vector<K
     reached += moves && share >= kWanted;
     fmt::print("{} {:26} {:>5} {:>10.1f} {:>9} {:>7.1f} % of {}\n",
                moves && share < kWanted ? '!' : ' ', r.name, name_of(r.type), 1e6 * r.seconds,
-               moves ? fmt::format("{:.0f}", r.bytes / r.seconds / 1e9) : std::string("-"),
+               moves ? fmt::format("{:.1f}", r.bytes / r.seconds / 1e9) : std::string("-"),
                100 * share, moves ? "the copy" : "the product");
   }
   fmt::print("{} of {} kernels reach {:.0f} % of the copy's bandwidth; '!' marks the others\n",

@@ -132,7 +132,10 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
 // A block has a stripe of rows and all columns, eight a thread, whose sums over the rows it keeps;
 // the next row is on its way while this one is summed.
 constexpr int kSweepThreads = kMostSweptColumns / kGroup;
-constexpr int64_t kSweepRows = 16, kMostSweeps = 3 * 132;  // rows of a stripe at least; stripes
+constexpr int64_t kSweepRows = 16;  // of a stripe at least
+// As many stripes as blocks that a card of 132 multiprocessors holds at once: the kernel takes some
+// 100 registers a thread, of 65,536.
+constexpr int64_t kProcessors = 132, kSweepThreadsAtOnce = 600, kMostBlocksAtOnce = 8;
 
 struct RowPart {
   float dy[kGroup], x[kGroup];
@@ -191,26 +194,28 @@ __global__ void __launch_bounds__(kSweepThreads) norm_grad_sweep_kernel(const No
   }
 }
 
-int64_t sweep_stripes(int64_t rows) {
-  const int64_t stripes = rows / kSweepRows;
-  return stripes < 1 ? 1 : stripes > kMostSweeps ? kMostSweeps : stripes;
+int sweep_threads(int64_t columns) {
+  return static_cast<int>(blocks_for(columns, kWarp * kGroup)) * kWarp;
+}
+int64_t sweep_stripes(int64_t rows, int64_t columns) {
+  const int64_t fit = kSweepThreadsAtOnce / sweep_threads(columns);
+  const int64_t at_once = fit < 1 ? 1 : fit > kMostBlocksAtOnce ? kMostBlocksAtOnce : fit;
+  const int64_t stripes = rows / kSweepRows, most = kProcessors * at_once;
+  return stripes < 1 ? 1 : stripes > most ? most : stripes;
 }
 
 }  // namespace
 
 int64_t norm_grad_partials(int64_t rows, int64_t columns) {
-  return columns <= kMostSweptColumns ? 2 * sweep_stripes(rows) * columns
+  return columns <= kMostSweptColumns ? 2 * sweep_stripes(rows, columns) * columns
                                       : column_partials(rows, columns);
 }
 
 void launch_norm_grad_sweep(const NormGradSweep& a, Stream s) {
   const Groups& g = a.rows.groups;
-  const int64_t stripes = sweep_stripes(g.rows);
+  const int64_t stripes = sweep_stripes(g.rows, g.columns);
   launch("norm_grad_sweep", norm_grad_sweep_kernel,
-         {.x = stripes,
-          .threads = static_cast<int>(blocks_for(g.columns, kWarp * kGroup)) * kWarp,
-          .shared_bytes = kSumsBytes},
-         s, a);
+         {.x = stripes, .threads = sweep_threads(g.columns), .shared_bytes = kSumsBytes}, s, a);
   launch_column_join({a.partials, stripes, g.columns, a.dbias, a.dgain}, s);
 }
 
