@@ -2,6 +2,9 @@
 // stream of its queue; from the third run on they are one launch of a graph.
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/idle.h"
@@ -131,8 +134,15 @@ void Executor::wait_for_device() {
       idle.pause();
     }
   } catch (const Error&) {
-    // What waits on the device for who is gone must end before its memory can be given back.
-    for (const auto& use : used_) use.second->abandon();
+    // What waits on the device for who is gone must end before its memory can be given back. NCCL's
+    // abort waits for the graphs that its kernels stand in, and these wait for the kernels of all
+    // channels: so the graph goes first, and all channels go at once.
+    std::destroy_at(&graph_);
+    std::construct_at(&graph_);
+    std::set<Communicator*> channels;
+    for (const auto& use : used_) channels.insert(use.second);
+    std::vector<std::jthread> aborts;
+    for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
     throw;
   }
 }
