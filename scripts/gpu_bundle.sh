@@ -1,31 +1,45 @@
 #!/bin/bash
-# Makes a folder for a machine with a GPU and no tools: the CUDA tests, the program and the shared
-# libraries that a bare machine lacks (the driver's, cuBLASLt and libc apart), packed;
-# gpu_check.sh there unpacks them.
+# Makes a folder for a machine with a GPU and no tools: the CUDA tests, the program, Open MPI for
+# several ranks on one card, and the shared libraries that a bare machine lacks (the driver's,
+# cuBLASLt and libc apart), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
+# not older than the one here.
 # usage: scripts/gpu_bundle.sh [FOLDER]   (default: build/gpu_bundle; at most 60 MB)
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/gpu_bundle}
-tests="cuda_ops_test cuda_kernels_test cuda_training_test cuda_eval_test cuda_products_test"
+tests="cuda_device_test cuda_ops_test cuda_kernels_test cuda_bench_test cuda_training_test cuda_eval_test cuda_products_test"
 
-if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:' build/CMakeCache.txt 2>/dev/null; then
-  echo "gpu_bundle.sh: build/ is not configured for CUDA. Install the toolkit, then:" >&2
-  echo "  cmake --preset release -G Ninja && ninja -C build tessera $tests" >&2
+if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:.*90' build/CMakeCache.txt 2>/dev/null; then
+  echo "gpu_bundle.sh: build/ is not configured for CUDA and sm_90. Install the toolkit, then:" >&2
+  echo "  cmake --preset release -DTESSERA_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=90 && ninja -C build tessera $tests" >&2
   exit 1
 fi
 rm -rf "$folder"
-mkdir -p "$folder/bin" "$folder/lib" "$folder/configs"
+mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share" "$folder/configs"
 cp build/tessera "$folder/bin/"
 for t in $tests; do cp "build/tests/cuda/$t" "$folder/bin/"; done
-strip "$folder"/bin/*
-cp scripts/gpu_check.sh scripts/gpu_runs.sh "$folder/"
+cp scripts/gpu_check.sh scripts/gpu_runs.sh scripts/bench_peer_device.py "$folder/"
 cp -r configs/recipes "$folder/configs/"
+
+# Open MPI: of its components those that ranks of one machine need. Debian's folders.
+mpi=/usr/lib/$(uname -m)-linux-gnu
+if command -v orterun >/dev/null && [ -d "$mpi/openmpi/lib/openmpi3" ]; then
+  cp "$(command -v orterun)" "$folder/bin/mpirun"
+  cp "$(command -v orted)" "$folder/bin/"
+  for c in "$mpi"/openmpi/lib/openmpi3/mca_*.so; do
+    case $c in *ofi.so | *openib.so | *ucx.so | *psm*.so | *slurm.so | *flux.so | *romio*.so | *gridengine.so | *scoll* | *spml* | *sshmem* | *memheap*) ;;
+    *) cp "$c" "$folder/lib/openmpi/" ;; esac
+  done
+  cp "$mpi"/pmix2/lib/pmix/pmix_mca_pcompress_zlib.so "$folder/lib/pmix/" 2>/dev/null || true
+  cp -rL /usr/share/openmpi "$folder/share/" 2>/dev/null || true
+fi
 # What every system has is left out, and so is what the GPU's machine must bring itself.
-for f in "$folder"/bin/*; do ldd "$f"; done | awk '$3 ~ /^\// {print $3}' | sort -u |
+find "$folder/bin" "$folder/lib" -type f | while read -r f; do ldd "$f"; done | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublas[^/]*)\.so' |
   while read -r library; do cp -L "$library" "$folder/lib/"; done
-tar -C "$folder" -czf "$folder/programs.tar.gz" bin lib
-rm -r "$folder/bin" "$folder/lib"
+find "$folder/bin" "$folder/lib" -type f -exec strip --strip-unneeded {} +
+tar -C "$folder" -czf "$folder/programs.tar.gz" bin lib share
+rm -r "$folder/bin" "$folder/lib" "$folder/share"
 kib=$(du -sk "$folder" | cut -f1)
 echo "$folder: $((kib / 1024)) MB"
 if [ "$kib" -gt $((60 * 1024)) ]; then

@@ -31,7 +31,18 @@ YAML
     { tail -5 "$work/$name.log"; return 1; }
 }
 
-small() { echo model.family="$1" model.layers=4 model.hidden=128 model.heads=4 model.context=128 batch.global=4; }
+small() {
+  echo model.family="$1" model.layers=4 model.hidden=128 model.heads=4 model.context=128 batch.global=4
+  [ "$1" != t5 ] || echo model.encoder_layers=4 data.objective=span_corruption \
+    data.tokenizer="$work/spans.model" data.train="[$work/spans]" data.validation="[$work/spans]"
+}
+
+# T5 takes spans out of the text, for which a tokenizer has sentinels.
+make_spans() {
+  head -3000 "$work/text.txt" >"$work/some.txt"
+  "$program" tokenizer train --kind unigram --sentinels 100 --vocabulary 1024 --out "$work/spans.model" "$work/some.txt" &&
+    "$program" data build --tokenizer "$work/spans.model" --out "$work/spans" "$work/some.txt"
+} >/dev/null
 
 # Losses and norms of two runs: same NAME NAME BOUND
 same() {
@@ -49,7 +60,7 @@ same() {
 
 # The device against the CPU, which other tests compare with PyTorch.
 part_parity() {
-  make_data || return 1
+  make_data && make_spans || return 1
   local bad=0 family precision bound
   for family in $families; do
     for precision in fp32:1e-5 bf16:2e-3; do
@@ -128,28 +139,79 @@ part_eval() {
   return $bad
 }
 
-# Tokens a second and the share of the card's matrix rate, by the 6N + attention counter.
-part_bench() {
+# The card, and whether this program runs on it.
+part_device() {
+  nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+  "$program" doctor | grep -A 1 ' GPU ' && { [ "$device" = cpu ] || "$program" doctor | grep -q 'GPU .* x '; }
+}
+
+# What was planned is what was allocated; what is beside it is shown.
+part_memory() {
   make_data || return 1
-  local bad=0 preset length micro
-  while read -r preset length micro; do
-    if train "bench-$preset-$length" 1 model.preset="$preset" model.context="$length" precision=bf16 \
-      run.products=measured batch.global="$micro" batch.micro="$micro" schedule.steps=12; then
-      awk -v what="$preset, $micro x $length" '
-        function number(key) { return match($0, "\"" key "\":[-0-9.e+]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0 }
-        /"tokens_per_s"/ { if (number("tokens_per_s") > best) { best = number("tokens_per_s"); share = number("model_flops_share") } }
-        END { printf "%s: %.0f tokens/s, %.1f %% of the measured matrix rate\n", what, best, 100 * share }' \
-        "$work/bench-$preset-$length/metrics.jsonl"
-    else
-      bad=1
-    fi
-    rm -rf "${work:?}/bench-$preset-$length"
-  done <<SHAPES
-${GPU_SHAPES:-gpt2 1024 16
-gpt2-xl 1024 8
-pythia-1.4b 2048 4
-llama3.2-1b 2048 4
-llama3.2-1b 8192 1}
-SHAPES
+  local bad=0 family line
+  for family in gpt2 llama; do
+    # shellcheck disable=SC2046
+    train "memory-$family" 1 $(small "$family") precision=bf16 metrics.validate_every_steps=10 || { bad=1; continue; }
+    line=$(grep -m1 'memory    of the device' "$work/memory-$family/log.txt" || grep -m1 'memory    peak' "$work/memory-$family/log.txt")
+    echo "$family: $line"
+    [ "$device" = cpu ] ||
+      awk '{ for (i = 1; i <= NF; i++) { if ($i == "planned,") planned = $(i - 2); if ($i == "allocated;") got = $(i - 1) }
+        exit !(planned != "" && planned + 0 == got + 0) }' <<<"$line" || bad=1
+  done
   return $bad
 }
+
+# Each own kernel by itself, in the sizes of GPT-2 1.5B.
+part_bandwidth() { "$program" bench --kernels --device "$device"; }
+
+# Dense products of bf16 by the card's data sheet, in TFLOP/s; nothing where the card is not known.
+peak_of() {
+  case $1 in
+    *H100*PCIe*) echo 756 ;;
+    *H100*NVL* | *H200*NVL*) echo 835 ;;
+    *H100* | *H200* | *GH200*) echo 989.4 ;;
+    *A100*) echo 312 ;;
+    *B200*) echo 2250 ;;
+    *L40S*) echo 362 ;;
+  esac
+}
+
+# The median of a key of a metrics file, of its second half.
+median_of() {  # KEY FILE
+  grep -o "\"$1\": *[-0-9.e+]*" "$2" | sed 's/.*: *//' | awk '{ x[NR] = $1 }
+    END { first = int(NR / 2) + 1; n = NR - first + 1
+      for (i = first; i <= NR; i++) for (k = first; k < NR; k++) if (x[k] > x[k + 1]) { t = x[k]; x[k] = x[k + 1]; x[k + 1] = t }
+      if (n > 0) printf "%.6g", x[first + int(n / 2)] }'
+}
+
+# Tokens a second, MFU by the 6N + attention counter, and PyTorch compiled beside it.
+bench() {  # PRESET TOKENS SEQUENCES
+  make_data || return 1
+  local run="$work/bench" card peak ours theirs
+  # shellcheck disable=SC2086
+  train bench 1 model.preset="$1" model.context="$2" precision=bf16 run.products=measured \
+    batch.global="$3" batch.micro="$3" schedule.steps=16 ${GPU_BENCH_KEYS:-} || return 1
+  ours=$(median_of tokens_per_s "$run/metrics.jsonl")
+  card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
+  peak=$(peak_of "$card")
+  awk -v what="$1, $3 x $2" -v tokens="$ours" -v flops="$(median_of model_flops_per_s "$run/metrics.jsonl")" \
+    -v share="$(median_of model_flops_share "$run/metrics.jsonl")" -v peak="${peak:-0}" -v card="$card" 'BEGIN {
+      printf "%s: %.0f tokens/s, %.2f TFLOP/s of the model, %.1f %% of the measured matrix rate\n", what, tokens, flops / 1e12, 100 * share
+      if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s that the data sheet of %s says\n", what, flops / peak / 1e10, peak, card
+      else printf "%s: no data sheet of \"%s\" is known here, so no MFU\n", what, card }'
+  grep 'memory    of the device' "$run/log.txt"
+  if [ "$device" = cuda ]; then python=(env LD_LIBRARY_PATH="$system_libraries" python3); else python=(python3); fi
+  if ! "${python[@]}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and sys.argv[1] == "cuda")' "$device" 2>/dev/null; then
+    echo "$1: no PyTorch for this device here, so nothing beside it"
+    return 0
+  fi
+  theirs=$("${python[@]}" "$peer" "$run/run.yaml" --device "$device" 2>"$work/peer.log") ||
+    { echo "$1: PyTorch failed: $(tail -1 "$work/peer.log")"; return 0; }
+  echo "$theirs" | awk -v what="$1" -v ours="$ours" '{ match($0, /"tokens_per_s": *[0-9.e+]+/); t = substr($0, RSTART, RLENGTH); sub(/.*: */, "", t)
+    printf "%s: PyTorch compiled %.0f tokens/s; ours is %.2f times that\n", what, t, ours / t }'
+}
+part_bench_gpt2() { bench gpt2 1024 16; }
+part_bench_gpt2_xl() { bench gpt2-xl 1024 8; }
+part_bench_pythia() { bench pythia-1.4b 2048 4; }
+part_bench_llama() { bench llama3.2-1b 2048 4; }
+part_bench_llama_long() { bench llama3.2-1b 8192 1; }

@@ -14,6 +14,7 @@
 #include "cli/bench_links.h"
 #include "cli/bench_rates.h"
 #include "cli/bench_steps.h"
+#include "cli/bench_table.h"
 #include "cli/rank.h"
 #include "cli/verbs.h"
 #include "plan/hardware.h"
@@ -153,11 +154,28 @@ void check_out(const std::string& out) {
     throw Error("bench --out {}: this is a folder. Name a file in it.", out);
 }
 
+Depth depth_named(bool rough, bool quick) {
+  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
+  return rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
+}
+
+void check_kernels(bool kernels, bool names_device, const std::string& out) {
+  if (kernels && !out.empty()) throw UsageError("bench --kernels writes no file: leave out --out.");
+  if (!kernels && names_device)
+    throw UsageError("bench --device goes with --kernels: products and links are the CPU's.");
+}
+
+int bench_kernels(const std::string& device, int64_t threads, bool quick, bool json) {
+  const int team = threads > 0 ? static_cast<int>(threads) : read_cpu_features().cores;
+  omp_set_num_threads(team);
+  return print_kernels(device, team, kSeconds[quick ? 0 : 1], json);
+}
+
 }  // namespace
 
 int verb_bench(Args args) {
-  std::string out;
-  bool quick = false, rough = false, json = false;
+  std::string out, device = "auto";
+  bool quick = false, rough = false, kernels = false, json = false;
   int64_t threads = 0;
   Arguments arguments("bench",
                       "Measures products, ops, memory and (behind mpirun) the links between ranks.",
@@ -166,13 +184,16 @@ int verb_bench(Args args) {
   arguments.option(threads, "--threads", "N", "of a rank; 0: its share of this machine's cores");
   arguments.flag(quick, "--quick", "of products a few shapes only, in half a minute");
   arguments.flag(rough, "--rough", "one shape and one small model, in some seconds: a first look");
+  arguments.flag(kernels, "--kernels", "instead, each own kernel by itself in GPT-2 1.5B's sizes");
+  arguments.option(device, "--device", "D", "of --kernels: auto, cpu or cuda");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   if (threads < 0) throw UsageError("bench --threads {}: wanted 1 or more, or 0.", threads);
-  if (rough && quick) throw UsageError("bench: --rough or --quick, not both.");
+  const Depth depth = depth_named(rough, quick);
+  check_kernels(kernels, arguments.given("--device"), out);
+  if (kernels) return bench_kernels(device, threads, depth != Depth::kFull, json);
   check_out(out);
   const CpuFeatures cpu = read_cpu_features();
-  const Depth depth = rough ? Depth::kRough : quick ? Depth::kQuick : Depth::kFull;
   const std::unique_ptr<World> world = read_rank_place().ranks > 1 ? mpi_world() : self_world();
   MachineRates r;
   r.links = measure_links(*world);

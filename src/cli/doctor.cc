@@ -16,6 +16,7 @@
 #include "cli/rank_rates.h"
 #include "cli/verbs.h"
 #include "tensor/cpu_features.h"
+#include "tensor/cuda.h"
 
 namespace tessera {
 namespace {
@@ -122,10 +123,30 @@ Finding disk() {
   return {"disk", text, ""};
 }
 
+std::string cuda_version(int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); }
+
 Finding gpu() {
-  if (std::filesystem::exists("/dev/nvidia0"))
-    return {"GPU", "an NVIDIA device", "this build does not use it: it runs on the CPU"};
-  return {"GPU", "none; this build runs on the CPU", ""};
+  if (compiled_cuda_architectures().empty()) {
+    if (!std::filesystem::exists("/dev/nvidia0"))
+      return {"GPU", "none; this build runs on the CPU", ""};
+    return {"GPU", "an NVIDIA device, which this build does not use", why_no_cuda()};
+  }
+  const std::string compiled = fmt::format("compiled for sm_{}", compiled_cuda_architectures());
+  if (const std::string why = why_no_cuda(); !why.empty())
+    return {"GPU", fmt::format("none that can be used; {}", compiled),
+            std::filesystem::exists("/dev/nvidia0") ? why : ""};
+  try {
+    const CudaFeatures f = use_cuda_device(0);
+    return {"GPU",
+            fmt::format("{} x {}, sm_{}, {} multiprocessors, {:.1f} GiB, {:.1f} free; driver for "
+                        "CUDA {}, {}",
+                        f.devices, f.model, f.architecture, f.multiprocessors,
+                        static_cast<double>(f.memory_bytes) / kGiB,
+                        static_cast<double>(f.free_bytes) / kGiB, cuda_version(f.driver), compiled),
+            ""};
+  } catch (const Error& e) {
+    return {"GPU", fmt::format("refused; {}", compiled), e.what()};
+  }
 }
 
 // The files of the shared libraries that this process runs with: their names hold the versions.

@@ -59,6 +59,8 @@ class Communicator {
   // follow, and over for the host at once.
   virtual bool is_on_stream() const { return false; }
   virtual void use(Stream) {}
+  // After an Error: transfers that wait on the device end, with nothing that can be used.
+  virtual void abandon() {}
 
   // Moves what can move without waiting; false if nothing did. Throws Error if a peer is lost.
   virtual bool progress() = 0;

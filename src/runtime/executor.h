@@ -68,6 +68,8 @@ class Executor {
   TensorView mirrored(const TensorView& device) const;  // the copy's place
   // On a CUDA device, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
+  // Pages of the copy that are pinned from now on; copies do not mix them with others.
+  void pinned(std::span<const MemoryRange> pages) { pinned_.assign(pages.begin(), pages.end()); }
 
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
@@ -118,10 +120,15 @@ class Executor {
   bool graph_wanted() const;
   void run_on_device();
   void enqueue();
+  void capture();
   void exchange_through_host(PreparedOp& op);
   void exchange_on_stream(PreparedOp& op);
   void wait_for_device();
   TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
+  std::byte* on_device(const TensorView& host) const;
+  std::vector<MemoryRange> pieces_of(const TensorView& host) const;
+  void copy_to_host(Stream s, const TensorView& host) const;  // places of the copy
+  void copy_to_device(Stream s, const TensorView& host) const;
   bool in_arena(const void* p) const;
 
   // The run (executor_run.cc).
@@ -165,6 +172,7 @@ class Executor {
   std::optional<DeviceQueues> queues_;  // on a CUDA device, as is what follows
   std::vector<TensorView> sent_;        // before each run: places of the mirror
   std::vector<TensorView> fetched_;     // after it: places of the device
+  std::vector<MemoryRange> pinned_;     // of the mirror
   const double* host_step_ = nullptr;
   CudaGraph graph_;
   double graph_seed_ = 0;

@@ -2,6 +2,9 @@
 // stream of its queue; from the third run on they are one launch of a graph.
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/idle.h"
@@ -58,43 +61,66 @@ TensorView Executor::mirrored(const TensorView& t) const {
   return {options_.mirror + (t.as<std::byte>() - arena_), t.dtype, t.shape};
 }
 
+std::byte* Executor::on_device(const TensorView& host) const {
+  return arena_ + (host.as<std::byte>() - options_.mirror);
+}
+
+std::vector<MemoryRange> Executor::pieces_of(const TensorView& host) const {
+  return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_);
+}
+
+void Executor::copy_to_host(Stream s, const TensorView& host) const {
+  for (const MemoryRange& r : pieces_of(host))
+    copy_in_stream(s, r.data, on_device({r.data, DType::kU8, {r.bytes}}), r.bytes);
+}
+
+void Executor::copy_to_device(Stream s, const TensorView& host) const {
+  for (const MemoryRange& r : pieces_of(host))
+    copy_in_stream(s, on_device({r.data, DType::kU8, {r.bytes}}), r.data, r.bytes);
+}
+
 TensorView Executor::fetch(const TensorView& t) const {
   const TensorView host = mirrored(t);
   if (host.data == t.data) return t;
   if (before_update_) before_update_();  // who still reads an earlier copy
-  copy_in_stream(queues_->main(), host.data, t.data, t.bytes());
+  copy_to_host(queues_->main(), host);
   synchronise(queues_->main());
   return host;
 }
 
 void Executor::send(const TensorView& host) const {
   if (options_.mirror == nullptr) return;
-  copy_in_stream(queues_->main(), arena_ + (host.as<std::byte>() - options_.mirror), host.data,
-                 host.bytes());
+  copy_to_device(queues_->main(), host);
   synchronise(queues_->main());
 }
 
 void Executor::run_on_device() {
   const bool observed = static_cast<bool>(*observe_);
-  for (const TensorView& t : sent_)
-    copy_in_stream(queues_->main(), arena_ + (t.as<std::byte>() - options_.mirror), t.data,
-                   t.bytes());
+  for (const TensorView& t : sent_) copy_to_device(queues_->main(), t);
   const double seed = host_step_ ? host_step_[kSeed] : 0;  // it is in the keys of roundings
   if (!graph_wanted() || observed || direct_runs_ == 0) {
     enqueue();
     if (!observed) ++direct_runs_;  // the device loads kernels when they first run
   } else {
     if (!graph_.ready() || seed != graph_seed_) {
-      graph_.begin(queues_->main());
-      enqueue();
-      graph_.end(queues_->main());
+      capture();
       graph_seed_ = seed;
     }
     graph_.launch(queues_->main());
   }
-  for (const TensorView& t : fetched_)
-    copy_in_stream(queues_->main(), mirrored(t).data, t.data, t.bytes());
+  for (const TensorView& t : fetched_) copy_to_host(queues_->main(), mirrored(t));
   wait_for_device();
+}
+
+void Executor::capture() {
+  graph_.begin(queues_->main());
+  try {
+    enqueue();
+  } catch (const Error&) {
+    graph_.give_up(queues_->main());  // else nothing can be freed any more
+    throw;
+  }
+  graph_.end(queues_->main());
 }
 
 // A device that waits for a rank that is gone would wait for ever: the channels are asked
@@ -102,9 +128,22 @@ void Executor::run_on_device() {
 void Executor::wait_for_device() {
   if (used_.empty()) return synchronise(queues_->main());
   Idle idle;
-  while (!is_over(queues_->main())) {
-    for (const auto& use : used_) use.second->progress();
-    idle.pause();
+  try {
+    while (!is_over(queues_->main())) {
+      for (const auto& use : used_) use.second->progress();
+      idle.pause();
+    }
+  } catch (const Error&) {
+    // What waits on the device for who is gone must end before its memory can be given back. NCCL's
+    // abort waits for the graphs that its kernels stand in, and these wait for the kernels of all
+    // channels: so the graph goes first, and all channels go at once.
+    std::destroy_at(&graph_);
+    std::construct_at(&graph_);
+    std::set<Communicator*> channels;
+    for (const auto& use : used_) channels.insert(use.second);
+    std::vector<std::jthread> aborts;
+    for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+    throw;
   }
 }
 
@@ -161,8 +200,7 @@ void Executor::exchange_through_host(PreparedOp& op) {
     else
       idle.pause();
   finish_communication(host);
-  for (size_t i = 0; i < op.op->outputs.size(); ++i)
-    copy_in_stream(op.bound.stream, op.bound.out[i].data, host.out[i].data, host.out[i].bytes());
+  for (size_t i = 0; i < op.op->outputs.size(); ++i) copy_to_device(op.bound.stream, host.out[i]);
   const double took = now_s() - began;
   time_.total_s += took;
   time_.exposed_s += took;
@@ -171,7 +209,7 @@ void Executor::exchange_through_host(PreparedOp& op) {
 
 TensorView Executor::fetch_in(const BoundOp& b, const TensorView& t) const {
   const TensorView host = mirrored(t);
-  copy_in_stream(b.stream, host.data, t.data, t.bytes());
+  copy_to_host(b.stream, host);
   return host;
 }
 

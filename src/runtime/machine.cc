@@ -94,12 +94,19 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   if (on_cuda()) pin();
 }
 
+int64_t Machine::planned_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& e : executors_) bytes = std::max(bytes, e->program().bytes);
+  return bytes;
+}
+
 // What goes to the device and back in every step.
 void Machine::pin() {
   std::vector<MemoryRange> parts = {{host_arena_.data(), host_arena_.bytes()}};
   for (const auto& e : executors_)
     for (const TensorView& t : e->exchanged()) parts.push_back({t.as<std::byte>(), t.bytes()});
   pinned_ = PinnedPages("what each step exchanges with the device", parts);
+  for (const auto& e : executors_) e->pinned(pinned_.pages());
 }
 
 TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {

@@ -32,12 +32,14 @@ class Machine {
   const Position& position() const { return channels_.position(); }
   int64_t host_arena_bytes() const { return host_arena_.bytes(); }
   int64_t arena_bytes() const { return on_cuda() ? device_arena_.bytes() : arena_.bytes(); }
-  void touch() const {  // a device's memory is there from the start
+  int64_t planned_bytes() const;  // of the largest program
+  void touch() const {            // a device's memory is there from the start
     if (!on_cuda()) arena_.touch();
     host_arena_.touch();
   }
   bool on_cuda() const { return device_arena_.bytes() > 0; }
   Library& library() { return *library_; }
+  const Library& library() const { return *library_; }
 
   // The elements of a piece, in the extents of its box; on a CUDA device a copy of them on the
   // host, made now.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/pages.h"
@@ -24,12 +25,21 @@ struct CudaFeatures {
   int devices = 0;       // that this process sees
   int architecture = 0;  // 90: compute capability 9.0
   int multiprocessors = 0;
+  int driver = 0,
+      runtime = 0;  // 13000: CUDA 13.0; what the driver can do, what we were linked with
   int64_t memory_bytes = 0, free_bytes = 0;
 };
 
+// "80,90": the cards that kernels were compiled for. Empty without the toolkit.
+std::string_view compiled_cuda_architectures();
+
 // Makes a device the one that this process computes on: number `index` of those it sees, counted
-// around. Every rank of a machine takes another. Throws Error where there is none.
+// around. Every rank of a machine takes another. Throws Error where there is none, or where kernels
+// were compiled for other cards.
 CudaFeatures use_cuda_device(int64_t index);
+
+// What nobody has of the device's memory now, other processes included.
+int64_t free_cuda_bytes();
 
 // Memory of the device, taken and given back by one call each; zero at the start.
 class DeviceBuffer {
@@ -61,6 +71,7 @@ class PinnedPages {
   PinnedPages& operator=(PinnedPages&& other) noexcept;
 
   int64_t bytes() const;
+  std::span<const MemoryRange> pages() const { return pages_; }
 
  private:
   std::vector<MemoryRange> pages_;
@@ -105,6 +116,7 @@ class CudaGraph {
 
   void begin(Stream s);
   void end(Stream s);
+  void give_up(Stream s) noexcept;  // instead of end(), after an Error
   bool ready() const { return executable_ != nullptr; }
   void launch(Stream s) const;
   int64_t nodes() const { return nodes_; }
@@ -115,7 +127,8 @@ class CudaGraph {
 };
 
 // Copies between device and host memory, or within one of them, in the stream's order. Pageable
-// host memory is read before the call returns.
+// host memory is read before the call returns. What is on the host is pinned or is not: the driver
+// refuses a copy of both at once (whole_or_none of tensor/pages.h cuts it).
 void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes);
 // `rows` rows of `bytes`, so many bytes apart.
 struct RowCopy {

@@ -29,4 +29,23 @@ std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges) {
   return merged;
 }
 
+std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const MemoryRange> pages) {
+  std::vector<MemoryRange> pieces;
+  const std::less<const std::byte*> before;
+  std::byte* const end = range.data + range.bytes;
+  std::byte* at = range.data;
+  const auto cut = [&](std::byte* to) {
+    to = before(to, end) ? to : end;
+    if (!before(at, to)) return;
+    pieces.push_back({at, to - at});
+    at = to;
+  };
+  for (const MemoryRange& p : pages) {
+    cut(p.data);
+    cut(p.data + p.bytes);
+  }
+  cut(end);
+  return pieces;
+}
+
 }  // namespace tessera

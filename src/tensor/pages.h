@@ -20,4 +20,8 @@ constexpr int64_t kPageBytes = 4096;  // the smallest page of every system we ru
 // side. Empty ranges touch none.
 std::vector<MemoryRange> whole_pages(std::span<const MemoryRange> ranges);
 
+// A range in order, cut so that each piece lies whole within one of `pages` (by rising address, as
+// whole_pages gives them) or outside of all.
+std::vector<MemoryRange> whole_or_none(MemoryRange range, std::span<const MemoryRange> pages);
+
 }  // namespace tessera

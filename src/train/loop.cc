@@ -204,6 +204,7 @@ void Run::prepare() {
 // After the first step, which need not wait for it.
 void Run::measure_machine() {
   Library& library = trainer_->machine().library();
+  if (library.on_cuda()) say(device_memory_line(trainer_->machine()));
   const DType type =
       config_.precision == Precision::kBf16 || config_.precision == Precision::kBf16Sr
           ? DType::kBF16
@@ -334,6 +335,7 @@ void Run::after_step(int64_t step, const StepResult& r, double seconds) {
   const double flops_per_s = sequence_flops_ * sequences / seconds;
   // Others may have computed while the rate was measured; what a step reaches shows more.
   matrix_rate_ = std::max(matrix_rate_, flops_per_s);
+  m.model_flops_per_s = flops_per_s;
   m.model_flops_share = flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
   if (recorded) record(m);

@@ -51,6 +51,7 @@ std::string to_json_line(const StepMetrics& m) {
   t.set("step_s", Tree(m.step_s));
   t.set("data_s", Tree(m.data_s));
   t.set("tokens_per_s", Tree(m.tokens_per_s));
+  t.set("model_flops_per_s", Tree(m.model_flops_per_s));
   t.set("model_flops_share", Tree(m.model_flops_share));
   if (m.communication) set(t, *m.communication);
   if (m.loss_scale) {

@@ -1,7 +1,7 @@
 // metrics.jsonl: what a run measured, one JSON object a line, in the order of the steps.
 //
 //   {"step":7,"tokens":14336,"loss":…,"grad_norm":…,"learning_rate":…,"step_s":…,
-//    "data_s":…,"tokens_per_s":…,"model_flops_share":…}          one line a step
+//    "data_s":…,"tokens_per_s":…,"model_flops_per_s":…,"model_flops_share":…}  one line a step
 //    with several ranks also "communication_hidden_s", "communication_exposed_s", "bubble_share",
 //    "bytes_sent":{"data":…,"tensor":…,"pipeline":…,"several":…}, "slowest_rank",
 //    "slowest_over_mean"
@@ -38,7 +38,8 @@ struct StepMetrics {
   double step_s = 0;         // wall time of the step
   double data_s = 0;         // of it, until the first rank had its batch
   double tokens_per_s = 0;
-  double model_flops_share = 0;  // model FLOPs a second over the machine's measured matrix rate
+  double model_flops_per_s = 0;  // of all ranks' shares the mean, by 6 N and attention
+  double model_flops_share = 0;  // the same over the machine's measured matrix rate
   std::optional<StepCommunication> communication = {};  // nothing: there is one rank
   std::optional<LossScaleMetrics> loss_scale = {};      // of fp16
 };

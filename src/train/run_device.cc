@@ -21,25 +21,29 @@ int64_t number_on_host(const World& world) {
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
 }
 
-// Of products on the device, by the clock of the host: enough of them to hide the launches.
+// Of products on the device, by the clock of the host: enough of them to hide the launches. An
+// arena may have left little room: then they are smaller.
 double measure_cuda_rate(DType type, const std::function<double()>& now_s) {
-  constexpr int64_t kSize = 4096, kBytes = kSize * kSize * 4, kRepeats = 20;
+  constexpr int64_t kRepeats = 20, kWorkspace = 64 << 20;
+  int64_t size = 4096;
+  while (size > 512 && 3 * size * size * 4 + kWorkspace > free_cuda_bytes()) size /= 2;
+  const int64_t bytes = size * size * 4;
   const kernels::CudaBlas blas;
   const kernels::CudaMatmul product(
-      {.m = kSize, .n = kSize, .k = kSize, .transpose_b = true, .a = type, .b = type, .c = type},
+      {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
-  const DeviceBuffer memory("measuring products", 3 * kBytes + product.workspace_bytes());
+  const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
   const CudaStream stream;
   const auto repeat = [&](int64_t times) {
     for (int64_t i = 0; i < times; ++i)
-      product.run(stream.get(), at, at + kBytes, at + 2 * kBytes, at + 3 * kBytes);
+      product.run(stream.get(), at, at + bytes, at + 2 * bytes, at + 3 * bytes);
     synchronise(stream.get());
   };
   repeat(2);
   const double began = now_s();
   repeat(kRepeats);
-  return 2.0 * kSize * kSize * kSize * kRepeats / (now_s() - began);
+  return 2.0 * static_cast<double>(size * size * size * kRepeats) / (now_s() - began);
 }
 
 }  // namespace
@@ -87,6 +91,19 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
         "fewer ranks on a host, or make each smaller: layout.zero, layout.recompute, batch.micro",
         ranks.size(), world.host(world.rank()), static_cast<double>(together) / kGib,
         static_cast<double>(host_bytes) / kGib);
+}
+
+std::string device_memory_line(const Machine& machine) {
+  constexpr double kMib = 1 << 20;
+  const auto& device = machine.library().cuda();
+  const auto total = static_cast<double>(device.memory_bytes);
+  const auto arena = static_cast<double>(machine.arena_bytes());
+  const double outside = total - static_cast<double>(free_cuda_bytes()) - arena;
+  return fmt::format(
+      "memory    of the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
+      "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
+      machine.planned_bytes(), machine.arena_bytes(), outside / kMib,
+      (total - static_cast<double>(device.free_bytes)) / kMib);
 }
 
 double measure_matrix_rate(const Library& library, DType type,

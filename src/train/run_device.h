@@ -6,7 +6,7 @@
 
 #include "comm/world.h"
 #include "compile/memory_plan.h"
-#include "runtime/library.h"
+#include "runtime/machine.h"
 #include "train/run_config.h"
 
 namespace tessera {
@@ -34,6 +34,9 @@ int64_t threads_for(const CpuFeatures& cpu, const World& world);
 // All ranks call it with what each needs: the ranks of one host need that together of it. Throws
 // Error with both figures on every rank of a host that has less.
 void require_host_memory(World& world, int64_t need, int64_t host_bytes);
+
+// What a run on a device takes of its memory now: planned, allocated, and beside the arena.
+std::string device_memory_line(const Machine& machine);
 
 // The rate of products of this type, in operations a second: see kernels/matmul.h.
 double measure_matrix_rate(const Library& library, DType type,

@@ -1,6 +1,7 @@
 // Whole steps of training on a CUDA device against the CPU: the same losses and norms.
 #include "tests/cuda/device.h"
 #include "tests/train/tiny_run.h"
+#include "train/run_device.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,25 @@ TEST_F(CudaTraining, ProductsInEightBits) {
   c.model.layers = 1;
   c.compiler.products = ProductType::kFp8;
   expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
+}
+
+// Its bias table has a gradient of its own, of 16 bits here.
+TEST_F(CudaTraining, EncoderAndDecoderInSixteenBits) {
+  RunConfig c = tiny(Family::kT5);
+  c.model.layers = c.model.encoder_layers = 1;
+  c.precision = Precision::kBf16Sr;
+  expect_same(on_cuda(c, 2), run(c, 2), 2e-3);
+}
+
+TEST_F(CudaTraining, ArenasAreAsPlanned) {
+  const RunConfig c = tiny(Family::kGpt2);
+  const auto world = self_world();
+  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
+  const std::string line = device_memory_line(trainer.machine());
+  const std::string bytes = std::to_string(trainer.program().bytes);
+  EXPECT_NE(line.find(bytes + " bytes planned, " + bytes + " allocated"), std::string::npos)
+      << line;
 }
 
 TEST_F(CudaTraining, RecomputedLayers) {

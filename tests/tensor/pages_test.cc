@@ -34,5 +34,25 @@ TEST(WholePages, NothingOfNothing) {
   EXPECT_TRUE(whole_pages(Ranges{{nullptr, 0}, {at(77), 0}}).empty());
 }
 
+TEST(WholeOrNone, CutsWherePagesBeginAndEnd) {
+  const Ranges pages = {{at(2 * kPageBytes), 2 * kPageBytes}, {at(9 * kPageBytes), kPageBytes}};
+  EXPECT_EQ(whole_or_none({at(kPageBytes + 10), 9 * kPageBytes}, pages),
+            (Ranges{{at(kPageBytes + 10), kPageBytes - 10},
+                    {at(2 * kPageBytes), 2 * kPageBytes},
+                    {at(4 * kPageBytes), 5 * kPageBytes},
+                    {at(9 * kPageBytes), kPageBytes},
+                    {at(10 * kPageBytes), 10}}));
+}
+
+TEST(WholeOrNone, LeavesWhatIsInOrOut) {
+  const Ranges pages = {{at(2 * kPageBytes), 2 * kPageBytes}};
+  for (const MemoryRange r :
+       {MemoryRange{at(2 * kPageBytes + 5), 100}, MemoryRange{at(2 * kPageBytes), 2 * kPageBytes},
+        MemoryRange{at(4 * kPageBytes), 100}, MemoryRange{at(5), 100}})
+    EXPECT_EQ(whole_or_none(r, pages), Ranges{r});
+  EXPECT_EQ(whole_or_none({at(7), 9}, {}), (Ranges{{at(7), 9}}));
+  EXPECT_TRUE(whole_or_none({at(7), 0}, pages).empty());
+}
+
 }  // namespace
 }  // namespace tessera

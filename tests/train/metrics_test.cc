@@ -50,6 +50,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
                       .step_s = 1.0 / 3,
                       .data_s = 1e-5 / 7,
                       .tokens_per_s = 1e22,
+                      .model_flops_per_s = 1.5e14,
                       .model_flops_share = std::numeric_limits<double>::denorm_min()};
   const Tree t = parse_json(to_json_line(m), "line");
   EXPECT_EQ(std::get<int64_t>(t.find("step")->value), 3);
@@ -60,6 +61,7 @@ TEST_F(Metrics, EveryDoubleReadsBackAsItWas) {
   EXPECT_EQ(number(t, "step_s"), m.step_s);
   EXPECT_EQ(number(t, "data_s"), m.data_s);
   EXPECT_EQ(number(t, "tokens_per_s"), m.tokens_per_s);
+  EXPECT_EQ(number(t, "model_flops_per_s"), m.model_flops_per_s);
   EXPECT_EQ(number(t, "model_flops_share"), m.model_flops_share);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <utility>
 
 #include "comm/cuda/reduce.h"
 #include "comm/idle.h"
@@ -66,8 +67,9 @@ class NcclCommunicator : public Communicator {
   NcclCommunicator(const Nccl& nccl, ncclComm_t comm, std::vector<int64_t> ranks, int64_t own)
       : Communicator(std::move(ranks), own), nccl_(nccl), comm_(comm) {}
   // Not destroyed in peace: that waits for the others, who may be gone.
-  ~NcclCommunicator() override {
-    if (comm_ != nullptr) nccl_.leave(comm_);
+  ~NcclCommunicator() override { abandon(); }
+  void abandon() override {
+    if (comm_ != nullptr) nccl_.leave(std::exchange(comm_, nullptr));
   }
 
   bool is_on_stream() const override { return true; }

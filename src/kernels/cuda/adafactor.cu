@@ -43,7 +43,8 @@ __global__ void row_sums_kernel(const FactorSumsWork a) {
 }
 
 // A block has 32 columns, a lane one of them, a warp every 32nd row.
-__global__ void column_sums_of_squares_kernel(const FactorSumsWork a) {
+__global__ void __launch_bounds__(kRowGroups* kWarp)
+    column_sums_of_squares_kernel(const FactorSumsWork a) {
   if (*a.of.skip != 0) return;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
   const int64_t n = a.of.end - a.of.begin, end = a.of.end_row();
@@ -78,7 +79,8 @@ struct Means {
 };
 
 // One block, which all rows' mean goes through.
-__global__ void scales_kernel(const FactorScalesWork a) {
+constexpr int kScalesThreads = 1024;
+__global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScalesWork a) {
   double mean[1] = {0};
   for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x)
     mean[0] += static_cast<double>(a.row_means[i]);
@@ -90,26 +92,46 @@ __global__ void scales_kernel(const FactorScalesWork a) {
     a.column_scales[j] = static_cast<float>(1 / sqrt(static_cast<double>(a.column_means[j])));
 }
 
-// Of element e of the weight: the product of its row's and its column's scale.
-__device__ float scale_at(int64_t columns, const float* rows, const float* others, int64_t e,
-                          float factor) {
-  return columns == 0 ? factor * rows[e] : rows[e / columns] * factor * others[e % columns];
-}
+// Where neighbours of a weight stand in it: one division for all of them. Of a vector there are
+// rows alone.
+class Places {
+ public:
+  __device__ Places(int64_t columns, int64_t element)
+      : columns_(columns),
+        row_(columns == 0 ? element : element / columns),
+        column_(columns == 0 ? 0 : element - row_ * columns) {}
+  __device__ int64_t row() const { return row_; }
+  __device__ int64_t column() const { return column_; }
+  __device__ void next() {
+    if (++column_ < columns_) return;
+    column_ = 0;
+    ++row_;
+  }
+
+ private:
+  int64_t columns_, row_, column_;
+};
+
+// Groups of a stretch that starts anywhere: by 16 bytes where it starts at a group.
+__device__ bool by_groups(const FactorWork& w) { return w.begin % kGroup == 0; }
 
 __global__ void update_squares_kernel(const UpdateSquaresWork a) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
   const int64_t n = a.of.end - a.of.begin;
   const int64_t end = begin + kSquaresOfBlock < n ? begin + kSquaresOfBlock : n;
+  const double scale = *a.of.scale;
+  const bool skip = *a.of.skip != 0;
   double sum[1] = {0};
-  for (int64_t i = begin + threadIdx.x; i < end && *a.of.skip == 0; i += kThreads) {
-    const int64_t e = a.of.element + i;
-    double u = static_cast<double>(read(a.of.gradient, a.of.begin + i)) * *a.of.scale;
-    if (a.of.columns == 0)
-      u *= static_cast<double>(a.row_scales[e]);
-    else
-      u *= static_cast<double>(a.row_scales[e / a.of.columns]) *
-           static_cast<double>(a.column_scales[e % a.of.columns]);
-    sum[0] += u * u;
+  float g[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end && !skip; i += kThreads * kGroup) {
+    const int there = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.of.gradient, a.of.begin + i, there, by_groups(a.of), g);
+    Places at(a.of.columns, a.of.element + i);
+    for (int k = 0; k < there; ++k, at.next()) {
+      double u = static_cast<double>(g[k]) * scale * static_cast<double>(a.row_scales[at.row()]);
+      if (a.of.columns > 0) u *= static_cast<double>(a.column_scales[at.column()]);
+      sum[0] += u * u;
+    }
   }
   block_sums(sum, reinterpret_cast<double*>(shared_floats()));
   if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
@@ -131,30 +153,47 @@ __device__ Constants constants_of(const AdafactorWork& a) {
           static_cast<float>(1 / fmax(1.0, updates))};
 }
 
+// The product of the row's and the column's scale, and what all changes are divided by.
+__device__ float scale_at(const AdafactorWork& a, const Places& at, float clip) {
+  const float row = a.row_scales[at.row()];
+  return a.of.columns == 0 ? clip * row : row * clip * a.column_scales[at.column()];
+}
+
+__device__ void update_group(const AdafactorWork& a, const Constants& c, int64_t i, int n) {
+  const bool vector = by_groups(a.of);
+  const int64_t first = a.of.begin + i;
+  float g[kGroup], w[kGroup], m[kGroup] = {}, low[kGroup];
+  read_group(a.of.gradient, first, n, vector, g);
+  read_group(a.weights, first, n, vector, w);
+  if (a.m.data != nullptr) read_group(a.m, first, n, vector, m);
+  PhiloxWords words(a.key, static_cast<uint64_t>(*a.step));
+  Places at(a.of.columns, a.of.element + i);
+  for (int k = 0; k < n; ++k, at.next()) {
+    const float u = g[k] * c.scale * scale_at(a, at, c.clip);
+    m[k] = c.rate * u + (a.m.data != nullptr ? m[k] * static_cast<float>(a.beta1) : 0.0f);
+    w[k] = w[k] * c.keep - m[k];
+    low[k] = w[k];
+    if (!a.stochastic) continue;
+    const uint32_t r = words.of(a.of.element + i + k);
+    w[k] = stochastic(w[k], r >> 16, a.weights.type);
+    m[k] = stochastic(m[k], r & 0xffffu, a.m.type);
+  }
+  write_group(a.weights, first, n, vector, w);
+  if (a.m.data != nullptr) write_group(a.m, first, n, vector, m);
+  if (a.weights_low.data != nullptr) write_group(a.weights_low, first, n, vector, low);
+}
+
 __global__ void adafactor_kernel(const AdafactorWork a) {
   if (*a.of.skip != 0) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
   if (threadIdx.x == 0) *shared = constants_of(a);
   __syncthreads();
   const Constants c = *shared;
-  const float beta1 = static_cast<float>(a.beta1);
-  PhiloxWords words(a.key, static_cast<uint64_t>(*a.step));
-  const int64_t n = a.of.end - a.of.begin, stride = static_cast<int64_t>(gridDim.x) * kThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += stride) {
-    const int64_t at = a.of.begin + i, e = a.of.element + i;
-    const float u = read(a.of.gradient, at) * c.scale *
-                    scale_at(a.of.columns, a.row_scales, a.column_scales, e, c.clip);
-    float m = c.rate * u + (a.m.data != nullptr ? read(a.m, at) * beta1 : 0.0f);
-    float w = read(a.weights, at) * c.keep - m;
-    if (a.weights_low.data != nullptr) write(a.weights_low, at, w);
-    if (a.stochastic) {
-      const uint32_t r = words.of(e);
-      w = stochastic(w, r >> 16, a.weights.type);
-      m = stochastic(m, r & 0xffffu, a.m.type);
-    }
-    write(a.weights, at, w);
-    if (a.m.data != nullptr) write(a.m, at, m);
-  }
+  const int64_t n = a.of.end - a.of.begin;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
+       i += stride)
+    update_group(a, c, i, n - i < kGroup ? static_cast<int>(n - i) : kGroup);
 }
 
 }  // namespace
@@ -179,8 +218,8 @@ void launch_factor_means(const FactorMeansWork& a, Stream s) {
 }
 
 void launch_factor_scales(const FactorScalesWork& a, Stream s) {
-  launch("factor_scales", scales_kernel, {.threads = 1024, .shared_bytes = kWarp * sizeof(double)},
-         s, a);
+  launch("factor_scales", scales_kernel,
+         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, s, a);
 }
 
 void launch_update_squares(const UpdateSquaresWork& a, Stream s) {
@@ -193,7 +232,7 @@ void launch_update_squares(const UpdateSquaresWork& a, Stream s) {
 }
 
 void launch_adafactor(const AdafactorWork& a, Stream s) {
-  const int64_t blocks = blocks_for(a.of.end - a.of.begin, kThreads);
+  const int64_t blocks = blocks_for(a.of.end - a.of.begin, kThreads * kGroup);
   launch("adafactor", adafactor_kernel,
          {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
           .threads = kThreads,

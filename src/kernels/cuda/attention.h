@@ -59,7 +59,7 @@ struct AttentionWork {
   Numbers d_out, dq, d_keys;   // as out, q, keys
   float* delta = nullptr;      // [B, H, T]: d_out . out
   float* bias_rows = nullptr;  // [B, H, T, N]
-  float* d_bias = nullptr;     // [H, N]
+  Numbers d_bias;              // [H, N]
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }

@@ -132,7 +132,7 @@ struct JoinBias {
     for (int64_t b = 0; b < a.b; ++b)
       for (int64_t t = 0; t < a.t; ++t)
         sum += a.bias_rows[((b * a.heads() + head) * a.t + t) * a.buckets + n];
-    a.d_bias[i] = a.fresh_bias ? sum : a.d_bias[i] + sum;
+    write(a.d_bias, i, a.fresh_bias ? sum : read(a.d_bias, i) + sum);
   }
 };
 
@@ -158,7 +158,7 @@ void launch_attention_grad(const AttentionWork& a, Stream s) {
     launch_both<4>(a, s);
   else
     launch_both<8>(a, s);
-  if (a.d_bias != nullptr) launch_map("attention_grad_bias", s, JoinBias{a});
+  if (a.d_bias.data != nullptr) launch_map("attention_grad_bias", s, JoinBias{a});
 }
 
 }  // namespace tessera::kernels::cuda

@@ -31,6 +31,7 @@ __device__ Sums sum_rows(const ColumnSums& a, int64_t c, int n, int64_t begin, i
     float dy[kGroup], x[kGroup];
     read_group(a.dy, row * a.groups.columns + c, n, a.groups.vector, dy);
     if (a.of.data != nullptr) multiply_by_slope(a, row, c, n, dy);
+    if (a.dx.data != nullptr) write_group(a.dx, row * a.groups.columns + c, n, a.groups.vector, dy);
     for (int k = 0; k < kGroup; ++k) s.plain[k] += dy[k];
     if (a.gain.data == nullptr) continue;
     const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
@@ -66,21 +67,26 @@ __global__ void stripe_kernel(const ColumnSums a) {
   }
 }
 
-struct JoinWork {
-  ColumnSums a;
-  int64_t stripes;
-  __host__ __device__ int64_t count() const { return a.groups.columns; }
-  __device__ void operator()(int64_t c) const {
-    if (a.to.data != nullptr) write(a.to, c, read(a.to, c) + joined(0, c));
-    if (a.gain.data != nullptr) write(a.gain, c, read(a.gain, c) + joined(1, c));
-  }
-  __device__ float joined(int64_t which, int64_t c) const {
+// A block has 32 columns, a lane one of them, a warp every eighth stripe.
+__global__ void join_kernel(const ColumnJoin a) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
+  float* const shared = shared_floats();
+  for (int which = 0; which < 2; ++which) {
+    const Numbers& to = which == 0 ? a.to : a.gain;
+    if (to.data == nullptr) continue;  // all threads alike
     float sum = 0;
-    for (int64_t s = 0; s < stripes; ++s)
-      sum += a.partials[(which * stripes + s) * a.groups.columns + c];
-    return sum;
+    if (column < a.columns)
+      for (int64_t s = warp_index(); s < a.stripes; s += kWarps)
+        sum += a.partials[(which * a.stripes + s) * a.columns + column];
+    shared[warp_index() * kWarp + lane_index()] = sum;
+    __syncthreads();
+    if (warp_index() == 0 && column < a.columns) {
+      for (int w = 1; w < kWarps; ++w) sum += shared[w * kWarp + lane_index()];
+      write(to, column, read(to, column) + sum);
+    }
+    __syncthreads();
   }
-};
+}
 
 }  // namespace
 
@@ -100,7 +106,15 @@ void launch_column_sums(const ColumnSums& a, Stream s) {
           .threads = kWarps * kWarp,
           .shared_bytes = kWarps * 2 * kTile * sizeof(float)},
          s, a);
-  launch_map("column_sums_join", s, JoinWork{a, stripes});
+  launch_column_join({a.partials, stripes, a.groups.columns, a.to, a.gain}, s);
+}
+
+void launch_column_join(const ColumnJoin& a, Stream s) {
+  launch("column_sums_join", join_kernel,
+         {.x = blocks_for(a.columns, kWarp),
+          .threads = kWarps * kWarp,
+          .shared_bytes = kWarps * kWarp * sizeof(float)},
+         s, a);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -28,44 +28,66 @@ struct LookUp {
 constexpr int kThreads = 256;
 constexpr int64_t kTile = kThreads * kGroup;
 constexpr int kWords = kThreads / kWarp;
+constexpr int kAtOnce = 4;  // rows that are on their way together
 
-// Whether any of the threads says so. `shared` has one word a warp.
-__device__ bool any_thread(bool x, uint32_t* shared) {
+// What the threads of a block say, a bit each; all of them call it. `words` has one a warp.
+__device__ void gather_bits(bool x, uint32_t* words) {
   const uint32_t ballot = __ballot_sync(kAllLanes, x);
-  if (lane_index() == 0) shared[warp_index()] = ballot;
+  if (lane_index() == 0) words[warp_index()] = ballot;
   __syncthreads();
+}
+
+// Before any of the threads goes on to write them.
+__device__ bool any_thread(bool x, uint32_t* words) {
+  gather_bits(x, words);
   uint32_t all = 0;
-  for (int w = 0; w < kWords; ++w) all |= shared[w];
+  for (int w = 0; w < kWords; ++w) all |= words[w];
   __syncthreads();
   return all != 0;
 }
 
+// The numbers of the threads that say so, in order; returns how many.
+__device__ int gather_numbers(bool x, uint32_t* words, uint32_t* numbers) {
+  gather_bits(x, words);
+  int count = 0, before = 0;
+  for (int w = 0; w < kWords; ++w) {
+    if (w == warp_index()) before = count + __popc(words[w] & ((1u << lane_index()) - 1));
+    count += __popc(words[w]);
+  }
+  if (x) numbers[before] = threadIdx.x;
+  __syncthreads();
+  return count;
+}
+
 __global__ void embedding_grad_kernel(const TableWork a) {
   auto* const words = reinterpret_cast<uint32_t*>(shared_floats());
+  uint32_t* const found = words + kWords;
   const int64_t own = blockIdx.x;
   const int32_t id = a.ids[own];
   const int64_t row = id - a.first;
   if (row < 0 || row >= a.rows || id < 0 || id >= a.total) return;  // the whole block
   bool before = false;
-  for (int64_t j = threadIdx.x; j < own; j += kThreads) before |= a.ids[j] == id;
+  for (int64_t j = threadIdx.x; j < own && !before; j += kThreads) before = a.ids[j] == id;
   if (any_thread(before, words)) return;
   const int64_t c = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.x * kGroup;
   const int64_t left = a.columns - c;
   const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
-  float sum[kGroup] = {}, dy[kGroup];
+  float sum[kGroup] = {}, dy[kAtOnce][kGroup];
   if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
   for (int64_t first = own; first < a.tokens; first += kThreads) {
     const int64_t j = first + threadIdx.x;
-    const uint32_t ballot = __ballot_sync(kAllLanes, j < a.tokens && a.ids[j] == id);
-    if (lane_index() == 0) words[warp_index()] = ballot;
-    __syncthreads();
-    for (int w = 0; w < kWords; ++w)
-      for (uint32_t rest = words[w]; rest != 0; rest &= rest - 1) {
-        const int64_t token = first + w * kWarp + __ffs(static_cast<int>(rest)) - 1;
-        if (n == 0) continue;
-        read_group(a.dy, token * a.columns + c, n, a.vector, dy);
-        for (int k = 0; k < kGroup; ++k) sum[k] += dy[k];
+    const int count = gather_numbers(j < a.tokens && a.ids[j] == id, words, found);
+    for (int i = 0; i < count && n > 0; i += kAtOnce) {
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        const bool there = i + r < count;
+        const int64_t token = first + found[there ? i + r : i];
+        read_group(a.dy, token * a.columns + c, there ? n : 0, a.vector, dy[r]);
       }
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r)
+        for (int k = 0; k < kGroup; ++k) sum[k] += dy[r][k];
+    }
     __syncthreads();
   }
   if (n > 0) write_group(a.d_table, row * a.columns + c, n, a.vector, sum);
@@ -82,7 +104,7 @@ void launch_embedding_grad(const TableWork& a, Stream s) {
          {.x = a.tokens,
           .y = blocks_for(a.columns, kTile),
           .threads = kThreads,
-          .shared_bytes = kWords * sizeof(uint32_t)},
+          .shared_bytes = (kWords + kThreads) * sizeof(uint32_t)},
          s, a);
 }
 

@@ -31,6 +31,7 @@ void factor_scales(Stream s, const FactorShape& shape, const float* rows, const 
 void add_update_squares(Stream s, View gradient, const FactorStretch& stretch,
                         const UpdateNumbers& n, const FactorScales& scales, void* workspace,
                         double* sum) {
+  CHECK(aligned(gradient.data), "a gradient that is not aligned");
   launch_update_squares({work_of(gradient, stretch, n), scales.row_scales, scales.column_scales,
                          static_cast<double*>(workspace), sum},
                         s);
@@ -54,6 +55,8 @@ void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNu
   a.elements = norms.elements;
   a.least_scale = norms.least_scale;
   a.update_clip = norms.update_clip;
+  for (const Numbers& x : {a.weights, a.m, a.weights_low, numbers(u.gradient)})
+    CHECK(aligned(x.data), "an update of weights that are not aligned");
   for (const UpdateRange& r : u.ranges) {
     a.of = work_of(u.gradient, {r.begin, r.end, r.element, scales.columns}, n);
     a.decay = r.decay;

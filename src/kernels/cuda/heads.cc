@@ -105,7 +105,7 @@ void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
   w.delta = static_cast<float*>(workspace);
   if (a.scope.bias) {
     w.bias_rows = w.delta + delta_floats(w);
-    w.d_bias = a.d_bias.f32();
+    w.d_bias = numbers(a.d_bias);
     w.fresh_bias = a.fresh_bias;
     fill_in_stream(s, w.bias_rows, 0,
                    delta_floats(w) * w.buckets * static_cast<int64_t>(sizeof(float)));

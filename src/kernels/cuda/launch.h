@@ -11,12 +11,14 @@
 namespace tessera::kernels::cuda {
 
 struct Grid {
-  int64_t x = 1, y = 1, z = 1;  // blocks; y and z up to 65,535
+  int64_t x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65,535
   int threads = 256;            // of a block, whole warps
   size_t shared_bytes = 0;
 };
 
 constexpr size_t kPlainSharedBytes = 48 << 10;  // more must be asked for
+constexpr size_t kMostArgumentBytes = 4096;     // that every card takes
+constexpr int64_t kMostBlocksAlong = 0x7fffffff, kMostBlocksAcross = 65535;
 
 // Throws Error with the runtime's words.
 void check_launch(cudaError_t code, const char* kernel);
@@ -24,7 +26,10 @@ void check_launch(cudaError_t code, const char* kernel);
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), const Grid& grid, Stream stream,
             const Args& args) {
+  static_assert(sizeof(Args) <= kMostArgumentBytes);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (grid.x > kMostBlocksAlong || grid.y > kMostBlocksAcross || grid.z > kMostBlocksAcross)
+    check_launch(cudaErrorInvalidConfiguration, name);  // before the numbers are cut to 32 bits
   if (grid.shared_bytes > kPlainSharedBytes)
     check_launch(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                       cudaFuncAttributeMaxDynamicSharedMemorySize,

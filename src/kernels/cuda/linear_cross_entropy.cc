@@ -13,15 +13,24 @@ namespace {
 // A chunk reads W twice and reads and writes dW once, so it is long; its logits in f32 and their
 // gradient are the largest scratch of a program.
 constexpr int64_t kLongestChunk = 2048, kMostLogitsBytes = 256ll << 20, kAlign = 256;
+// Logits and their gradient have rows that begin where tensor cores read 16 bytes at once, whatever
+// the vocabulary; chunks begin at such places of x, whatever the columns.
+constexpr int64_t kRowElements = 64, kChunkRows = 64;
 
-int64_t rounded_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t rounded_up(int64_t bytes) { return round_up(bytes, kAlign); }
+
+int64_t pitch_of(const LinearCrossEntropyShape& s) { return round_up(s.vocabulary, kRowElements); }
 
 int64_t choose_chunk(const LinearCrossEntropyShape& s) {
-  if (s.chunk > 0) return std::min(s.chunk, s.tokens);
-  const int64_t fits = kMostLogitsBytes / (s.vocabulary * size_of(DType::kF32));
-  const int64_t longest = std::clamp<int64_t>(fits, 64, kLongestChunk);
-  const int64_t chunks = (s.tokens + longest - 1) / longest;
-  return (s.tokens + chunks - 1) / chunks;
+  int64_t rows = s.chunk;
+  if (rows == 0) {
+    const int64_t fits = kMostLogitsBytes / (pitch_of(s) * size_of(DType::kF32));
+    const int64_t longest = std::clamp<int64_t>(fits, kChunkRows, kLongestChunk);
+    const int64_t chunks = (s.tokens + longest - 1) / longest;
+    rows = (s.tokens + chunks - 1) / chunks;
+  }
+  return std::min(round_up(rows, kChunkRows), s.tokens);
 }
 
 struct Products {
@@ -34,13 +43,18 @@ struct Products {
                 .k = s.hidden,
                 .transpose_b = true,
                 .a = s.dtype,
-                .b = s.dtype},
+                .b = s.dtype,
+                .ldc = pitch_of(s)},
                blas) {
     if (!s.gradient) return;
-    dx.emplace(
-        MatmulShape{
-            .m = rows, .n = s.hidden, .k = s.vocabulary, .a = s.dtype, .b = s.dtype, .c = s.dtype},
-        blas);
+    dx.emplace(MatmulShape{.m = rows,
+                           .n = s.hidden,
+                           .k = s.vocabulary,
+                           .a = s.dtype,
+                           .b = s.dtype,
+                           .c = s.dtype,
+                           .lda = pitch_of(s)},
+               blas);
     dweight.emplace(MatmulShape{.m = s.vocabulary,
                                 .n = s.hidden,
                                 .k = rows,
@@ -48,7 +62,8 @@ struct Products {
                                 .accumulate = true,
                                 .a = s.dtype,
                                 .b = s.dtype,
-                                .c = s.sums},
+                                .c = s.sums,
+                                .lda = pitch_of(s)},
                     blas);
   }
   int64_t workspace_bytes() const {
@@ -70,7 +85,7 @@ struct CudaLinearCrossEntropy::Plan {
   Plan(const LinearCrossEntropyShape& s, const CudaBlas& blas)
       : shape(s), chunk(choose_chunk(s)), whole(s, chunk, blas) {
     if (s.tokens % chunk != 0) rest.emplace(s, s.tokens % chunk, blas);
-    const int64_t logits = chunk * s.vocabulary;
+    const int64_t logits = chunk * pitch_of(s);
     rounded = rounded_up(logits * size_of(DType::kF32));
     losses = rounded + (rounds() ? rounded_up(logits * size_of(s.dtype)) : 0);
     scratch = losses + rounded_up(chunk * size_of(DType::kF64));
@@ -90,8 +105,9 @@ struct CudaLinearCrossEntropy::Plan {
     cuda::LossWork w;
     w.z = reinterpret_cast<float*>(workspace);
     w.rows = rows;
-    w.width = w.columns = w.total = shape.vocabulary;
-    w.vector = w.width % cuda::kGroup == 0;
+    w.width = pitch_of(shape);
+    w.columns = w.total = shape.vocabulary;
+    w.vector = true;
     w.labels = o.labels + first;
     w.losses = reinterpret_cast<double*>(workspace + losses);
     w.report = o.report;

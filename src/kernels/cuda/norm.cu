@@ -1,4 +1,5 @@
-// Norms: a block a row. A row is read three times at most, from the cache but for the first.
+// Norms: a block a row, which is read three times at most, from the cache but for the first. The
+// gradient goes through a stripe of rows once.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
@@ -128,7 +129,95 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
   });
 }
 
+// A block has a stripe of rows and all columns, eight a thread, whose sums over the rows it keeps;
+// the next row is on its way while this one is summed.
+constexpr int kSweepThreads = kMostSweptColumns / kGroup;
+constexpr int64_t kSweepRows = 16;  // of a stripe at least
+// As many stripes as blocks that a card of 132 multiprocessors holds at once: the kernel takes some
+// 100 registers a thread, of 65,536.
+constexpr int64_t kProcessors = 132, kSweepThreadsAtOnce = 600, kMostBlocksAtOnce = 8;
+
+struct RowPart {
+  float dy[kGroup], x[kGroup];
+  __device__ void read(const NormGradRows& a, int64_t row, int64_t c, int n) {
+    const int64_t at = row * a.groups.columns + c;
+    read_group(a.dy, at, n, a.groups.vector, dy);
+    read_group(a.x, at, n, a.groups.vector, x);
+  }
+};
+
+struct SweepSums {
+  float plain[kGroup] = {}, scaled[kGroup] = {};
+};
+
+__device__ void sweep_row(const NormGradRows& a, int64_t row, int64_t c, int n, RowPart p,
+                          const float (&gain)[kGroup], SweepSums& kept) {
+  const Groups& g = a.groups;
+  const float mean = a.stats[2 * row], rstd = a.stats[2 * row + 1];
+  float sums[2] = {0, 0};
+  for (int k = 0; k < kGroup; ++k) {
+    p.x[k] = k < n ? (p.x[k] - mean) * rstd : 0.0f;
+    kept.plain[k] += p.dy[k];
+    kept.scaled[k] += p.dy[k] * p.x[k];
+    p.dy[k] *= gain[k];
+    sums[0] += p.dy[k];
+    sums[1] += p.dy[k] * p.x[k];
+  }
+  block_sums(sums, shared_floats());
+  const float mean_g = a.centred ? sums[0] / static_cast<float>(g.columns) : 0.0f;
+  const float mean_gx = sums[1] / static_cast<float>(g.columns);
+  float dx[kGroup] = {};
+  if (a.accumulate) read_group(a.dx, row * g.columns + c, n, g.vector, dx);
+  for (int k = 0; k < kGroup; ++k) dx[k] += rstd * (p.dy[k] - mean_g - p.x[k] * mean_gx);
+  write_group(a.dx, row * g.columns + c, n, g.vector, dx);
+}
+
+__global__ void __launch_bounds__(kSweepThreads) norm_grad_sweep_kernel(const NormGradSweep a) {
+  const Groups& g = a.rows.groups;
+  const int64_t c = static_cast<int64_t>(threadIdx.x) * kGroup, left = g.columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int64_t stripes = gridDim.x, stripe = blockIdx.x;
+  const int64_t begin = g.rows * stripe / stripes, end = g.rows * (stripe + 1) / stripes;
+  float gain[kGroup];
+  read_group(a.rows.gain, c, n, g.vector, gain);
+  SweepSums kept;
+  RowPart next;
+  if (begin < end) next.read(a.rows, begin, c, n);
+  for (int64_t row = begin; row < end; ++row) {
+    const RowPart own = next;
+    if (row + 1 < end) next.read(a.rows, row + 1, c, n);
+    sweep_row(a.rows, row, c, n, own, gain, kept);
+  }
+  for (int k = 0; k < n; ++k) {
+    a.partials[stripe * g.columns + c + k] = kept.plain[k];
+    a.partials[(stripes + stripe) * g.columns + c + k] = kept.scaled[k];
+  }
+}
+
+int sweep_threads(int64_t columns) {
+  return static_cast<int>(blocks_for(columns, kWarp * kGroup)) * kWarp;
+}
+int64_t sweep_stripes(int64_t rows, int64_t columns) {
+  const int64_t fit = kSweepThreadsAtOnce / sweep_threads(columns);
+  const int64_t at_once = fit < 1 ? 1 : fit > kMostBlocksAtOnce ? kMostBlocksAtOnce : fit;
+  const int64_t stripes = rows / kSweepRows, most = kProcessors * at_once;
+  return stripes < 1 ? 1 : stripes > most ? most : stripes;
+}
+
 }  // namespace
+
+int64_t norm_grad_partials(int64_t rows, int64_t columns) {
+  return columns <= kMostSweptColumns ? 2 * sweep_stripes(rows, columns) * columns
+                                      : column_partials(rows, columns);
+}
+
+void launch_norm_grad_sweep(const NormGradSweep& a, Stream s) {
+  const Groups& g = a.rows.groups;
+  const int64_t stripes = sweep_stripes(g.rows, g.columns);
+  launch("norm_grad_sweep", norm_grad_sweep_kernel,
+         {.x = stripes, .threads = sweep_threads(g.columns), .shared_bytes = kSumsBytes}, s, a);
+  launch_column_join({a.partials, stripes, g.columns, a.dbias, a.dgain}, s);
+}
 
 void launch_norm(const NormRows& a, Stream s) {
   const Groups& g = a.sum.groups;

@@ -89,25 +89,28 @@ void sum_norm(Stream s, Views terms, Views biases, View out, const Norm& n) {
 }
 
 void norm_grad(Stream s, const NormGrad& a, void* workspace) {
-  const Groups groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx);
+  const NormGradRows rows = {
+      .groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx),
+      .centred = a.kind == NormKind::kLayer,
+      .accumulate = a.accumulate_dx,
+      .x = numbers(a.x),
+      .gain = numbers(a.gain),
+      .dy = numbers(a.dy),
+      .dx = numbers(a.dx),
+      .stats = a.stats.f32()};
+  auto* const partials = static_cast<float*>(workspace);
+  if (rows.groups.columns <= kMostSweptColumns)
+    return launch_norm_grad_sweep({rows, numbers(a.dgain), numbers(a.dbias), partials}, s);
   ColumnSums sums;
-  sums.groups = groups;
-  sums.dy = numbers(a.dy);
-  sums.x = numbers(a.x);
-  sums.stats = a.stats.f32();
+  sums.groups = rows.groups;
+  sums.dy = rows.dy;
+  sums.x = rows.x;
+  sums.stats = rows.stats;
   sums.gain = numbers(a.dgain);
   sums.to = numbers(a.dbias);
-  sums.partials = static_cast<float*>(workspace);
+  sums.partials = partials;
   launch_column_sums(sums, s);  // first: dx may take the place of dy
-  launch_norm_grad({.groups = groups,
-                    .centred = a.kind == NormKind::kLayer,
-                    .accumulate = a.accumulate_dx,
-                    .x = numbers(a.x),
-                    .gain = numbers(a.gain),
-                    .dy = numbers(a.dy),
-                    .dx = numbers(a.dx),
-                    .stats = a.stats.f32()},
-                   s);
+  launch_norm_grad(rows, s);
 }
 
 void gelu(Stream s, GeluKind kind, View x, View bias, View y) {
@@ -122,7 +125,7 @@ void gelu(Stream s, GeluKind kind, View x, View bias, View y) {
 
 void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
   const Groups groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx);
-  if (a.dbias) {  // first, and of what is not rounded yet: dx may take the place of x or dy
+  if (a.dbias) {  // both in one sweep, and sums of what is not rounded yet
     ColumnSums sums;
     sums.groups = groups;
     sums.dy = numbers(a.dy);
@@ -130,8 +133,9 @@ void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
     sums.of = numbers(a.x);
     sums.bias = numbers(a.bias);
     sums.kind = activation(a.kind);
+    sums.dx = numbers(a.dx);
     sums.partials = static_cast<float*>(workspace);
-    launch_column_sums(sums, s);
+    return launch_column_sums(sums, s);
   }
   launch_gelu_grad({.groups = groups,
                     .kind = activation(a.kind),

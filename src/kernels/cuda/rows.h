@@ -37,6 +37,17 @@ struct NormGradRows {
 };
 void launch_norm_grad(const NormGradRows& a, Stream s);  // dx alone
 
+// dx and the sums over rows in one sweep: dgain[c] += sum_n dy xh, dbias[c] += sum_n dy. Rows of up
+// to kMostSweptColumns.
+constexpr int64_t kMostSweptColumns = 4096;
+struct NormGradSweep {
+  NormGradRows rows;
+  Numbers dgain, dbias;       // no data: none
+  float* partials = nullptr;  // norm_grad_partials() floats
+};
+void launch_norm_grad_sweep(const NormGradSweep& a, Stream s);
+int64_t norm_grad_partials(int64_t rows, int64_t columns);  // of this and of launch_column_sums
+
 // to[c] += sum_n dy[n,c], and beside it gain[c] += sum_n dy[n,c] * xh[n,c] where there is a gain,
 // in two stages: stripes of rows first, `partials` of them, then their sums in order.
 struct ColumnSums {
@@ -48,11 +59,20 @@ struct ColumnSums {
   Numbers x;  // of xh = (x - mean) * rstd
   const float* stats = nullptr;
   Numbers gain;
+  Numbers dx;                 // written where there is an activation: dy times its slope; or none
   float* partials = nullptr;  // column_partials() floats
 };
 int64_t column_stripes(int64_t rows);
 int64_t column_partials(int64_t rows, int64_t columns);  // both sums
 void launch_column_sums(const ColumnSums& a, Stream s);
+
+// to[c] += sum_s partials[s, c], gain[c] += sum_s partials[stripes + s, c], each in a fixed order.
+struct ColumnJoin {
+  const float* partials = nullptr;
+  int64_t stripes = 0, columns = 0;
+  Numbers to, gain;  // no data: none
+};
+void launch_column_join(const ColumnJoin& a, Stream s);
 
 struct GeluRows {
   Groups groups;

@@ -49,6 +49,27 @@ __device__ double row_sum(const LossWork& a, int64_t row, float most) {
   return sum[0];
 }
 
+// Both in one sweep: a row of a large vocabulary is more than the caches keep. A thread's sum is
+// of the largest it has met so far, and shrinks when that rises; a NaN stays one.
+struct MaxAndSum {
+  float most;
+  double sum;
+};
+__device__ MaxAndSum row_max_and_sum(const LossWork& a, int64_t row) {
+  float most = -INFINITY, own = 0;
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
+    float raised = most;
+    for (int k = 0; k < n; ++k) raised = fmaxf(raised, x[k]);
+    if (raised > most) own *= expf(most - raised);
+    most = raised;
+    for (int k = 0; k < n; ++k) own += x[k] == -INFINITY ? 0.0f : expf(x[k] - most);
+  });
+  const float all = block_max(most, shared_floats());
+  double sum[1] = {most == -INFINITY ? own : own * expf(most - all)};
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  return {all, sum[0]};
+}
+
 // dz = factor * e^(z - most), less `scale` at the label; zero from `live` columns on.
 __device__ void write_gradient(const LossWork& a, int64_t row, int64_t live, float most,
                                float factor, int64_t label, float scale) {
@@ -71,8 +92,8 @@ __global__ void loss_kernel(const LossWork a) {
     if (a.gradient) write_gradient(a, row, 0, 0, 0, -1, 0);
     return;
   }
-  const float most = row_max(a, row), scale = scale_of(a);
-  const double sum = row_sum(a, row, most);
+  const float scale = scale_of(a);
+  const auto [most, sum] = row_max_and_sum(a, row);
   if (threadIdx.x == 0) {
     const float own = is_label(a, label) ? a.z[row * a.width + label] : NAN;
     a.losses[row] = log(sum) + (static_cast<double>(most) - static_cast<double>(own));

@@ -78,6 +78,8 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
 __global__ void update_kernel(const UpdateWork a) {
   if (*a.skip != 0) return;  // every thread sees the same
   const UpdateSpan& span = a.span[blockIdx.y];
+  // Blocks are as many as the longest span keeps busy.
+  if (span.begin + static_cast<int64_t>(blockIdx.x) * kThreads * kGroup >= span.end) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
   if (threadIdx.x == 0) *shared = constants_of(a);
   __syncthreads();

@@ -17,6 +17,8 @@ std::string why_no_cuda() {
 CudaFeatures use_cuda_device(int64_t) {
   throw Error("{} With run.device=cpu the run works without.", why_no_cuda());
 }
+std::string_view compiled_cuda_architectures() { return ""; }
+int64_t free_cuda_bytes() { absent(); }
 
 DeviceBuffer::DeviceBuffer(std::string, int64_t) { absent(); }
 DeviceBuffer::~DeviceBuffer() = default;
@@ -41,6 +43,7 @@ void CudaEvent::make_wait(Stream) const { absent(); }
 CudaGraph::~CudaGraph() = default;
 void CudaGraph::begin(Stream) { absent(); }
 void CudaGraph::end(Stream) { absent(); }
+void CudaGraph::give_up(Stream) noexcept { absent(); }
 void CudaGraph::launch(Stream) const { absent(); }
 
 void copy_in_stream(Stream, void*, const void*, int64_t) { absent(); }

@@ -1,5 +1,6 @@
 #include "tensor/cuda.h"
 
+#include <charconv>
 #include <utility>
 
 #include "tensor/cuda/check.h"
@@ -15,6 +16,24 @@ std::string why_no_cuda() {
   return devices > 0 ? "" : "no CUDA device: the driver shows none (CUDA_VISIBLE_DEVICES?)";
 }
 
+namespace {
+
+// Of "80,90" the least: what was compiled for a card runs on it and on later ones, some of them
+// after the driver has translated it.
+int oldest_card(std::string_view compiled) {
+  int oldest = 0;
+  for (const char *at = compiled.data(), *end = at + compiled.size(); at < end; ++at) {
+    int card = 0;
+    at = std::from_chars(at, end, card).ptr;
+    if (card > 0 && (oldest == 0 || card < oldest)) oldest = card;
+  }
+  return oldest;
+}
+
+}  // namespace
+
+std::string_view compiled_cuda_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
+
 CudaFeatures use_cuda_device(int64_t index) {
   if (const std::string why = why_no_cuda(); !why.empty())
     throw Error("{} With run.device=cpu the run works without.", why);
@@ -27,11 +46,24 @@ CudaFeatures use_cuda_device(int64_t index) {
   f.model = p.name;
   f.architecture = 10 * p.major + p.minor;
   f.multiprocessors = p.multiProcessorCount;
+  if (f.architecture < oldest_card(compiled_cuda_architectures()))
+    throw Error(
+        "{} is sm_{}; this program was compiled for sm_{}. Configure again with "
+        "-DCMAKE_CUDA_ARCHITECTURES={}, or take run.device=cpu.",
+        f.model, f.architecture, compiled_cuda_architectures(), f.architecture);
+  check_cuda(cudaDriverGetVersion(&f.driver), "cudaDriverGetVersion");
+  check_cuda(cudaRuntimeGetVersion(&f.runtime), "cudaRuntimeGetVersion");
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
   f.memory_bytes = static_cast<int64_t>(total);
   f.free_bytes = static_cast<int64_t>(free);
   return f;
+}
+
+int64_t free_cuda_bytes() {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return static_cast<int64_t>(free);
 }
 
 DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
@@ -40,6 +72,7 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
   void* p = nullptr;
   const cudaError_t code = cudaMalloc(&p, static_cast<size_t>(bytes));
   if (code != cudaSuccess) {
+    cudaGetLastError();  // else a library that asks for the last one finds this
     size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
     constexpr double kGib = 1 << 30;
@@ -50,7 +83,9 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
         static_cast<double>(free) / kGib, static_cast<double>(total) / kGib);
   }
   data_ = static_cast<std::byte*>(p);
+  // Of device memory it returns before it is over, and our streams do not wait for its stream.
   check_cuda(cudaMemset(p, 0, static_cast<size_t>(bytes)), "cudaMemset");
+  check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
 }
 DeviceBuffer::~DeviceBuffer() {
   if (data_ != nullptr) cudaFree(data_);
@@ -134,6 +169,11 @@ void CudaGraph::end(Stream s) {
   check_cuda(code, "cudaGraphInstantiate");
   if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
   executable_ = executable;
+}
+void CudaGraph::give_up(Stream s) noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(native(s.handle), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  cudaGetLastError();
 }
 void CudaGraph::launch(Stream s) const {
   check_cuda(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), native(s.handle)),

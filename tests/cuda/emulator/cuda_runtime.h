@@ -1,7 +1,7 @@
 // What of CUDA's runtime and of its device language our code uses, for the host compiler: kernels
 // run on the CPU, each thread of a block as a fiber, barriers and shuffles included, so that tests
-// can execute them where there is no device. Everything runs at once and in order; a graph keeps
-// what was enqueued for later.
+// can execute them where there is no device. Streams run late and in an order that is drawn from
+// those that events allow (streams.h); what the driver refuses is refused.
 #pragma once
 
 #include <math.h>
@@ -16,6 +16,7 @@
 #define __host__
 #define __shared__  // all of it is the launch's: see launch.h
 #define __forceinline__ inline
+#define __launch_bounds__(threads)
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -39,11 +40,14 @@ void block_barrier();
 void warp_barrier();
 uint64_t& slot(int lane);  // of the own warp
 int own_lane();
-int live_lanes();  // of the own warp
+
+// All lanes of the warp take part, as the masks of our kernels say.
+void check_whole_warp();
 
 template <class T>
 T exchange(T x, int from) {
   static_assert(sizeof(T) <= sizeof(uint64_t));
+  check_whole_warp();
   std::memcpy(&slot(own_lane()), &x, sizeof(T));
   warp_barrier();
   T got;
@@ -52,7 +56,6 @@ T exchange(T x, int from) {
   return got;
 }
 
-void enqueue(std::function<void()> work);  // now, or into the graph that is being made
 void run_blocks(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
 
 }  // namespace cuda_emulator
@@ -68,6 +71,7 @@ T __shfl_sync(unsigned, T x, int from) {
 }
 unsigned __ballot_sync(unsigned mask, bool x);
 inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __float2int_rn(float x) { return static_cast<int>(lrintf(x)); }
 inline float __uint_as_float(uint32_t x) {
   float y;
@@ -84,10 +88,16 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
-  cudaErrorNotReady = 600
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorStreamCaptureImplicit = 906
 };
-inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
+const char* cudaGetErrorString(cudaError_t code);
 inline const char* cudaGetErrorName(cudaError_t) { return "emulated"; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 using cudaStream_t = struct EmulatedStream*;
 using cudaEvent_t = struct EmulatedEvent*;
@@ -117,7 +127,7 @@ cudaError_t cudaMemset(void* p, int byte, size_t bytes);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags);
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph);
@@ -135,7 +145,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t bytes, size_t rows, cudaMemcpyKind kind, cudaStream_t s);
 cudaError_t cudaMemsetAsync(void* p, int byte, size_t bytes, cudaStream_t s);
-inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute what, int value);
+inline cudaError_t cudaDriverGetVersion(int* version) { return *version = 0, cudaSuccess; }
+inline cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 0, cudaSuccess; }
 
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -143,13 +155,20 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream;
 };
 
+namespace cuda_emulator {
+cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel);
+}  // namespace cuda_emulator
+
 template <class Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* c, void (*kernel)(Args),
                                const Args& args) {
   const cudaLaunchConfig_t config = *c;
-  cuda_emulator::enqueue([config, kernel, args] {
+  const cudaError_t code =
+      cuda_emulator::check_launch(config, reinterpret_cast<const void*>(kernel));
+  if (code != cudaSuccess) return code;
+  return cuda_emulator::enqueue(config.stream, [config, kernel, args] {
     cuda_emulator::run_blocks(config.gridDim, config.blockDim, config.dynamicSmemBytes,
                               [&] { kernel(args); });
   });
-  return cudaSuccess;
 }

@@ -137,7 +137,9 @@ void run_block(int threads) {
 void block_barrier() { wait(block.all); }
 void warp_barrier() { wait(own_warp()); }
 int own_lane() { return block.current % kWarp; }
-int live_lanes() { return own_warp().expected; }
+void check_whole_warp() {
+  CHECK(own_warp().expected == kWarp, "a shuffle of a warp with {} lanes", own_warp().expected);
+}
 uint64_t& slot(int lane) {
   CHECK(lane >= 0 && lane < kWarp, "a shuffle from lane {}", lane);
   return block.slots[static_cast<size_t>(block.current / kWarp)][static_cast<size_t>(lane)];
@@ -145,8 +147,6 @@ uint64_t& slot(int lane) {
 
 void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes, const std::function<void()>& thread) {
   using tessera::kernels::cuda::kSharedBytes;
-  CHECK(threads.x > 0 && threads.x <= 1024 && threads.y == 1 && grid.y <= 65535 && grid.z <= 65535,
-        "a launch of {} x {} x {} blocks of {}", grid.x, grid.y, grid.z, threads.x);
   CHECK(shared_bytes <= kSharedBytes, "a launch with {} bytes of shared memory", shared_bytes);
   gridDim = grid;
   blockDim = threads;
@@ -165,6 +165,7 @@ void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes, const std::functio
 
 unsigned __ballot_sync(unsigned, bool x) {
   using namespace cuda_emulator;
+  check_whole_warp();
   slot(own_lane()) = x ? 1 : 0;
   warp_barrier();
   unsigned bits = 0;

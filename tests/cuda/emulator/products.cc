@@ -85,9 +85,15 @@ struct CudaMatmul::Plan {
   void start(Stream stream, const void* a, const void* b, void* c, void* workspace,
              bool add) const {
     const Plan plan = *this;
-    if (s.fp8_a == Fp8::kNone) return cuda_emulator::enqueue([=] { plan.run(a, b, c, add); });
-    const auto codes = cuda::Fp8Operands(s).write(stream, a, b, workspace);
-    cuda_emulator::enqueue([=] { plan.run_codes(codes, c, add); });
+    const auto in = static_cast<cudaStream_t>(stream.handle);
+    cudaError_t code = cudaSuccess;
+    if (s.fp8_a == Fp8::kNone) {
+      code = cuda_emulator::enqueue(in, [=] { plan.run(a, b, c, add); });
+    } else {
+      const auto codes = cuda::Fp8Operands(s).write(stream, a, b, workspace);
+      code = cuda_emulator::enqueue(in, [=] { plan.run_codes(codes, c, add); });
+    }
+    CHECK(code == cudaSuccess, "a product outside of the capture");
   }
 };
 

@@ -1,33 +1,85 @@
-// The runtime's calls on memory of the host.
+// The runtime's calls on memory: the host's, in which the device's is known by its addresses.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
-#include "cuda_runtime.h"
-
-struct EmulatedStream {};
-struct EmulatedEvent {};
-struct EmulatedGraph {
-  std::vector<std::function<void()>> work;
-};
+#include "streams.h"
 
 namespace {
 
-EmulatedGraph* capturing = nullptr;
 constexpr size_t kMemory = size_t{8} << 30;
+constexpr size_t kPlainShared = 48 << 10, kMostShared = 227 << 10;  // of a Hopper card
 
-std::map<std::byte*, size_t> pinned;  // as the driver, which refuses to pin a page twice
+using Ranges = std::map<const std::byte*, size_t>;
+
+Ranges allocated;                             // of the device
+Ranges pinned;                                // the driver refuses to pin a page twice
+std::map<const void*, size_t> dynamic_bytes;  // of shared memory that kernels were allowed
+
+// Of a range, how much lies in others: none, all or something between.
+size_t overlap(const Ranges& all, const std::byte* begin, size_t bytes) {
+  size_t sum = 0;
+  for (const auto& [at, n] : all) {
+    const std::byte *from = std::max(at, begin), *to = std::min(at + n, begin + bytes);
+    if (from < to) sum += static_cast<size_t>(to - from);
+  }
+  return sum;
+}
 
 }  // namespace
 
-void cuda_emulator::enqueue(std::function<void()> work) {
-  if (capturing)
-    capturing->work.push_back(std::move(work));
-  else
-    work();
+namespace cuda_emulator {
+
+Place place_of(const void* p, size_t bytes) {
+  const auto* const begin = static_cast<const std::byte*>(p);
+  const size_t device = overlap(allocated, begin, bytes), host = overlap(pinned, begin, bytes);
+  if (device == 0 && host == 0) return Place::kPageable;
+  if (device == bytes) return Place::kDevice;
+  return device == 0 && host == bytes ? Place::kPinned : Place::kMixed;
 }
 
+cudaError_t check_launch(const cudaLaunchConfig_t& c, const void* kernel) {
+  const dim3 &g = c.gridDim, &b = c.blockDim;
+  constexpr unsigned kMostX = 0x7fffffffu, kMostY = 65535;
+  if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > kMostX || g.y > kMostY || g.z > kMostY ||
+      b.x == 0 || b.x > 1024 || b.y != 1 || b.z != 1)
+    return cudaErrorInvalidConfiguration;
+  const auto allowed = dynamic_bytes.find(kernel);
+  return c.dynamicSmemBytes <= (allowed == dynamic_bytes.end() ? kPlainShared : allowed->second)
+             ? cudaSuccess
+             : cudaErrorInvalidValue;
+}
+
+}  // namespace cuda_emulator
+
+using cuda_emulator::Place;
+using cuda_emulator::place_of;
+
+const char* cudaGetErrorString(cudaError_t code) {
+  switch (code) {
+    case cudaErrorInvalidConfiguration:
+      return "more blocks or threads than there can be";
+    case cudaErrorStreamCaptureUnsupported:
+      return "not during a capture";
+    case cudaErrorStreamCaptureUnjoined:
+      return "a stream of the capture did not come back";
+    case cudaErrorStreamCaptureIsolation:
+      return "an event of another capture, or of none";
+    case cudaErrorStreamCaptureImplicit:
+      return "work beside a capture";
+    default:
+      return "emulated";
+  }
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
+  if (bytes < 0 || static_cast<size_t>(bytes) > kMostShared) return cudaErrorInvalidValue;
+  dynamic_bytes[kernel] = static_cast<size_t>(bytes);
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;
@@ -41,99 +93,71 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = *total = kMemory;
+  *total = kMemory;
+  *free = kMemory;
+  for (const auto& [at, bytes] : allocated) *free -= bytes;
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+  if (*p == nullptr) return cudaErrorMemoryAllocation;
+  allocated[static_cast<std::byte*>(*p)] = bytes;
+  return cudaSuccess;
 }
+// Waits for the device, as the driver's does.
 cudaError_t cudaFree(void* p) {
+  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
+  cuda_emulator::finish_all();
+  allocated.erase(static_cast<std::byte*>(p));
   std::free(p);
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
-  auto* const begin = static_cast<std::byte*>(p);
-  for (const auto& [at, n] : pinned)
-    if (begin < at + n && at < begin + bytes) return cudaErrorInvalidValue;
-  pinned[begin] = bytes;
+  if (overlap(pinned, static_cast<std::byte*>(p), bytes) > 0) return cudaErrorInvalidValue;
+  pinned[static_cast<std::byte*>(p)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* p) {
+  cuda_emulator::finish_all();
   return pinned.erase(static_cast<std::byte*>(p)) == 1 ? cudaSuccess : cudaErrorInvalidValue;
 }
+// In the legacy stream, and over when that is: the host does not wait.
 cudaError_t cudaMemset(void* p, int byte, size_t bytes) {
-  std::memset(p, byte, bytes);
-  return cudaSuccess;
+  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
+  return cudaMemsetAsync(p, byte, bytes, nullptr);
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  *s = new EmulatedStream;
-  return cudaSuccess;
+cudaError_t cudaMemsetAsync(void* p, int byte, size_t bytes, cudaStream_t s) {
+  if (place_of(p, bytes) != Place::kDevice) return cudaErrorInvalidValue;
+  return cuda_emulator::enqueue(s, [=] { std::memset(p, byte, bytes); });
 }
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
-  delete s;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return capturing ? cudaErrorInvalidValue : cudaSuccess;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  if (capturing) return cudaErrorInvalidValue;
-  capturing = new EmulatedGraph;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-  *graph = capturing;
-  capturing = nullptr;
-  return *graph ? cudaSuccess : cudaErrorInvalidValue;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-  *e = new EmulatedEvent;
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  delete e;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
-  *count = graph->work.size();
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
-  *executable = new EmulatedGraph(*graph);
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  delete executable;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
-  for (const auto& work : executable->work) work();
-  return cudaSuccess;
-}
+
+// What is pinned or on the device is read and written when the stream comes to it. Pageable memory
+// is read now, and is written when the call returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  cuda_emulator::enqueue([=] { std::memmove(to, from, bytes); });
-  return cudaSuccess;
+                            cudaStream_t s) {
+  const Place target = place_of(to, bytes), source = place_of(from, bytes);
+  if (target == Place::kMixed || source == Place::kMixed) return cudaErrorInvalidValue;
+  const bool captured = cuda_emulator::is_captured(s);
+  if (source == Place::kPageable && !captured) {
+    const auto* const bytes_of = static_cast<const std::byte*>(from);
+    const auto copy = std::make_shared<std::vector<std::byte>>(bytes_of, bytes_of + bytes);
+    return cuda_emulator::enqueue(s, [=] { std::memcpy(to, copy->data(), bytes); });
+  }
+  const cudaError_t code = cuda_emulator::enqueue(s, [=] { std::memmove(to, from, bytes); });
+  if (code != cudaSuccess || target != Place::kPageable || captured) return code;
+  return cuda_emulator::finish(s);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                              size_t bytes, size_t rows, cudaMemcpyKind, cudaStream_t) {
+                              size_t bytes, size_t rows, cudaMemcpyKind, cudaStream_t s) {
   if (bytes > to_pitch || bytes > from_pitch) return cudaErrorInvalidValue;
-  cuda_emulator::enqueue([=] {
+  const size_t last = rows - 1;
+  if (place_of(to, last * to_pitch + bytes) != Place::kDevice ||
+      place_of(from, last * from_pitch + bytes) != Place::kDevice)
+    return cudaErrorInvalidValue;  // of the host there is no need
+  return cuda_emulator::enqueue(s, [=] {
     for (size_t r = 0; r < rows; ++r)
       std::memcpy(static_cast<std::byte*>(to) + r * to_pitch,
                   static_cast<const std::byte*>(from) + r * from_pitch, bytes);
   });
-  return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* p, int byte, size_t bytes, cudaStream_t) {
-  cuda_emulator::enqueue([=] { std::memset(p, byte, bytes); });
-  return cudaSuccess;
 }

@@ -1,0 +1,36 @@
+// What `tessera bench --kernels` measures, in small: that each kernel runs, on both sides.
+#include "cli/bench_kernels.h"
+
+#include <chrono>
+#include <set>
+
+#include "tests/cuda/device.h"
+
+namespace tessera::testing {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void expect_all_kernels(const Library& library) {
+  const KernelSizes small = {
+      .sequences = 2, .length = 16, .hidden = 24, .heads = 3, .vocabulary = 50, .logit_rows = 5};
+  std::set<std::string> names;
+  for (const KernelRate& r : measure_kernels(library, small, now_s, 0)) {
+    EXPECT_TRUE(names.insert(r.name + std::string(name_of(r.type))).second) << r.name;
+    EXPECT_GT(r.seconds, 0) << r.name;
+    EXPECT_TRUE((r.bytes > 0) != (r.flops > 0)) << r.name;
+  }
+  EXPECT_EQ(names.size(), 26u);
+  EXPECT_GT(measure_copy(library, 1 << 16, now_s, 0), 0);
+}
+
+class CudaBench : public OnCuda {};
+
+TEST_F(CudaBench, EveryKernelIsMeasured) { expect_all_kernels(*cuda_library()); }
+
+TEST(CpuBench, EveryKernelIsMeasured) { expect_all_kernels(Library(read_cpu_features(), 1)); }
+
+}  // namespace
+}  // namespace tessera::testing
