@@ -6,10 +6,10 @@ strings from all planes (seeded). Models: those that are named; models that `tes
 train` learns from the texts (unigram with nmt_nfkc, nfkc_cf and bytes; bpe); and one that the
 package learns, with symbols of its own. Ends with 1 if any differs.
 
-Releases from 0.2.2 on decide otherwise between cuts whose scores differ only in the last bit of a
+Releases up to 0.2.1 decide otherwise between cuts whose scores differ only in the last bit of a
 float ("V" "II" or "VI" "I"): with unigram models, in 7 of 1,000 random strings.
 
-    python3 -m venv V && V/bin/pip install sentencepiece==0.2.1
+    python3 -m venv V && V/bin/pip install "sentencepiece>=0.2.2"
     V/bin/python scripts/check_sentencepiece.py --model llama2.sentencepiece.model --texts FOLDER
 """
 import argparse

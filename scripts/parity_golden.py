@@ -302,7 +302,7 @@ def reference_file(folder, model, batch, given):
 
 
 def byte_tokenizer():
-    """A token for each byte, as byte-level BPE spells them, and the end of text."""
+    """A token for each byte, as byte-level BPE spells them, and the end of text behind each text."""
     spelled = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
     letters = {b: chr(b) for b in spelled}
     letters |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in letters)}
@@ -310,8 +310,13 @@ def byte_tokenizer():
            "rstrip": False, "normalized": False, "special": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
              "use_regex": True}
+    name, text = end["content"], {"Sequence": {"id": "A", "type_id": 0}}
+    last = {"SpecialToken": {"id": name, "type_id": 0}}
+    behind = {"type": "TemplateProcessing", "single": [text, last],
+              "pair": [text, {"Sequence": {"id": "B", "type_id": 0}}, last],
+              "special_tokens": {name: {"id": name, "ids": [256], "tokens": [name]}}}
     return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end],
-            "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+            "normalizer": None, "pre_tokenizer": level, "post_processor": behind, "decoder": level,
             "model": {"type": "BPE", "dropout": None, "unk_token": None,
                       "continuing_subword_prefix": None, "end_of_word_suffix": None,
                       "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,

@@ -6,7 +6,7 @@
 
 A case is a line {"text": ..., "ids": [...], "decoded": ...}.
 
-    V/bin/python scripts/sentencepiece_golden.py      # sentencepiece==0.2.1
+    V/bin/python scripts/sentencepiece_golden.py      # sentencepiece==0.2.3
 """
 import contextlib
 import io

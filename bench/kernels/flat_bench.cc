@@ -33,6 +33,17 @@ void adamw_with_bf16_copy(benchmark::State& state) {
 }
 BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
 
+// Weights and moments in bf16, rounded stochastically: half the bytes, and random words to draw.
+void adamw_bf16_sr(benchmark::State& state) {
+  const Tensor w({kN}, DType::kBF16), m({kN}, DType::kBF16), v({kN}, DType::kBF16), g({kN});
+  const kernels::UpdateRange all{0, kN, true, 1};
+  for (auto _ : state) {
+    kernels::adamw({w, m, v, g, {}, {&all, 1}, true}, {.learning_rate = 1e-5, .weight_decay = 0.1});
+  }
+  report_bytes(state, 4.0 * kN * 4);
+}
+BENCHMARK(adamw_bf16_sr)->UseRealTime()->Unit(benchmark::kMillisecond);
+
 void sum_of_squares(benchmark::State& state) {
   const Tensor g({kN});
   Buffer workspace("workspace", kernels::squares_workspace_bytes(kN));

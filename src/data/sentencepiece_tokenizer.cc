@@ -49,6 +49,20 @@ class SentencePieceTokenizer::Library {
     if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
     ids.insert(ids.end(), ours.begin(), ours.end());
   }
+  // The text as the model's rules change it: what the pieces of any cut are, one behind the other.
+  std::string normalised(std::string_view text) const {
+    sentencepiece::ImmutableSentencePieceText pieces;
+    const auto status = processor_.Encode({text.data(), text.size()}, pieces.mutable_proto());
+    if (!status.ok()) throw Error("a text of {} bytes: {}", text.size(), status.error_message());
+    std::string all;
+    for (const auto& p : pieces.pieces()) {
+      if (processor_.IsByte(static_cast<int>(p.id())))
+        all += static_cast<char>(byte_of(p.piece()));
+      else
+        all += p.piece();
+    }
+    return all;
+  }
 
  private:
   sentencepiece::SentencePieceProcessor processor_;
@@ -61,6 +75,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std
       end_(model_.control_id(model_.end_name)),
       sentinels_(count_sentinels(model_)),
       words_apart_(words_are_apart()) {
+  if (model_.kind == SentencePieceKind::kUnigram) unigram_.emplace(model_);
   for (const auto& piece : model_.pieces) texts_.push_back(text_of(model_, piece));
 }
 
@@ -69,7 +84,7 @@ SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 // Merges of a BPE model stay within a word if no piece holds the space between two words, the
 // normaliser leaves that space alone, and a word begins alike in the middle of a text and at its
 // beginning. Neighbouring unknown characters become one token, which must not go over the space.
-// (A unigram model's sums would be rounded otherwise.)
+// (A unigram model's sums would be others.)
 bool SentencePieceTokenizer::words_are_apart() const {
   if (model_.kind != SentencePieceKind::kBpe || !model_.add_dummy_prefix || model_.space_as_suffix)
     return false;
@@ -121,6 +136,7 @@ void SentencePieceTokenizer::encode(std::string_view text, std::vector<int32_t>&
     ours.replaced_bytes = ours.invalid_bytes;
     report->add(ours);
   }
+  if (unigram_) return unigram_->cut(library_->normalised(text), ids);
   if (!words_apart_) return library_->encode(text, ids);
   cache.begin(fingerprint_);
   size_t from = 0;

@@ -1,24 +1,23 @@
 // SentencePiece (Kudo & Richardson 2018): text is normalised by the rules of the model file, spaces
 // become U+2581, and the whole is cut into pieces, by the likeliest cut (unigram) or by merges
-// (bpe). Ids are those of the sentencepiece library, which does it. (Its releases agree up to
-// 0.2.1; later ones round a unigram model's sums otherwise, which decides between equally good
-// cuts.)
+// (bpe). Ids are those of the sentencepiece library, from release 0.2.2 on; it does all but the cut
+// of a unigram model, which older releases of it make otherwise (data/unigram_cut.h).
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer.h"
+#include "data/unigram_cut.h"
 
 namespace tessera {
 
 // A text is encoded as the library encodes it as one sentence, with the space in front that the
 // model puts there: so the first token of a decoded text begins with a space. What the normaliser
 // changes (runs of spaces, ligatures, bytes that are no UTF-8) does not come back.
-// A unigram model adds up scores in float from the beginning of the text to its end, so texts of
-// many megabytes are cut worse than paragraphs; for such, build data sets with --split.
 class SentencePieceTokenizer : public Tokenizer {
  public:
   using Tokenizer::encode;
@@ -47,7 +46,8 @@ class SentencePieceTokenizer : public Tokenizer {
 
   SentencePieceModel model_;
   std::unique_ptr<Library> library_;
-  std::vector<std::string> texts_;  // by id
+  std::optional<UnigramCut> unigram_;  // of a unigram model
+  std::vector<std::string> texts_;     // by id
   uint64_t fingerprint_;
   int32_t end_ = -1, sentinels_ = 0;
   bool words_apart_ = false;  // words between single spaces are encoded alike alone and in a text

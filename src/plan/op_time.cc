@@ -236,11 +236,10 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kAttentionGrad:
     case OpKind::kCachedAttention: {
       if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
-        return cost_of(op, values).flops / r + d.kernel_s;
-      const double rate = rate_of(at(values, op.inputs[0]).dtype, d) * d.matrix_efficiency;
-      return std::max(cost_of(op, values).flops / (rate * d.attention_efficiency),
-                      moved_s(op, values, d)) +
-             d.kernel_s;
+        return cost_of(op, values).flops / (r * software.attention_share) + d.kernel_s;
+      const double rate = rate_of(at(values, op.inputs[0]).dtype, d) * d.matrix_efficiency *
+                          d.attention_efficiency * software.attention_share;
+      return std::max(cost_of(op, values).flops / rate, moved_s(op, values, d)) + d.kernel_s;
     }
     case OpKind::kLinearCrossEntropy:
       if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)

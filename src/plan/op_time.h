@@ -6,7 +6,8 @@
 //               measured, the rates of the nearest shapes instead.
 //               Operands of eight bits are read twice (their largest, then all) and written once;
 //               where the device multiplies none, they are multiplied in their own type.
-//   attention   its operations at attention_efficiency of the rate of full tiles, or as measured
+//   attention   its operations at attention_efficiency of the rate of full tiles, or as measured;
+//               of that the share that the software's kernel reaches
 //   others      their bytes (cost_of) at memory_bytes_per_s × memory_efficiency, or as measured
 //
 // None is faster than its bytes, and each kernel takes at least kernel_s. Of an op that the

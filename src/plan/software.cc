@@ -25,6 +25,9 @@ Software read_software(const Tree& tree, const std::string& source,
         source);
   check_time(s.launch_s, "launch_s", s.places);
   check_time(s.step_s, "step_s", s.places);
+  if (!(s.attention_share > 0 && s.attention_share <= 1))
+    throw Error("{}: attention_share = {}: wanted above 0, at most 1.",
+                s.places.at("attention_share"), s.attention_share);
   return s;
 }
 

@@ -18,7 +18,7 @@ struct KernelCounts : std::map<std::string, int64_t, std::less<>> {};
 
 struct Software {
   std::string name;
-  double launch_s = 0, step_s = 0;
+  double launch_s = 0, step_s = 0, attention_share = 1;
   bool overlap_data = true, overlap_pipeline = true;
   bool split_messages = false, overlap_regather = false, hierarchical = true;
   KernelCounts kernels;
@@ -29,6 +29,8 @@ struct Software {
     visit("name", self.name, "of the software");
     visit("launch_s", self.launch_s, "host time of a kernel's launch; it runs beside the device");
     visit("step_s", self.step_s, "host time of a step beside its launches; nothing runs then");
+    visit("attention_share", self.attention_share,
+          "what its fused attention reaches of the machine's rate for that");
     visit("overlap_data", self.overlap_data,
           "gathers and reductions of weights and gradients run beside computation");
     visit("overlap_pipeline", self.overlap_pipeline,

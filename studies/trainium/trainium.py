@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Throughput and tokens per dollar of NeoX-20B and Pythia-6.9B on 1 to 64 trn1 instances.
 
-usage: studies/trainium/trainium.py [--fit]     writes results.csv and hlat.csv beside this file
+usage: studies/trainium/trainium.py [--fit]     writes results.csv and aws.csv beside this file
 Needs: ninja -C build plan_rows
 """
 import argparse
@@ -29,15 +29,18 @@ CONSTANTS = {"device.matrix_efficiency": (0.62, 0.3, 0.98),
              "network.efficiency": (0.36, 0.05, 1.0)}
 SEQUENCE, USD_PER_INSTANCE_HOUR = 2048, 7.59
 
-# HLAT's layouts: preset, TP, PP, instances, sequences a second that AWS's own tables give, by the
-# version of the library: of Llama 2 of the same sizes, 4,096 tokens, 1,024 sequences a step.
-# Nothing is fitted on them. Those of 70B ran 32 tensor ranks in 4 and in 8 stages, where key/value
-# heads stand four times; here it is the layout of HLAT's earlier run.
-HLAT = [
-    ("hlat-7b", 8, 1, 16, (92.93, 101.3)),
-    ("hlat-70b", 8, 16, 32, (14.2, 17.86)),
+# AWS's own tables of training on trn1, by the version of the library (NxD, 2.16 to 2.21): preset, TP,
+# PP, instances, tokens of a sequence, sequences a second; 1,024 sequences a step. The first and the
+# fifth are HLAT's sizes and layouts. Nothing is fitted on them.
+AWS = [
+    ("llama2-7b", 8, 1, 16, 4096, (93.3, 94.7, 92.93, 101.3, 95.14)),
+    ("llama2-13b", 8, 4, 32, 4096, (85.65, 81.8, 87.44)),
+    ("llama2-13b", 8, 8, 32, 4096, (84.0, 80.33)),
+    ("llama2-70b", 32, 4, 32, 4096, (15.34, 15.6, 17.86)),
+    ("llama2-70b", 32, 8, 32, 4096, (14.2, 14.44)),
+    ("llama3-8b", 32, 1, 32, 8192, (49.47, 53.51, 41.99, 47.95)),
+    ("llama3-70b", 32, 8, 32, 8192, (7.59, 7.97, 7.51, 7.94)),
 ]
-HLAT_SEQUENCE = 4096
 
 
 def keys(model, tensor, pipeline, instances, batch, sequence=SEQUENCE):
@@ -72,19 +75,21 @@ def published(rows, values):
     print("held out", table.summary([e for i, e in enumerate(errors) if i not in FITTED]))
 
 
-def hlat(values):
-    rows = rows_of([keys(m, t, p, n, 1024, HLAT_SEQUENCE) for m, t, p, n, _ in HLAT])
+def later_library(values):
+    rows = rows_of([keys(m, t, p, n, 1024, s) for m, t, p, n, s, _ in AWS])
     seconds = rows.seconds(values)
     rows.close()
-    with open(HERE / "hlat.csv", "w", newline="") as f:
+    with open(HERE / "aws.csv", "w", newline="") as f:
         writer = csv.writer(f)
-        writer.writerow(["model", "tensor", "pipeline", "instances", "least_published",
+        writer.writerow(["model", "tensor", "pipeline", "instances", "sequence", "least_published",
                          "most_published", "predicted_sequences_per_s", "tokens_per_usd"])
-        for (model, t, p, n, (least, most)), s in zip(HLAT, seconds):
-            rate = 1024 / s
-            writer.writerow([model, t, p, n, least, most, f"{rate:.4g}",
-                             tokens_per_usd(rate, HLAT_SEQUENCE, n)])
-            print(f"{model:14} {n:3} instances  {least} to {most} published {rate:7.2f} predicted")
+        for (model, t, p, n, sequence, published), s in zip(AWS, seconds):
+            rate, least, most = 1024 / s, min(published), max(published)
+            writer.writerow([model, t, p, n, sequence, least, most, f"{rate:.4g}",
+                             tokens_per_usd(rate, sequence, n)])
+            print(f"{model:11} t{t} p{p} {n:3} instances  {least} to {most} published "
+                  f"{rate:7.2f} predicted, {100 * (rate / least - 1):+.0f} to "
+                  f"{100 * (rate / most - 1):+.0f} %")
 
 
 def main():
@@ -104,7 +109,7 @@ def main():
         print("fitted:", values, f"loss {best:.4f}")
     published(rows, values)
     rows.close()
-    hlat(values)
+    later_library(values)
 
 
 if __name__ == "__main__":

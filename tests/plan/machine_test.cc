@@ -94,6 +94,8 @@ TEST(Software, RefusesNegativeTimesAndKeepsWhatWasGiven) {
   EXPECT_THROW(read_text("kernels: { nrm: 1 }\n"), Error);
   EXPECT_THROW(read_text("launch_s: -1\n"), Error);
   EXPECT_THROW(read_text("kernels: { norm: -1 }\n"), Error);
+  EXPECT_THROW(read_text("attention_share: 0\n"), Error);
+  EXPECT_THROW(read_text("attention_share: 50\n"), Error);  // meant in percent
   const Software s = read_text("compiler: { cross_entropy: unfused }\n");
   CompileRequest r;
   r.options.attention = AttentionKind::kMaterialised;

@@ -111,6 +111,19 @@ TEST(Simulate, TheHostsLaunchesAreAFloor) {
   EXPECT_GT(p.parts.host, 0.9 * p.step_s);
 }
 
+TEST(Simulate, TheSoftwaresAttentionTakesItsShareOfTheRate) {
+  const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
+  Hardware h = plain_machine();
+  h.device.memory_bytes_per_s = 1e18;
+  Software slow;
+  slow.attention_share = 0.25;
+  const Prediction fast = simulate(stages, h, {}), p = simulate(stages, h, slow);
+  const double attention = fast.parts.attention();
+  ASSERT_GT(attention, 0);
+  EXPECT_NEAR(p.parts.attention() / attention, 4, 0.01);
+  EXPECT_NEAR(p.step_s - fast.step_s, 3 * attention, 0.01 * attention);
+}
+
 TEST(Simulate, CountsTheOperationsOfTheModel) {
   CompileRequest r = small_gpt2();
   const Hardware h = plain_machine();

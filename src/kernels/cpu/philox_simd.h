@@ -5,9 +5,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::kernels::HWY_NAMESPACE {
 
 // words[4 i + k] = word k of block first + i of Philox{key} with this lane, i < kPhiloxBlocks.
+template <int64_t kBlocks = kPhiloxBlocks>
 HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_t* words) {
   if constexpr (kLanes < 4) {
-    for (uint64_t i = 0; i < kPhiloxBlocks; ++i) {
+    for (uint64_t i = 0; i < uint64_t{kBlocks}; ++i) {
       const PhiloxBlock b = Philox{key}.block(first + i, lane);
       for (uint64_t k = 0; k < 4; ++k) words[4 * i + k] = b[k];
     }
@@ -21,7 +22,7 @@ HWY_INLINE void PhiloxWords(uint64_t key, uint64_t first, uint64_t lane, uint32_
     const auto low = hn::Set(u64, 0xffffffffu);
     const auto m0 = hn::Set(u32, 0xD2511F53u), m1 = hn::Set(u32, 0xCD9E8D57u);
     constexpr uint64_t kStep = static_cast<uint64_t>(kLanes / 2);
-    for (uint64_t i = 0; i < kPhiloxBlocks; i += 2 * kStep) {
+    for (uint64_t i = 0; i < uint64_t{kBlocks}; i += 2 * kStep) {
       Counters c0[2], c1[2], c2[2], c3[2];
       for (uint64_t j = 0; j < 2; ++j) {
         c0[j] = hn::Iota(u64, first + i + j * kStep);

@@ -22,6 +22,7 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
   CHECK(s.step >= 1, "{} at step {}; the first is 1", name, s.step);
   const auto sink = [](const TensorView& x) { return x ? Sink(x) : Sink(); };
   const auto t = static_cast<double>(s.step);
+  const double root = std::sqrt(1 - std::pow(s.beta2, t));
   const auto f = [](double x) { return static_cast<float>(x); };
   return {.weights = u.weights,
           .m = sink(u.m),
@@ -36,9 +37,8 @@ UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* nam
           .one_minus_beta1 = f(1 - s.beta1),
           .beta2 = f(s.beta2),
           .one_minus_beta2 = f(1 - s.beta2),
-          .root_bias_correction = f(std::sqrt(1 - std::pow(s.beta2, t))),
-          .epsilon = f(s.epsilon),
-          .step_size = f(s.learning_rate / (1 - std::pow(s.beta1, t))),
+          .epsilon = f(root * s.epsilon),
+          .step_size = f(root * s.learning_rate / (1 - std::pow(s.beta1, t))),
           .keep = f(1 - s.learning_rate * s.weight_decay),
           .weight_decay = f(s.weight_decay)};
 }

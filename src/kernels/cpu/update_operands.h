@@ -15,9 +15,10 @@ struct UpdateOperands {
   float scale = 1;
   float learning_rate = 0;
   float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
-  float root_bias_correction = 1;    // sqrt(1 - beta2^t)
-  float epsilon = 0, step_size = 0;  // learning rate / (1 - beta1^t)
-  float keep = 1;                    // 1 - learning rate * weight decay
+  // AdamW's with both bias corrections: root epsilon and root learning rate / (1 - beta1^t), where
+  // root = sqrt(1 - beta2^t).
+  float epsilon = 0, step_size = 0;
+  float keep = 1;  // 1 - learning rate * weight decay
   float weight_decay = 0;
   int64_t columns = 0;  // Adafactor's, as is what follows
   const float *row_scales = nullptr, *column_scales = nullptr;

@@ -17,12 +17,11 @@ HWY_NOINLINE inline void SweepAdamW(const UpdateOperands& a, const UpdateStretch
   const F f;
   const V keep = Keep(a, s), beta2 = hn::Set(f, a.beta2);
   const V rest1 = hn::Set(f, a.one_minus_beta1), rest2 = hn::Set(f, a.one_minus_beta2);
-  const V root = hn::Set(f, a.root_bias_correction), epsilon = hn::Set(f, a.epsilon);
-  const V step = hn::Set(f, a.step_size);
+  const V epsilon = hn::Set(f, a.epsilon), step = hn::Set(f, a.step_size);
   Sweep(a, s, [&](UpdateLanes& x, int64_t, int64_t) HWY_ATTR {
     x.m = hn::MulAdd(rest1, hn::Sub(x.g, x.m), x.m);
     x.v = hn::MulAdd(hn::Mul(x.g, x.g), rest2, hn::Mul(x.v, beta2));
-    const V denominator = hn::Add(hn::Div(hn::Sqrt(x.v), root), epsilon);
+    const V denominator = hn::Add(hn::Sqrt(x.v), epsilon);
     x.w = hn::NegMulAdd(step, hn::Div(x.m, denominator), hn::Mul(x.w, keep));
   });
 }

@@ -59,12 +59,13 @@ template <class Rule>
 HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
   const U32 u32;
   const Words low = hn::Set(u32, 0xffffu);
-  alignas(64) uint32_t words[kPhiloxWords + 16] = {};  // a last vector may end beyond
+  constexpr int64_t kDrawn = HWY_MAX(kLanes, 4);
+  alignas(64) uint32_t words[4 * kDrawn + 16] = {};  // a last vector may end beyond
   int64_t at = s.begin;
   while (at < s.end) {
     const int64_t element = s.element + (at - s.begin), lead = element % 4;
-    PhiloxWords(s.key, static_cast<uint64_t>(element / 4), a.lane, words);
-    const int64_t n = HWY_MIN(kPhiloxWords - lead, s.end - at);
+    PhiloxWords<kDrawn>(s.key, static_cast<uint64_t>(element / 4), a.lane, words);
+    const int64_t n = HWY_MIN(4 * kDrawn - lead, s.end - at);
     for (int64_t i = 0; i < n; i += kLanes) {
       const int64_t live = HWY_MIN(n - i, kLanes);
       const Words r = hn::LoadU(u32, words + lead + i);
@@ -80,12 +81,28 @@ HWY_INLINE void SweepStochastic(const UpdateOperands& a, const UpdateStretch& s,
   }
 }
 
+// With types that the compiler knows: drawing words leaves no time to ask for them.
+template <class Rule>
+HWY_INLINE void SweepBf16(UpdateOperands a, const UpdateStretch& s, const Rule& rule) {
+  a.weights.type = a.m.type = a.v.type = DType::kBF16;
+  a.gradient.type = DType::kF32;
+  a.weights_low = {};
+  SweepStochastic(a, s, rule);
+}
+
+HWY_INLINE bool IsBf16(const UpdateOperands& a) {
+  return a.weights.type == DType::kBF16 && a.m && a.m.type == DType::kBF16 && a.v &&
+         a.v.type == DType::kBF16 && a.gradient.type == DType::kF32 && !a.weights_low;
+}
+
 template <class Rule>
 HWY_INLINE void Sweep(const UpdateOperands& a, const UpdateStretch& s, const Rule& rule) {
-  if (a.stochastic)
-    SweepStochastic(a, s, rule);
-  else
+  if (!a.stochastic)
     SweepNearest(a, s, rule);
+  else if (IsBf16(a))
+    SweepBf16(a, s, rule);
+  else
+    SweepStochastic(a, s, rule);
 }
 
 }  // namespace tessera::kernels::HWY_NAMESPACE

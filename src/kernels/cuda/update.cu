@@ -14,15 +14,14 @@ constexpr int64_t kMostBlocks = 132 * 16;
 
 // What all elements share, made once a block in double precision, as on the CPU.
 struct Constants {
-  float scale, learning_rate, step_size, root_bias_correction, keep;
+  float scale, learning_rate, step_size, epsilon, keep;
 };
 
 __device__ Constants constants_of(const UpdateWork& a) {
-  const double rate = *a.learning_rate, t = *a.step;
+  const double rate = *a.learning_rate, t = *a.step, root = sqrt(1 - pow(a.beta2, t));
   return {static_cast<float>(*a.scale), static_cast<float>(rate),
-          static_cast<float>(rate / (1 - pow(a.beta1, t))),
-          static_cast<float>(sqrt(1 - pow(a.beta2, t))),
-          static_cast<float>(1 - rate * a.weight_decay)};
+          static_cast<float>(root * rate / (1 - pow(a.beta1, t))),
+          static_cast<float>(root * a.epsilon), static_cast<float>(1 - rate * a.weight_decay)};
 }
 
 struct Element {
@@ -35,8 +34,7 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
   if (a.kind == UpdateKind::kAdamW) {
     x.m += f(1 - a.beta1) * (x.g - x.m);
     x.v = x.g * x.g * f(1 - a.beta2) + x.v * f(a.beta2);
-    const float denominator = sqrtf(x.v) / c.root_bias_correction + f(a.epsilon);
-    x.w = x.w * keep - c.step_size * (x.m / denominator);
+    x.w = x.w * keep - c.step_size * (x.m / (sqrtf(x.v) + c.epsilon));
   } else if (a.kind == UpdateKind::kLion) {
     const float mixed = x.m * f(a.beta1) + x.g * f(1 - a.beta1);
     const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
