@@ -253,6 +253,45 @@ TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
   EXPECT_EQ(to_json(*config.find("eos_token_id")), "7");
 }
 
+// generation_config.json counts before config.json; what it says comes back.
+TEST_F(HfFolder, TheEndsOfTextsGoAlong) {
+  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  const auto stops = [&] { return hf_text_rules(open_hf(at("hf")).header).stops; };
+  EXPECT_EQ(stops(), std::vector<int32_t>());
+  Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
+  config.set("eos_token_id", Tree(int64_t{2}));
+  write_file(at("hf") / "config.json", to_json(config));
+  EXPECT_EQ(stops(), std::vector<int32_t>{2});
+  write_file(at("hf") / "generation_config.json", R"({"eos_token_id": [5, 7]})");
+  EXPECT_EQ(stops(), (std::vector<int32_t>{5, 7}));
+  import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  export_hf(at("checkpoint"), at("back"), {});
+  for (const char* name : {"config.json", "generation_config.json"}) {
+    const Tree back = parse_json(read_file(at("back") / name), name);
+    EXPECT_EQ(to_json(*back.find("eos_token_id")), "[5,7]") << name;
+  }
+}
+
+// A token before each text, where the folder says that a SentencePiece model's class puts it there.
+TEST_F(HfFolder, WhatBeginsTextsGoesAlong) {
+  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
+  Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
+  config.set("bos_token_id", Tree(int64_t{1}));
+  write_file(at("hf") / "config.json", to_json(config));
+  write_file(at("hf") / "tokenizer.model",
+             "\n\x03"
+             "abc");
+  const auto begin = [&] { return hf_text_rules(open_hf(at("hf")).header).begin; };
+  EXPECT_EQ(begin(), std::nullopt);
+  write_file(at("hf") / "tokenizer.json",
+             R"({"post_processor": {"single": [{"SpecialToken": {"id": "<s>"}}]}})");
+  EXPECT_EQ(begin(), 1);
+  write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": false})");
+  EXPECT_EQ(begin(), std::nullopt);
+  write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": true})");
+  EXPECT_EQ(begin(), 1);
+}
+
 TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {
   write_folder(at("hf"), small(Family::kT5), DType::kF32);
   const std::string pieces = "\n\x03piece";
