@@ -1,6 +1,5 @@
 // Matrix products and the head's loss on CUDA, by cuBLASLt: as Matmul and LinearCrossEntropy
-// (kernels/matmul.h, kernels/linear_cross_entropy.h), enqueued in a stream. Sums are f32; products
-// of f32 are made in f32, not TF32.
+// (kernels/matmul.h, kernels/linear_cross_entropy.h), enqueued in a stream. Sums are f32.
 #pragma once
 
 #include <functional>
@@ -17,12 +16,14 @@ namespace tessera::kernels {
 // nothing for it. Throws Error where it is not installed.
 class CudaBlas {
  public:
-  CudaBlas();
+  // tf32: products of f32 read their operands with 10 bits of mantissa, which tensor cores take.
+  explicit CudaBlas(bool tf32 = false);
   ~CudaBlas();
   CudaBlas(const CudaBlas&) = delete;
   CudaBlas& operator=(const CudaBlas&) = delete;
 
   int64_t version() const;  // of the library: 130000
+  bool tf32() const { return tf32_; }
 
   // From now on a product takes the algorithm that `choices`, which outlive this, have for it.
   // Where they have none and there is a clock, some of those that the library proposes are
@@ -40,6 +41,7 @@ class CudaBlas {
 
  private:
   std::unique_ptr<Handle> handle_;
+  bool tf32_;
   ProductChoices* choices_ = nullptr;
   std::function<double()> now_s_;
 };

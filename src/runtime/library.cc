@@ -148,13 +148,14 @@ LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) 
   return s;
 }
 
-Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda)
+Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, bool tf32)
     : cpu_(cpu),
       threads_(threads),
       cuda_(cuda),
-      blas_(std::make_unique<kernels::CudaBlas>()),
+      blas_(std::make_unique<kernels::CudaBlas>(tf32)),
       choices_(std::make_unique<kernels::ProductChoices>(
-          fmt::format("{} sm_{} cuBLASLt {}", cuda.model, cuda.architecture, blas_->version()))),
+          fmt::format("{} sm_{} cuBLASLt {}{}", cuda.model, cuda.architecture, blas_->version(),
+                      tf32 ? " TF32" : ""))),
       kernels_(&kernels::cuda_kernels()) {
   blas_->choose_by(*choices_);
 }

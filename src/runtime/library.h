@@ -16,8 +16,8 @@ namespace tessera {
 class Library {
  public:
   Library(const CpuFeatures& cpu, int threads) : cpu_(cpu), threads_(threads) {}
-  // Of the device that use_cuda_device() made this process's own.
-  Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda);
+  // Of the device that use_cuda_device() made this process's own. tf32: see CudaBlas.
+  Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, bool tf32 = false);
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
@@ -25,6 +25,7 @@ class Library {
   const CpuFeatures& cpu() const { return cpu_; }
   bool on_cuda() const { return blas_ != nullptr; }
   const CudaFeatures& cuda() const { return cuda_; }
+  bool tf32() const { return on_cuda() && blas_->tf32(); }
   // On CUDA: which algorithms products take that are made from now on. With a clock, those that
   // have none are measured; without, none is any more. See CudaBlas::choose_by.
   kernels::ProductChoices& choices() { return *choices_; }

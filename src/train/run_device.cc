@@ -23,12 +23,12 @@ int64_t number_on_host(const World& world) {
 
 // Of products on the device, by the clock of the host: enough of them to hide the launches. An
 // arena may have left little room: then they are smaller.
-double measure_cuda_rate(DType type, const std::function<double()>& now_s) {
+double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& now_s) {
   constexpr int64_t kRepeats = 20, kWorkspace = 64 << 20;
   int64_t size = 4096;
   while (size > 512 && 3 * size * size * 4 + kWorkspace > free_cuda_bytes()) size /= 2;
   const int64_t bytes = size * size * 4;
-  const kernels::CudaBlas blas;
+  const kernels::CudaBlas blas(tf32);
   const kernels::CudaMatmul product(
       {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
@@ -59,7 +59,7 @@ int64_t RunDevice::need(const MemoryPlan& m) const {
 }
 
 std::unique_ptr<Library> RunDevice::library(int threads) const {
-  return cuda ? std::make_unique<Library>(cpu, threads, *cuda)
+  return cuda ? std::make_unique<Library>(cpu, threads, *cuda, tf32)
               : std::make_unique<Library>(cpu, threads);
 }
 
@@ -74,6 +74,7 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
   Device& asked = config.run.device;
   if (asked == Device::kAuto) asked = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
   if (asked == Device::kCuda) d.cuda = use_cuda_device(number_on_host(world));
+  d.tf32 = config.run.tf32;
   if (d.cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
   config.precision = resolve_precision(config.precision, d.cpu);
   return d;
@@ -108,7 +109,7 @@ std::string device_memory_line(const Machine& machine) {
 
 double measure_matrix_rate(const Library& library, DType type,
                            const std::function<double()>& now_s) {
-  if (library.on_cuda()) return measure_cuda_rate(type, now_s);
+  if (library.on_cuda()) return measure_cuda_rate(type, library.tf32(), now_s);
   return kernels::measure_matrix_rate(type, library.cpu(), library.threads());
 }
 

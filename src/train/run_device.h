@@ -14,6 +14,7 @@ namespace tessera {
 struct RunDevice {
   CpuFeatures cpu;
   std::optional<CudaFeatures> cuda;  // without: the run computes on the CPU
+  bool tf32 = false;                 // run.tf32
 
   // What the process may take for its arena and beside it.
   int64_t memory_limit() const;   // were it alone on its host

@@ -18,6 +18,7 @@ struct RunSection {
   int64_t seed = 1234;
   Device device = Device::kAuto;
   ProductChoosing products = ProductChoosing::kMeasured;
+  bool tf32 = false;
   int64_t threads = 0;
   int64_t stop_after_steps = 0;
   std::string dump_gradients, dump_values;
@@ -30,6 +31,9 @@ struct RunSection {
     visit("products", self.products,
           "on a GPU, algorithms of products: measured at the first start and kept in products.txt, "
           "or the library's first proposals, which are the same in every run");
+    visit("tf32", self.tf32,
+          "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
+          "bits of mantissa");
     visit("threads", self.threads, "CPU threads a rank; 0: all cores that this process may use");
     visit("stop_after_steps", self.stop_after_steps,
           "after this many steps in all: write a checkpoint and leave; 0: go on to the end");

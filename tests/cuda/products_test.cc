@@ -4,6 +4,7 @@
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/cuda/device.h"
 #include "tests/train/tiny_run.h"
+#include "train/run_device.h"
 #include "train/run_products.h"
 
 namespace tessera {
@@ -23,7 +24,7 @@ class CudaProducts : public testing::OnCuda {
   }
   // Of a start: what it takes, and what it says.
   std::string start(std::vector<std::string>& said) {
-    const auto library = cuda_library();
+    const std::unique_ptr<Library> library = resolve_device(config_, *self_world()).library(1);
     const auto world = self_world();
     said.clear();
     share_products(*library, config_, *world, now_s,
@@ -44,6 +45,22 @@ TEST_F(CudaProducts, AreMeasuredOnce) {
   EXPECT_EQ(read_file(file()), first);
   EXPECT_EQ(start(said), first);
   ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+}
+
+TEST_F(CudaProducts, OfTf32StandBesideThoseOfF32) {
+  std::vector<std::string> said;
+  const std::string first = start(said);
+  config_.run.tf32 = true;
+  const std::string both = start(said);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_FALSE(said[0].starts_with("products  0 measured")) << said[0];
+  EXPECT_EQ(first.find("TF32"), std::string::npos);
+  EXPECT_NE(both.find("TF32"), std::string::npos);
+  start(said);
+  EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
+  config_.run.tf32 = false;
+  EXPECT_EQ(start(said), both);
   EXPECT_TRUE(said[0].starts_with("products  0 measured")) << said[0];
 }
 

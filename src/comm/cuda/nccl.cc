@@ -261,7 +261,7 @@ class NcclWorld : public World {
   ncclUniqueId common_id(std::span<const int64_t> ranks, int64_t own) {
     constexpr auto kBytes = static_cast<int64_t>(sizeof(ncclUniqueId));
     std::vector<ncclUniqueId> ids(ranks.size());
-    if (own == 0) nccl_.check(nccl_.make_id(&ids[0]), "ncclGetUniqueId");
+    if (own == 0) nccl_.check(nccl_.make_id(ids.data()), "ncclGetUniqueId");
     const auto group = host_.group(ranks);
     const TensorView all = {ids.data(), DType::kU8, {kBytes * group->size()}};
     const TensorView part = {&ids[static_cast<size_t>(own)], DType::kU8, {kBytes}};

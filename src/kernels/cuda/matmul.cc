@@ -71,7 +71,7 @@ struct CudaBlas::Handle {
   }
 };
 
-CudaBlas::CudaBlas() : handle_(std::make_unique<Handle>()) {}
+CudaBlas::CudaBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {}
 CudaBlas::~CudaBlas() = default;
 int64_t CudaBlas::version() const { return static_cast<int64_t>(handle_->version()); }
 
@@ -159,7 +159,10 @@ struct CudaMatmul::Plan {
         c(operand(s.c, Fp8::kNone, s.m, s.n, s.ldc, s.stride_c)) {
     CHECK(s.a == s.b, "a product of {} and {} on CUDA", name_of(s.a), name_of(s.b));
     CHECK(!s.packed_b, "nothing is packed on CUDA");
-    lt.check(lt.make_product(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+    const bool tf32 = blas.tf32() && s.a == DType::kF32;
+    lt.check(lt.make_product(&product, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                             CUDA_R_32F),
+             "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, made.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, made.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     choose(blas);

@@ -11,7 +11,7 @@
 namespace tessera::kernels {
 
 struct CudaBlas::Handle {};
-CudaBlas::CudaBlas() : handle_(std::make_unique<Handle>()) {}
+CudaBlas::CudaBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {}
 CudaBlas::~CudaBlas() = default;
 int64_t CudaBlas::version() const { return 0; }
 
