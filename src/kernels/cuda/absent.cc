@@ -13,7 +13,7 @@ namespace {
 const Kernels& cuda_kernels() { absent(); }
 
 struct CudaBlas::Handle {};
-CudaBlas::CudaBlas() { absent(); }
+CudaBlas::CudaBlas(bool tf32) : tf32_(tf32) { absent(); }
 CudaBlas::~CudaBlas() = default;
 int64_t CudaBlas::version() const { absent(); }
 

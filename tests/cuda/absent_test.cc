@@ -1,0 +1,33 @@
+// What a build without the CUDA toolkit takes in place of its CUDA, linked here whatever is
+// installed: what it lacks would be taken from the rooms, and the linker refuses to have both.
+#include <gtest/gtest.h>
+
+#include "comm/nccl.h"
+#include "comm/world.h"
+#include "kernels/cuda_products.h"
+#include "tests/train/tiny_run.h"
+#include "train/run_device.h"
+
+namespace tessera {
+namespace {
+
+TEST(WithoutCuda, RunsTakeTheCpu) {
+  EXPECT_NE(why_no_cuda().find("built without CUDA"), std::string::npos);
+  EXPECT_EQ(compiled_cuda_architectures(), "");
+  RunConfig config = tiny(Family::kLlama);
+  config.run.device = Device::kAuto;
+  EXPECT_FALSE(resolve_device(config, *self_world()).cuda);
+  EXPECT_EQ(config.run.device, Device::kCpu);
+  config.run.device = Device::kCuda;
+  EXPECT_THROW(resolve_device(config, *self_world()), Error);
+}
+
+TEST(WithoutCudaDeathTest, NothingElseIsThere) {
+  const auto world = self_world();
+  EXPECT_DEATH(kernels::cuda_kernels(), "without CUDA");
+  EXPECT_DEATH(kernels::CudaBlas(), "without CUDA");
+  EXPECT_DEATH(nccl_world(*world), "without CUDA");
+}
+
+}  // namespace
+}  // namespace tessera
