@@ -5,6 +5,7 @@ import statistics
 import subprocess
 
 ROOT = pathlib.Path(__file__).parent.parent
+PROGRAM = "build/studies/plan_rows"
 
 
 class Rows:
@@ -17,7 +18,9 @@ class Rows:
         self.process = None  # compiles the rows when it is first asked for times
 
     def command(self):
-        return ["build/studies/plan_rows", self.run, f"configs/clusters/{self.cluster}.yaml",
+        if not (ROOT / PROGRAM).exists():
+            raise SystemExit(f"{PROGRAM} is missing: ninja -C build plan_rows")
+        return [PROGRAM, self.run, f"configs/clusters/{self.cluster}.yaml",
                 f"configs/software/{self.software}.yaml", self.path]
 
     def seconds(self, figures):
