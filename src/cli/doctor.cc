@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/file.h"
 #include "base/tree.h"
 #include "cli/rank.h"
@@ -20,8 +21,6 @@
 
 namespace tessera {
 namespace {
-
-constexpr double kGiB = 0x1p30;
 
 // One line of the report; advice is empty where all is well.
 struct Finding {
@@ -89,13 +88,9 @@ Finding clock() {
 Finding memory(const CpuFeatures& f) {
   const int64_t installed = meminfo("MemTotal"), free = meminfo("MemAvailable");
   const int64_t usable = std::min(f.memory_bytes, free);
-  std::string text =
-      fmt::format("{:.1f} GiB installed, {:.1f} free", static_cast<double>(installed) / kGiB,
-                  static_cast<double>(free) / kGiB);
+  std::string text = fmt::format("{:.1f} GiB installed, {:.1f} free", gib(installed), gib(free));
   const bool limited = f.memory_bytes + (int64_t{1} << 26) < installed;
-  if (limited)
-    text += fmt::format(", limited to {:.1f} for this process",
-                        static_cast<double>(f.memory_bytes) / kGiB);
+  if (limited) text += fmt::format(", limited to {:.1f} for this process", gib(f.memory_bytes));
   if (usable < int64_t{2} << 30)
     return {"memory", text, "less than 2 GiB: only small models fit; `tessera compile RUN` says"};
   return {"memory", text, ""};
@@ -117,7 +112,7 @@ Finding huge_pages() {
 Finding disk() {
   struct statvfs s {};
   if (statvfs(".", &s) != 0) return {"disk", "the system does not say", ""};
-  const double free = static_cast<double>(s.f_bavail) * static_cast<double>(s.f_frsize) / kGiB;
+  const double free = static_cast<double>(s.f_bavail) * gib(s.f_frsize);
   const std::string text = fmt::format("{:.1f} GiB free here", free);
   if (free < 2) return {"disk", text, "checkpoints need 12 bytes a parameter each; make room"};
   return {"disk", text, ""};
@@ -140,9 +135,8 @@ Finding gpu() {
     return {"GPU",
             fmt::format("{} x {}, sm_{}, {} multiprocessors, {:.1f} GiB, {:.1f} free; driver for "
                         "CUDA {}, {}",
-                        f.devices, f.model, f.architecture, f.multiprocessors,
-                        static_cast<double>(f.memory_bytes) / kGiB,
-                        static_cast<double>(f.free_bytes) / kGiB, cuda_version(f.driver), compiled),
+                        f.devices, f.model, f.architecture, f.multiprocessors, gib(f.memory_bytes),
+                        gib(f.free_bytes), cuda_version(f.driver), compiled),
             ""};
   } catch (const Error& e) {
     return {"GPU", fmt::format("refused; {}", compiled), e.what()};

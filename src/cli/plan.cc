@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t kProposals = 3;
 constexpr double kWorthwhile = 0.995;  // of the time now: what is proposed takes less
-constexpr double kGiB = 1 << 30;
 
 struct Plan {
   CompileRequest request;
@@ -41,7 +40,6 @@ Subject subject_of(const RunConfig& c) {
 }
 
 std::string memory_text(const Prediction& p) {
-  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
   const int64_t host = p.host_bytes();
   return fmt::format("{:.1f} GiB", gib(p.fullest().peak_bytes)) +
          (host == 0 ? "" : fmt::format(" and {:.1f} of the host's", gib(host)));
@@ -63,7 +61,6 @@ void propose(const Plan& plan, const Prediction& now) {
 // What fits instead; throws Error, since this does not.
 [[noreturn]] void refuse(const Plan& plan, const Prediction& p) {
   const MemoryPlan& m = p.fullest().memory;
-  const auto gib = [](auto bytes) { return static_cast<double>(bytes) / kGiB; };
   std::string text = fmt::format(
       "this run needs {:.1f} GiB on stage {}; the device has {:.1f}.\n  activations {:.1f} · "
       "optimizer {:.1f} · weights {:.1f} · gradients {:.1f} · outside the arena {:.1f}",

@@ -16,10 +16,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kGiB = 1 << 30;
-
-double gib(int64_t bytes) { return static_cast<double>(bytes) / kGiB; }
-
 // Of this thread.
 double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
@@ -27,7 +23,7 @@ double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
                                const std::optional<LeastDevices>& least = {}) {
   std::string text = fmt::format("none of {} layouts on {} devices fits in {:.1f} GiB.",
                                  format_count(r.candidates), format_count(devices),
-                                 hardware.device.memory_bytes / kGiB);
+                                 gib(hardware.device.memory_bytes));
   if (r.smallest_bytes > 0)
     text +=
         fmt::format(" The smallest needs at least {:.1f} GiB on a device.", gib(r.smallest_bytes));

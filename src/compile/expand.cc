@@ -70,10 +70,9 @@ void Expander::step_segments() {
     out_.sum_report =
         collective("sum.report", OpKind::kAllReduce, "world", report, report, Queue::kGroups);
   if (!trains()) return;
-  std::vector<ValueId> inputs = {report};
-  if (request_.precision == Precision::kFp16) inputs.push_back(only(Role::kStep, "step"));
   Builder(g_, clip, kOne, "")
-      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}}, inputs, {report});
+      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}},
+            {report, only(Role::kStep, "step")}, {report});
   out_.clip = segment("clip", clip);
 }
 

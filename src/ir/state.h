@@ -9,6 +9,7 @@ enum StepSlot : int {
   kLearningRate = 1,  // of this step
   kSeed = 2,          // of the run, for dropout and stochastic rounding
   kLossScale = 3,     // what the gradient of the loss begins with: 1, but under fp16
+  kSkipBefore = 4,    // 1: this step is skipped because the one before was (Executor::start)
   kStepSize = 8,
 };
 
@@ -19,7 +20,7 @@ enum ReportSlot : int {
   kSquares = 2,     // sum of squares of the summed gradients, with their loss scale
   kGradNorm = 3,    // of the mean gradient, before clipping
   kScale = 4,       // what update multiplies the summed gradient by: clip / (tokens x loss scale)
-  kSkip = 5,        // 1: a value was not finite, update must change nothing
+  kSkip = 5,        // 1: a value was not finite, or kSkipBefore: update must change nothing
   kReportSize = 8,
 };
 

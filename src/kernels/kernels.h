@@ -62,6 +62,7 @@ struct Kernels {
   void (*logits_sums)(Stream, const DividedLogits&, View max, View labels, View sums);
   void (*divided_cross_entropy)(Stream, const DividedCrossEntropy&);
   void (*squares)(Stream, View x, void* workspace, double* sum);  // *sum += sum of squares
+  void (*first_non_finite)(Stream, View x, void* workspace, int64_t* first);  // -1: all are finite
   void (*clip)(Stream, const Clip&);
   // `step` gives what is constant over a run, `numbers` the rest.
   void (*update)(Stream, UpdateRule, const Update&, const UpdateStep& step,
@@ -88,6 +89,7 @@ struct Kernels {
     int64_t (*embedding_grad)(int64_t n, DType table);
     int64_t (*rotary)(int64_t positions, const Rotary&);
     int64_t (*squares)(int64_t n);  // of update squares, too
+    int64_t (*first_non_finite)(int64_t n);
     int64_t (*cross_entropy)(int64_t rows);
     int64_t (*attention)(View qkv, View kv, int threads);
     int64_t (*attention_grad)(View qkv, View kv, int64_t buckets, int threads);

@@ -11,7 +11,6 @@ namespace {
 
 using Life = RankState::Life;
 
-constexpr double kGiB = 0x1p30;
 constexpr size_t kMostGroups = 3;   // of other ranks, by what they did
 constexpr double kWaitsAWhile = 1;  // seconds, from which a wait is worth its length
 
@@ -30,8 +29,8 @@ std::string memory_of(const RankState& r) {
   const auto may = static_cast<double>(r.hello.memory_bytes);
   if (may <= 0 || used < 0.8 * may) return "";
   return fmt::format(
-      " It held {:.1f} of the {:.1f} GiB it may use: the system ends such processes.", used / kGiB,
-      may / kGiB);
+      " It held {:.1f} of the {:.1f} GiB it may use: the system ends such processes.", gib(used),
+      gib(may));
 }
 
 std::string capital(std::string text) {

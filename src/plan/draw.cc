@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/count.h"
+
 namespace tessera {
 namespace {
 
@@ -114,7 +116,7 @@ std::string draw(const std::vector<Program>& stages, const Timeline& timeline) {
     out += fmt::format(
         "<path d=\"{}\" fill=\"#d2e3fc\"><title>stage {}: arena {:.2f} GiB</title></path>\n",
         memory_path(stages[s], timeline.calls[s], top + kBar, scale, most), s,
-        static_cast<double>(stages[s].bytes) / (1 << 30));
+        gib(stages[s].bytes));
   }
   return out + fmt::format("<text x=\"{}\" y=\"{:.1f}\">{:.3f} s</text>\n</svg>\n",
                            kLeft + kWidth - 40, height - 5,

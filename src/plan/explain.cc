@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr double kGiB = 1 << 30;
-
 struct Part {
   const char* name;
   double seconds;
@@ -71,7 +69,6 @@ std::string budget(const Prediction& p, double tokens) {
 // What takes the bytes of the fullest stage.
 std::string memory_line(const Prediction& p, const Hardware& h) {
   const MemoryPlan& m = p.fullest().memory;
-  const auto gib = [](auto bytes) { return static_cast<double>(bytes) / kGiB; };
   const std::string host = m.host == 0 ? "" : fmt::format(" · of the host {:.1f}", gib(m.host));
   return fmt::format(
       "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
@@ -142,9 +139,8 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
 std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject) {
   std::string out = fmt::format(
       "{} on {} {}   {}\n", subject.model, p.devices, hardware.device.name,
-      fits(p, hardware) ? fmt::format("fits: {:.1f} of {:.1f} GiB",
-                                      static_cast<double>(p.fullest().peak_bytes) / kGiB,
-                                      hardware.device.memory_bytes / kGiB)
+      fits(p, hardware) ? fmt::format("fits: {:.1f} of {:.1f} GiB", gib(p.fullest().peak_bytes),
+                                      gib(hardware.device.memory_bytes))
                         : "does not fit");
   out += fmt::format(
       "step {} · {:.1f} TFLOP/s a device ({:.1f} % of peak, {:.1f} % with recomputation) · {} "

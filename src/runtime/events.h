@@ -22,6 +22,9 @@ struct OpEvent {
 
   // An operand where the host can read it, until the next call.
   TensorView host(const TensorView& operand) const;
+  // The number of its first element that is not finite, looked for where it lies; -1: there is
+  // none. Of f32, bf16 and f16.
+  int64_t first_non_finite(const TensorView& operand) const;
 };
 
 // An op of the compute queue that begins, or one of any queue for which this rank has waited for

@@ -27,8 +27,11 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
 }
 
 TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
+int64_t OpEvent::first_non_finite(const TensorView& operand) const {
+  return executor.first_non_finite(operand);
+}
 
-Executor::Operand Executor::operand(const Segment& segment, ValueId v) const {
+PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
   if (v == kNone) return {};
   const int parameter = parameter_of(program_, segment, v);
   CHECK(parameter != kNone || program_[v].frame == kNone, "{} uses {} without its frame",
@@ -100,7 +103,8 @@ std::byte* Executor::frame(FrameId f) const {
   return Arenas{arena_, options_.host}.frame(program_, f);
 }
 
-std::byte* Executor::address(const Operand& o, const Call& call, const Segment& segment) const {
+std::byte* Executor::address(const PreparedOperand& o, const Call& call,
+                             const Segment& segment) const {
   if (o.value == kNone) return nullptr;
   std::byte* const base = o.parameter == kNone
                               ? arena_ + scratch_offset(program_, segment.queue)
@@ -111,7 +115,7 @@ std::byte* Executor::address(const Operand& o, const Call& call, const Segment& 
 }
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
-  const auto view = [&](const Operand& o) {
+  const auto view = [&](const PreparedOperand& o) {
     const Value& v = local_[static_cast<size_t>(o.value)];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };

@@ -21,6 +21,7 @@
 #include "runtime/library.h"
 #include "runtime/mover.h"
 #include "runtime/poison.h"
+#include "runtime/prepared_op.h"
 
 namespace tessera {
 
@@ -45,6 +46,16 @@ class Executor {
   // move between ops only. Throws Error if a peer is lost.
   void run(const std::function<void(const OpEvent&)>& observe = {});
 
+  // run() in two, where runs are launches of a graph: a second one may start before the first is
+  // finished, and the device goes from one to the other without a pause. finish() waits for the
+  // oldest; `report` is that one's until the next finish(). If a run was skipped, so is one that
+  // started before its finish (kSkipBefore).
+  bool can_be_ahead() const;
+  void start();
+  void finish();
+  // Until what the host wrote for the last start() has been read: before it writes anew.
+  void wait_until_read() const;
+
   // From now on `started` hears where a run stands: what to say if it never comes back. It must
   // cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
@@ -65,7 +76,8 @@ class Executor {
   // device. On the CPU both are one.
   TensorView fetch(const TensorView& device) const;
   void send(const TensorView& host) const;
-  TensorView mirrored(const TensorView& device) const;  // the copy's place
+  TensorView mirrored(const TensorView& device) const;       // the copy's place
+  int64_t first_non_finite(const TensorView& device) const;  // see OpEvent
   // On a CUDA device, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
   // Pages of the copy that are pinned from now on; copies do not mix them with others.
@@ -76,22 +88,6 @@ class Executor {
   bool has(std::string_view name) const { return find(name) != kNone; }
 
  private:
-  // What is known of an op before it runs: where its operands lie but for the frames' offsets.
-  struct Operand {
-    ValueId value = kNone;
-    int parameter = kNone;  // kNone: scratch
-  };
-  struct PreparedOp {
-    const Op* op = nullptr;
-    RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
-    BoundOp bound;
-    std::vector<Operand> in, out;
-    std::vector<MemberRange> members;
-    std::vector<MemberStretch> stretches;
-    std::vector<FactorPlace> factors;
-    std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
-    Operand workspace, packed;
-  };
   struct Transfer {
     Ticket ticket = 0;
     double since_s = 0;
@@ -110,20 +106,23 @@ class Executor {
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);
-  Operand operand(const Segment& segment, ValueId v) const;
+  PreparedOperand operand(const Segment& segment, ValueId v) const;
   std::byte* frame(FrameId f) const;
-  std::byte* address(const Operand& o, const Call& call, const Segment& segment) const;
+  std::byte* address(const PreparedOperand& o, const Call& call, const Segment& segment) const;
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
 
   // On a CUDA device (executor_cuda.cc).
   void prepare_device();
   bool graph_wanted() const;
   void run_on_device();
+  void send_frames();
+  void fetch_results();
+  void carry_skip() const;
   void enqueue();
   void capture();
   void exchange_through_host(PreparedOp& op);
   void exchange_on_stream(PreparedOp& op);
-  void wait_for_device();
+  void wait_for(const CudaEvent& event);
   TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
   std::byte* on_device(const TensorView& host) const;
   std::vector<MemoryRange> pieces_of(const TensorView& host) const;
@@ -174,6 +173,8 @@ class Executor {
   std::vector<TensorView> fetched_;     // after it: places of the device
   std::vector<MemoryRange> pinned_;     // of the mirror
   const double* host_step_ = nullptr;
+  std::optional<CudaEvent> read_, fetched_results_;  // what was sent; of the oldest run
+  int under_way_ = 0;                                // runs that are not finished
   CudaGraph graph_;
   double graph_seed_ = 0;
   int64_t direct_runs_ = 0;

@@ -28,6 +28,8 @@ void Executor::prepare_device() {
   if (options_.poison)
     throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
   queues_.emplace(program_);
+  read_.emplace();
+  fetched_results_.emplace();
   for (const Frame& f : program_.frames) {
     if (!f.state) continue;
     const Role role = program_[program_.kind(f.kind).values.at(0)].role;
@@ -88,15 +90,75 @@ TensorView Executor::fetch(const TensorView& t) const {
   return host;
 }
 
+int64_t Executor::first_non_finite(const TensorView& t) const {
+  const kernels::Kernels& k = library_.kernels();
+  int64_t first = -1;
+  if (!queues_) {
+    k.first_non_finite({}, flat(t), nullptr, &first);
+    return first;
+  }
+  const int64_t partials = k.workspace.first_non_finite(t.elements());
+  const DeviceBuffer memory("the search for the first bad value",
+                            partials + static_cast<int64_t>(sizeof(first)));
+  std::byte* const found = memory.data() + partials;
+  k.first_non_finite(queues_->main(), flat(t), memory.data(), reinterpret_cast<int64_t*>(found));
+  copy_in_stream(queues_->main(), &first, found, sizeof(first));
+  synchronise(queues_->main());
+  return first;
+}
+
 void Executor::send(const TensorView& host) const {
   if (options_.mirror == nullptr) return;
   copy_to_device(queues_->main(), host);
   synchronise(queues_->main());
 }
 
-void Executor::run_on_device() {
-  const bool observed = static_cast<bool>(*observe_);
+bool Executor::can_be_ahead() const {
+  return host_step_ && graph_.ready() && graph_wanted() && host_step_[kSeed] == graph_seed_;
+}
+
+void Executor::start() {
+  CHECK(can_be_ahead() && under_way_ < 2, "a run that starts behind {} others", under_way_);
+  send_frames();
+  if (under_way_ > 0) carry_skip();
+  graph_.launch(queues_->main());
+  if (under_way_++ == 0) fetch_results();
+}
+
+// The results of a run that was ahead are fetched when the host has read those of the one before.
+void Executor::finish() {
+  CHECK(under_way_ > 0, "no run is under way");
+  wait_for(*fetched_results_);
+  if (--under_way_ > 0) fetch_results();
+}
+
+void Executor::wait_until_read() const {
+  if (under_way_ > 0) read_->synchronise();
+}
+
+void Executor::send_frames() {
   for (const TensorView& t : sent_) copy_to_device(queues_->main(), t);
+  read_->record(queues_->main());
+}
+
+void Executor::fetch_results() {
+  for (const TensorView& t : fetched_) copy_to_host(queues_->main(), mirrored(t));
+  fetched_results_->record(queues_->main());
+}
+
+// Behind a step that was skipped, whose report the host has not seen, nothing may be updated.
+void Executor::carry_skip() const {
+  const auto of_device = [&](const char* name, int slot) {
+    return on_device(view(named(name))) + slot * static_cast<int64_t>(sizeof(double));
+  };
+  copy_in_stream(queues_->main(), of_device("step", kSkipBefore), of_device("report", kSkip),
+                 sizeof(double));
+}
+
+void Executor::run_on_device() {
+  CHECK(under_way_ == 0, "{} runs are under way", under_way_);
+  const bool observed = static_cast<bool>(*observe_);
+  send_frames();
   const double seed = host_step_ ? host_step_[kSeed] : 0;  // it is in the keys of roundings
   if (!graph_wanted() || observed || direct_runs_ == 0) {
     enqueue();
@@ -108,8 +170,8 @@ void Executor::run_on_device() {
     }
     graph_.launch(queues_->main());
   }
-  for (const TensorView& t : fetched_) copy_to_host(queues_->main(), mirrored(t));
-  wait_for_device();
+  fetch_results();
+  wait_for(*fetched_results_);
 }
 
 void Executor::capture() {
@@ -125,11 +187,11 @@ void Executor::capture() {
 
 // A device that waits for a rank that is gone would wait for ever: the channels are asked
 // meanwhile.
-void Executor::wait_for_device() {
-  if (used_.empty()) return synchronise(queues_->main());
+void Executor::wait_for(const CudaEvent& event) {
+  if (used_.empty()) return event.synchronise();
   Idle idle;
   try {
-    while (!is_over(queues_->main())) {
+    while (!event.is_over()) {
       for (const auto& use : used_) use.second->progress();
       idle.pause();
     }

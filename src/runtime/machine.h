@@ -27,6 +27,10 @@ class Machine {
   void on_start(const std::function<void(const OpStart&)>& started) {
     for (const auto& e : executors_) e->on_start(started);
   }
+  // Of all programs: see Executor::before_update.
+  void before_update(const std::function<void()>& wait) {
+    for (const auto& e : executors_) e->before_update(wait);
+  }
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }

@@ -16,11 +16,12 @@ void run_squares(const BoundOp& b) {
 
 void run_clip(const BoundOp& b) {
   auto* r = b.out[0].as<double>();
-  const bool scaled = b.op->inputs.size() > 1;
+  const auto* step = b.in[1].as<double>();
   b.kernels->clip(b.stream, {.tokens = r + kLossTokens,
                              .squares = r + kSquares,
                              .loss = r + kLossSum,
-                             .loss_scale = scaled ? b.in[1].as<double>() + kLossScale : nullptr,
+                             .loss_scale = step + kLossScale,
+                             .skip_before = step + kSkipBefore,
                              .norm = r + kGradNorm,
                              .scale = r + kScale,
                              .skip = r + kSkip,

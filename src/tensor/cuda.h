@@ -100,6 +100,8 @@ class CudaEvent {
 
   void record(Stream s);
   void make_wait(Stream s) const;  // what is enqueued in `s` from now on starts after it
+  void synchronise() const;        // returns after it
+  bool is_over() const;
 
  private:
   void* event_ = nullptr;
@@ -140,8 +142,7 @@ struct RowCopy {
 };
 void copy_rows_in_stream(Stream s, const RowCopy& c);
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes);
-// Waits until all that was enqueued is over; or says whether it is.
+// Waits until all that was enqueued is over.
 void synchronise(Stream s);
-bool is_over(Stream s);
 
 }  // namespace tessera

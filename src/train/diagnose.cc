@@ -1,12 +1,11 @@
 #include "train/diagnose.h"
 
-#include "checkpoint/convert.h"
-
 #include <cmath>
 #include <optional>
 
+#include "base/count.h"
+#include "checkpoint/convert.h"
 #include "ir/rule.h"
-#include "kernels/squares.h"
 #include "train/progress.h"
 
 namespace tessera {
@@ -19,19 +18,20 @@ struct Bad {
 
 std::string kind_of(double x) { return std::isnan(x) ? "NaN" : x > 0 ? "+inf" : "-inf"; }
 
-std::optional<Bad> find_bad(const TensorView& t) {
+std::optional<Bad> find_bad(const OpEvent& e, const TensorView& t) {
   if (t.dtype == DType::kF64) {
-    for (int64_t i = 0; i < t.elements(); ++i)
-      if (!std::isfinite(t.as<double>()[i])) return Bad{kind_of(t.as<double>()[i]), i};
+    const TensorView host = e.host(t);
+    for (int64_t i = 0; i < host.elements(); ++i)
+      if (!std::isfinite(host.as<double>()[i])) return Bad{kind_of(host.as<double>()[i]), i};
     return std::nullopt;
   }
   if (t.dtype != DType::kF32 && t.dtype != DType::kBF16 && t.dtype != DType::kF16)
     return std::nullopt;
-  const int64_t i = kernels::first_non_finite(flat(t));
+  const int64_t i = e.first_non_finite(t);
   if (i < 0) return std::nullopt;
+  const TensorView element = e.host({t.as<std::byte>() + i * size_of(t.dtype), t.dtype, {1}});
   double x = 0;
-  convert(t.as<std::byte>() + i * size_of(t.dtype), t.dtype, reinterpret_cast<std::byte*>(&x),
-          DType::kF64, 1);
+  convert(element.as<std::byte>(), t.dtype, reinterpret_cast<std::byte*>(&x), DType::kF64, 1);
   return Bad{kind_of(x), i};
 }
 
@@ -55,13 +55,12 @@ std::string first_bad_value(Trainer& trainer, World& world) {
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
-      const std::optional<Bad> bad = find_bad(e.host(e.op.out[o]));
+      const std::optional<Bad> bad = find_bad(e, e.op.out[o]);
       if (!bad) continue;
       std::string inputs = "its inputs are finite";
       received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
-        if (const auto in = find_bad(e.host(e.op.in[i]));
-            in && e.op.in[i].data != e.op.out[o].data) {
+        if (const auto in = find_bad(e, e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data) {
           received = false;
           inputs = fmt::format("its input {} already holds {}",
                                trainer.program()[e.op.op->inputs[i]].name, in->kind);
@@ -79,6 +78,21 @@ std::string first_bad_value(Trainer& trainer, World& world) {
         return all.size() == 1 ? all[rank].substr(1)
                                : fmt::format("rank {}, {}", rank, all[rank].substr(1));
   return "none: all values were finite when the step was run again";
+}
+
+std::string bad_number_text(const StepResult& r, const std::string& first_bad,
+                            std::span<const double> norms, const Path& last_checkpoint) {
+  std::string before;
+  for (const double n : norms) before += fmt::format(" {:.3g}", n);
+  const std::string last = last_checkpoint.empty()
+                               ? "There is no checkpoint yet."
+                               : fmt::format("Last good checkpoint: {}.", last_checkpoint.string());
+  return fmt::format(
+      "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
+      "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
+      "clip_norm, a longer warm-up.",
+      std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN", format_count(r.step),
+      first_bad, norms.size(), before, last);
 }
 
 }  // namespace tessera

@@ -1,10 +1,10 @@
 #include "train/loop.h"
 
-#include <cmath>
 #include <deque>
 #include <numbers>
 #include <numeric>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/folders.h"
@@ -14,24 +14,21 @@
 #include "train/gradient_file.h"
 #include "train/layout_line.h"
 #include "train/loss_scale.h"
-#include "train/metrics.h"
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_device.h"
 #include "train/run_products.h"
 #include "train/run_programs.h"
+#include "train/run_record.h"
 #include "train/saves.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "train/step_trace.h"
-#include "train/tensorboard.h"
 #include "train/trainer.h"
 #include "train/value_record.h"
 
 namespace tessera {
 namespace {
-
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 // Of a row, an encoder's and its decoder's.
 int64_t row_tokens(const RunConfig& c) {
@@ -59,10 +56,13 @@ class Run {
   void start();
   void resume(const StartingPoint& start);
   void one_step(int64_t step);
-  void after_step(int64_t step, const StepResult& r, double seconds);
-  void record(const StepMetrics& m);
+  void watched_step(int64_t step);
+  void finish_steps(int64_t left);
+  void finish_step(const StepResult& r);
+  bool ends_alone(int64_t step) const;
+  void after_step(const StepResult& r, double seconds);
   void show_progress(const StepMetrics& m, double tokens);
-  void stop_at_bad_number(int64_t step, const StepResult& r);
+  void stop_at_bad_number(const StepResult& r);
   void validate(int64_t step);
   void evaluate(int64_t step);
   void make_saves();
@@ -95,16 +95,16 @@ class Run {
   std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<ValidationSet> validation_;
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<TensorBoardFile> tensorboard_;
-  std::string tokenizer_bytes_;  // for checkpoints; of the first rank
+  std::optional<RunRecord> record_;  // of the first rank
+  std::string tokenizer_bytes_;      // for checkpoints; of the first rank
   std::optional<Saves> saves_;
   std::optional<ValueRecorder> recorder_;  // where values are dumped
   Schedule schedule_;
   double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
   int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
-  std::deque<double> norms_;  // of the last steps, for the report of a bad number
+  std::vector<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
+  double finished_s_ = 0;  // the last step
   TrainOutcome outcome_;
   int64_t step_ = 0;  // under way
 };
@@ -177,17 +177,7 @@ void Run::prepare() {
         "device    {}: its kernels are not yet proven on a card, see scripts/gpu_check.sh",
         device.cuda->model));
   say(layout_line(config_));
-  say(fmt::format(
-      "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
-      "process may use: "
-      "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
-      "set {:.2f}",
-      gib(m.arena), format_count(trainer_->machine().arena_bytes()), gib(device.outside_bytes()),
-      gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
-      gib(m.activations), gib(m.other), gib(m.live)));
-  if (m.host > 0)
-    say(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
-                    format_count(trainer_->machine().host_arena_bytes())));
+  for (const std::string& line : memory_lines(m, trainer_->machine(), device)) say(line);
   if (evaluates())
     require_task_memory(options_.tasks.bytes(config_), device.need(m), device.memory_limit());
   require_host_memory(world_, device.host_need(m), device.cpu.memory_bytes);
@@ -252,7 +242,7 @@ void Run::make_saves() {
   o.world = &world_;
   o.now_s = options_.now_s;
   o.before_visible = [this] {
-    if (metrics_) metrics_->sync();
+    if (record_) record_->sync();
   };
   o.say = [this](const std::string& line) { say(line); };
   o.waits = [this](std::string_view what) { doing(step_, what); };
@@ -291,68 +281,47 @@ void Run::start() {
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
   for (const std::string& set : foreign_datasets(config_, tokenizer())) say("warning   " + set);
-  cut_back(directory() / "metrics.jsonl", first_step_ - 1);
-  metrics_ = std::make_unique<MetricsFile>(directory() / "metrics.jsonl");
-  if (config_.metrics.tensorboard)
-    tensorboard_ = std::make_unique<TensorBoardFile>(directory() / "tensorboard", first_step_,
-                                                     options_.wall_s());
+  record_.emplace(
+      RunRecordOptions{directory(), first_step_, config_.metrics.tensorboard, options_.wall_s});
   write_run_file();
 }
 
-void Run::stop_at_bad_number(int64_t step, const StepResult& r) {
-  const std::string what = std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN";
+void Run::stop_at_bad_number(const StepResult& r) {
   saves_->finish();
   const std::string first = first_bad_value(*trainer_, world_);
-  std::string norms;
-  for (const double n : norms_) norms += fmt::format(" {:.3g}", n);
-  const std::string last = saves_->last() < 0 ? "There is no checkpoint yet."
-                                              : fmt::format("Last good checkpoint: {}.",
-                                                            checkpoint_at(saves_->last()).string());
-  throw Error(
-      "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
-      "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
-      "clip_norm, a longer warm-up.",
-      what, format_count(step), first, norms_.size(), norms, last);
+  const Path last = saves_->last() < 0 ? Path() : checkpoint_at(saves_->last());
+  throw Error("{}", bad_number_text(r, first, norms_, last));
 }
 
-void Run::after_step(int64_t step, const StepResult& r, double seconds) {
+void Run::after_step(const StepResult& r, double seconds) {
   tokens_ += static_cast<int64_t>(r.tokens);
-  const bool recorded = step % config_.metrics.every_steps == 0 || step == last_step_;
+  const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == last_step_;
   StepMetrics m;
   if (recorded && world_.size() > 1)
     m.communication = gather_communication(world_, trainer_->communication(), seconds);
   if (!first_) return;
-  m.step = step;
+  m.step = r.step;
   m.tokens = tokens_;
   m.loss = r.loss;
   m.grad_norm = r.grad_norm;
-  m.learning_rate = learning_rate(schedule_, step);
+  m.learning_rate = learning_rate(schedule_, r.step);
   if (scales()) m.loss_scale = LossScaleMetrics{loss_scale_.scale(), !r.finite};
   m.step_s = seconds;
   m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
-  const auto sequences = static_cast<double>(batches_->shape().global_at(step - 1));
+  const auto sequences = static_cast<double>(batches_->shape().global_at(r.step - 1));
   const double flops_per_s = sequence_flops_ * sequences / seconds;
   // Others may have computed while the rate was measured; what a step reaches shows more.
   matrix_rate_ = std::max(matrix_rate_, flops_per_s);
   m.model_flops_per_s = flops_per_s;
   m.model_flops_share = flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
-  if (recorded) record(m);
+  if (recorded) record_->add(m);
   norms_.push_back(r.grad_norm);
   seconds_.push_back(seconds);
-  if (norms_.size() > 5) norms_.pop_front();
+  if (norms_.size() > 5) norms_.erase(norms_.begin());
   if (seconds_.size() > 20) seconds_.pop_front();
   show_progress(m, r.tokens);
-}
-
-void Run::record(const StepMetrics& m) {
-  metrics_->append(m);
-  const TensorBoardFile::Scalar scalars[] = {{"loss", m.loss},
-                                             {"grad_norm", m.grad_norm},
-                                             {"learning_rate", m.learning_rate},
-                                             {"tokens_per_s", m.tokens_per_s}};
-  if (tensorboard_) tensorboard_->add(m.step, options_.wall_s(), scalars);
 }
 
 void Run::show_progress(const StepMetrics& m, double tokens) {
@@ -373,32 +342,61 @@ void Run::show_progress(const StepMetrics& m, double tokens) {
   progress_.show(p, options_.now_s());
 }
 
+// Where a step must be over before anything else is done.
+bool Run::ends_alone(int64_t step) const {
+  const auto every = [&](int64_t steps) { return steps > 0 && step % steps == 0; };
+  return step == last_step_ || every(config_.metrics.validate_every_steps) || saves_->due(step) ||
+         every(config_.evaluation.every_steps);
+}
+
+// While the device computes a step it gets the next one; what a step's numbers ask of the host is
+// done meanwhile.
 void Run::one_step(int64_t step) {
   step_ = step;
   doing(step, "reading the batch");
-  const double began = options_.now_s();
+  const bool watched = config_.metrics.trace_step == step || recorder_ || step == first_step_;
+  if (watched || scales() || !trainer_->can_start_step(step)) {
+    finish_steps(0);
+    return watched_step(step);
+  }
+  trainer_->start_step(step, learning_rate(schedule_, step), *batches_);
+  doing(step, "on the device");
+  finish_steps(ends_alone(step) ? 0 : 1);
+}
+
+// All but the `left` that were started last.
+void Run::finish_steps(int64_t left) {
+  while (trainer_->under_way() > left) finish_step(trainer_->finish_step());
+}
+
+void Run::watched_step(int64_t step) {
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   std::function<void(const OpEvent&)> observe = trace.observer(trainer_->program());
   if (recorder_ && !trace.wanted()) observe = recorder_->observer(step);
   const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_, observe,
                                       scales() ? loss_scale_.scale() : 1);
-  const bool mended = scales() && loss_scale_.update(r.finite);
-  if (!r.finite && !mended) stop_at_bad_number(step, r);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
   if (recorder_) recorder_->finish(trainer_->gradients(), trainer_->state());
-  outcome_.step = step;
-  outcome_.loss = r.loss;
-  const double seconds = since(began);
-  if (step == first_step_) {
-    say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
-    if (first_) measure_machine();
-  }
-  after_step(step, r, seconds);
+  finish_step(r);
   if (!trace.wanted()) return;
   const std::string title = fmt::format("step {} of {}", step, config_.run.name);
   const std::string json = trace.json(world_, title, matrix_rate_);
   if (first_) write_file(directory() / "trace.json", json);
+}
+
+void Run::finish_step(const StepResult& r) {
+  const double began = std::max(r.began_s, finished_s_);
+  finished_s_ = options_.now_s();
+  const bool mended = scales() && loss_scale_.update(r.finite);
+  if (!r.finite && !mended) stop_at_bad_number(r);
+  outcome_.step = r.step;
+  outcome_.loss = r.loss;
+  if (r.step == first_step_) {
+    say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
+    if (first_) measure_machine();
+  }
+  after_step(r, finished_s_ - began);
 }
 
 void Run::validate(int64_t step) {
@@ -410,10 +408,7 @@ void Run::validate(int64_t step) {
     const double bytes = static_cast<double>(data->text_bytes(tokenizer())) * r.tokens /
                          static_cast<double>(data->predicted_tokens());
     ValidationMetrics m{step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes};
-    metrics_->append(m);
-    const std::string tag = "validation_loss/" + name;
-    const TensorBoardFile::Scalar scalars[] = {{tag, m.validation_loss}};
-    if (tensorboard_) tensorboard_->add(step, options_.wall_s(), scalars);
+    record_->add(m);
     say(fmt::format("step {} validation {} {:.3f} ({:.3f} bits/byte)", format_count(step), name,
                     m.validation_loss, m.bits_per_byte));
   }
@@ -427,8 +422,7 @@ void Run::evaluate(int64_t step) {
   doing(step, "evaluating tasks");
   for (const TaskMetrics& m : options_.tasks.run(checkpoint_at(step), config_, world_)) {
     if (!first_) continue;
-    metrics_->append_line(to_json_line(step, m));
-    if (tensorboard_) add_to_tensorboard(*tensorboard_, step, options_.wall_s(), m);
+    record_->add(step, m);
     say(fmt::format("step {} {}", format_count(step), text_of(m)));
   }
 }
@@ -467,6 +461,7 @@ TrainOutcome Run::go() {
     saves_->between_steps();
     if (asked_to_stop(signals)) {
       outcome_.interrupted = true;
+      finish_steps(0);
       break;
     }
     one_step(step);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "train/run_programs.h"
 
@@ -21,29 +22,44 @@ int64_t number_on_host(const World& world) {
   return std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
 }
 
-// Of products on the device, by the clock of the host: enough of them to hide the launches. An
-// arena may have left little room: then they are smaller.
-double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& now_s) {
-  constexpr int64_t kRepeats = 20, kWorkspace = 64 << 20;
-  int64_t size = 4096;
-  while (size > 512 && 3 * size * size * 4 + kWorkspace > free_cuda_bytes()) size /= 2;
+// Seconds of a square product on the device, by the clock of the host: of several, to hide the
+// launches, where one is short.
+double product_s(DType type, const kernels::CudaBlas& blas, int64_t size,
+                 const std::function<double()>& now_s) {
+  constexpr double kLong = 0.01;
+  constexpr int64_t kRepeats = 20;
   const int64_t bytes = size * size * 4;
-  const kernels::CudaBlas blas(tf32);
   const kernels::CudaMatmul product(
       {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
   const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
   const CudaStream stream;
-  const auto repeat = [&](int64_t times) {
+  const auto seconds = [&](int64_t times) {
+    const double began = now_s();
     for (int64_t i = 0; i < times; ++i)
       product.run(stream.get(), at, at + bytes, at + 2 * bytes, at + 3 * bytes);
     synchronise(stream.get());
+    return (now_s() - began) / static_cast<double>(times);
   };
-  repeat(2);
-  const double began = now_s();
-  repeat(kRepeats);
-  return 2.0 * static_cast<double>(size * size * size * kRepeats) / (now_s() - began);
+  const double first = seconds(1);  // loads the kernel
+  return first > kLong ? first : seconds(kRepeats);
+}
+
+// Of products on the device, in operations a second: the best of sizes that grow as long as they
+// take little time, and as memory has room for them beside the arena.
+double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& now_s) {
+  constexpr int64_t kLeast = 512, kMost = 4096, kWorkspace = 64 << 20;
+  constexpr double kLong = 0.1;
+  const kernels::CudaBlas blas(tf32);
+  double rate = 0;
+  for (int64_t size = kLeast; size <= kMost; size *= 2) {
+    if (size > kLeast && 3 * size * size * 4 + kWorkspace > free_cuda_bytes()) break;
+    const double seconds = product_s(type, blas, size, now_s);
+    rate = std::max(rate, 2.0 * static_cast<double>(size * size * size) / seconds);
+    if (seconds > kLong) break;
+  }
+  return rate;
 }
 
 }  // namespace
@@ -85,13 +101,27 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
   const std::vector<int64_t> ranks = ranks_of_host(world);
   int64_t together = 0;
   for (const int64_t r : ranks) together += std::stoll(needs[static_cast<size_t>(r)]);
-  constexpr double kGib = 1 << 30;
   if (together > host_bytes)
     throw Error(
         "the {} ranks of this run on {} need {:.2f} GiB together; the host has {:.2f}.\n  Start "
         "fewer ranks on a host, or make each smaller: layout.zero, layout.recompute, batch.micro",
-        ranks.size(), world.host(world.rank()), static_cast<double>(together) / kGib,
-        static_cast<double>(host_bytes) / kGib);
+        ranks.size(), world.host(world.rank()), gib(together), gib(host_bytes));
+}
+
+std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machine,
+                                      const RunDevice& device) {
+  std::vector<std::string> lines = {fmt::format(
+      "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
+      "process may use: "
+      "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
+      "set {:.2f}",
+      gib(m.arena), format_count(machine.arena_bytes()), gib(device.outside_bytes()),
+      gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
+      gib(m.activations), gib(m.other), gib(m.live))};
+  if (m.host > 0)
+    lines.push_back(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
+                                format_count(machine.host_arena_bytes())));
+  return lines;
 }
 
 std::string device_memory_line(const Machine& machine) {

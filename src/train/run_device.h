@@ -36,6 +36,10 @@ int64_t threads_for(const CpuFeatures& cpu, const World& world);
 // Error with both figures on every rank of a host that has less.
 void require_host_memory(World& world, int64_t need, int64_t host_bytes);
 
+// What a run is going to take, by its plan, one line for each memory.
+std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machine,
+                                      const RunDevice& device);
+
 // What a run on a device takes of its memory now: planned, allocated, and beside the arena.
 std::string device_memory_line(const Machine& machine);
 

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "data/span_corruption.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
 namespace {
-
-double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 int64_t process_limit(int resource) {
   rlimit limit{};

@@ -1,5 +1,6 @@
 #include "train/task_metrics.h"
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/tree.h"
 
@@ -34,7 +35,6 @@ void add_to_tensorboard(TensorBoardFile& file, int64_t step, double wall_s, cons
 
 void require_task_memory(int64_t bytes, int64_t need, int64_t limit) {
   if (need + bytes <= limit) return;
-  const auto gib = [](int64_t n) { return static_cast<double>(n) / (1 << 30); };
   throw Error(
       "evaluation.tasks: every rank reads the whole model for them, {:.2f} GiB beside the run's "
       "{:.2f}; this process may use {:.2f}. Leave them out here and run `tessera eval` on the "

@@ -97,37 +97,78 @@ BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
   return b;
 }
 
-StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
-                         const std::function<void(const OpEvent&)>& observe, double loss_scale) {
+size_t Trainer::program_of(int64_t step) const {
   const BatchSection& b = config_.batch;
   const int64_t stage = b.ramp.empty() ? 0 : (step - 1) / b.ramp_steps;
-  last_ = stage < static_cast<int64_t>(b.ramp.size()) ? kRamp + static_cast<size_t>(stage) : kTrain;
-  Executor& e = machine_->executor(last_);
-  const double began = now_s_ ? now_s_() : 0;
-  for (int64_t m = 0; m < batches.shape().microbatches(step - 1); ++m)
-    batches.fill(step - 1, m, batch_view(e, m));
-  const double data_s = now_s_ ? now_s_() - began : 0;
+  return stage < std::ssize(b.ramp) ? kRamp + static_cast<size_t>(stage) : kTrain;
+}
+
+void Trainer::write(StepInput& input) {
+  Executor& e = machine_->executor(program_of(input.step));
+  e.wait_until_read();
+  input.began_s = now_s_ ? now_s_() : 0;
+  BatchSource& batches = *input.batches;
+  for (int64_t m = 0; m < batches.shape().microbatches(input.step - 1); ++m)
+    batches.fill(input.step - 1, m, batch_view(e, m));
+  input.data_s = now_s_ ? now_s_() - input.began_s : 0;
   auto* state = e.view(e.named("step")).as<double>();
-  state[kStepNumber] = static_cast<double>(step);
-  state[kLearningRate] = learning_rate;
+  state[kStepNumber] = static_cast<double>(input.step);
+  state[kLearningRate] = input.learning_rate;
   state[kSeed] = static_cast<double>(config_.run.seed);
-  state[kLossScale] = loss_scale;
-  e.run(observe);
+  state[kLossScale] = input.loss_scale;
+  state[kSkipBefore] = 0;
+}
+
+StepResult Trainer::result_of(const StepInput& input) {
+  finished_ = input;
+  Executor& e = machine_->executor(last_);
   const auto* report = e.view(e.named("report")).as<double>();
-  return {report[kLossSum] / std::max(report[kLossTokens], 1.0), report[kGradNorm],
-          report[kLossTokens], report[kSkip] == 0, data_s};
+  return {input.step,         report[kLossSum] / std::max(report[kLossTokens], 1.0),
+          report[kGradNorm],  report[kLossTokens],
+          report[kSkip] == 0, input.began_s,
+          input.data_s};
+}
+
+StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
+                         const std::function<void(const OpEvent&)>& observe, double loss_scale) {
+  StepInput input = {step, learning_rate, loss_scale, &batches};
+  write(input);
+  last_ = program_of(step);
+  machine_->executor(last_).run(observe);
+  return result_of(input);
+}
+
+// A step of another program has streams of its own.
+bool Trainer::can_start_step(int64_t step) const {
+  const size_t program = program_of(step);
+  return (started_.empty() || program == last_) && machine_->executor(program).can_be_ahead();
+}
+
+void Trainer::start_step(int64_t step, double learning_rate, BatchSource& batches) {
+  StepInput input = {step, learning_rate, 1, &batches};
+  write(input);
+  last_ = program_of(step);
+  machine_->executor(last_).start();
+  started_.push_back(input);
+}
+
+StepResult Trainer::finish_step() {
+  machine_->executor(last_).finish();
+  const StepInput input = started_.front();
+  started_.pop_front();
+  return result_of(input);
 }
 
 const CommunicationTime& Trainer::communication() const {
-  return machine_->executor(kTrain).communication();
-}
-
-void Trainer::before_update(std::function<void()> wait) {
-  machine_->executor(kTrain).before_update(std::move(wait));
+  return machine_->executor(last_).communication();
 }
 
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
-  machine_->executor(last_).run(observe);
+  StepInput again = finished_;
+  const bool overwritten = !started_.empty();
+  while (!started_.empty()) finish_step();
+  if (overwritten) write(again);
+  machine_->executor(program_of(again.step)).run(observe);
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {

@@ -1,6 +1,7 @@
 // One rank's training: the programs of a run over one arena, step by step.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -16,11 +17,13 @@
 namespace tessera {
 
 struct StepResult {
+  int64_t step = 0;
   double loss = 0;       // mean over the loss tokens of the global batch
   double grad_norm = 0;  // of the mean gradient, before clipping
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
-  double data_s = 0;     // until the batch was there
+  double began_s = 0;    // on the trainer's clock
+  double data_s = 0;     // from then until the batch was there
 };
 
 struct ValidationResult {
@@ -53,11 +56,18 @@ class Trainer {
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
                   const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
+  // step() in two, where the device can go from one step to the next without waiting for the host
+  // (Executor::start): finish_step() is of the oldest that was started, and comes before anything
+  // else is asked. At most two are under way; behind one that is not finite nothing is updated.
+  bool can_start_step(int64_t step) const;
+  void start_step(int64_t step, double learning_rate, BatchSource& batches);
+  StepResult finish_step();
+  int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
   const CommunicationTime& communication() const;
   // From now on called before a step changes what state() views.
-  void before_update(std::function<void()> wait);
-  // The last step's programs once more, on the same batch and weights.
+  void before_update(const std::function<void()>& wait) { machine_->before_update(wait); }
+  // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
   // `sequences` samples of a set from its start (at most all of it).
@@ -70,13 +80,26 @@ class Trainer {
   double loss_scale();
 
  private:
+  // What the host gives a step.
+  struct StepInput {
+    int64_t step = 0;
+    double learning_rate = 0;
+    double loss_scale = 1;
+    BatchSource* batches = nullptr;
+    double began_s = 0, data_s = 0;
+  };
+  size_t program_of(int64_t step) const;
+  void write(StepInput& input);
+  StepResult result_of(const StepInput& input);
   BatchView batch_view(Executor& executor, int64_t microbatch);
 
   std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces) const;
 
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
-  size_t last_ = 0;                // the program of the last step
+  size_t last_ = 0;                // the program of the last step that was started
+  StepInput finished_;
+  std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };
 

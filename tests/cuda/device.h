@@ -64,6 +64,7 @@ class Both {
         out.push_back(static_cast<double>(static_cast<float>(t.bf16()[i])));
       if (t.dtype == DType::kF16)
         out.push_back(static_cast<double>(static_cast<float>(t.as<F16>()[i])));
+      if (t.dtype == DType::kI64) out.push_back(static_cast<double>(t.as<int64_t>()[i]));
     }
     return out;
   }

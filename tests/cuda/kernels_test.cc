@@ -140,14 +140,38 @@ TEST_F(CudaKernels, SquaresAndClip) {
                        const double* of_step, void* workspace) {
     k.squares(s, v, workspace, r + kSquares);
     k.squares(s, {v.as<float>() + 3, DType::kF32, {kN - 3}}, workspace, r + kSquares);
-    k.clip(s, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale, r + kGradNorm,
-               r + kScale, r + kSkip, 0.1});
+    k.clip(s, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale,
+               of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
   };
   run(cpu(), {}, x.host(), report.host().as<double>(), step.host().as<double>(), here.data());
   run(cuda(), stream(), x.device(), report.device().as<double>(), step.device().as<double>(),
       there.data());
   const std::vector<double> got = report.fetch(stream()), want = report.here();
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
+}
+
+TEST_F(CudaKernels, TheFirstThatIsNotFinite) {
+  constexpr int64_t kN = 70'001;
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const int64_t shift : {0, 1})
+      for (const std::vector<int64_t>& bad :
+           {std::vector<int64_t>{}, {0}, {kN - 1}, {40'003, 40'005, 60'000}, {16'384, 16'391}}) {
+        Both x(type, {kN + shift}), first(DType::kI64, {1});
+        fill(x, 2.0);
+        for (const int64_t i : bad)
+          x.set(shift + i, i % 2 == 0 ? NAN : -std::numeric_limits<double>::infinity());
+        x.send(stream());
+        const DeviceBuffer space("a workspace", cuda().workspace.first_non_finite(kN));
+        const auto part = [&](const TensorView& v) {
+          return TensorView{v.as<std::byte>() + shift * size_of(type), type, {kN}};
+        };
+        cuda().first_non_finite(stream(), part(x.device()), space.data(),
+                                first.device().as<int64_t>());
+        cpu().first_non_finite({}, part(x.host()), nullptr, first.host().as<int64_t>());
+        const double want = bad.empty() ? -1 : static_cast<double>(bad[0]);
+        EXPECT_EQ(first.here()[0], want) << name_of(type);
+        EXPECT_EQ(first.fetch(stream())[0], want) << name_of(type);
+      }
 }
 
 // Of any alignment: copies, casts and bytes.

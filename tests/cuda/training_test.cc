@@ -1,6 +1,9 @@
 // Whole steps of training on a CUDA device against the CPU: the same losses and norms.
+#include <cstring>
+
 #include "tests/cuda/device.h"
 #include "tests/train/tiny_run.h"
+#include "train/diagnose.h"
 #include "train/run_device.h"
 
 namespace tessera {
@@ -87,6 +90,73 @@ TEST_F(CudaTraining, Adafactor) {
   c.optimizer.kind = OptimizerKind::kAdafactor;
   c.optimizer.beta1 = 0.9;
   expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
+}
+
+// The host starts a step while the one before is under way: the same bits.
+TEST_F(CudaTraining, TheHostIsAhead) {
+  const RunConfig c = tiny(Family::kLlama);
+  const Curve want = on_cuda(c, 7);
+  const auto world = self_world();
+  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  BatchSource source = batches(c);
+  trainer.initialise();
+  Curve got;
+  const auto keep = [&](const StepResult& r) {
+    got.losses.push_back(r.loss);
+    got.norms.push_back(r.grad_norm);
+  };
+  for (int step = 1; step <= 7; ++step) {
+    if (!trainer.can_start_step(step)) {
+      keep(trainer.step(step, 1e-3, source));
+      continue;
+    }
+    EXPECT_GE(step, 3);
+    trainer.start_step(step, 1e-3, source);
+    if (trainer.under_way() == 2) keep(trainer.finish_step());
+  }
+  EXPECT_EQ(trainer.under_way(), 1);
+  keep(trainer.finish_step());
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+}
+
+// An id beyond the vocabulary is a row of NaN. The step behind it, which began before anybody knew,
+// leaves the weights alone, and the bad step can be looked at again.
+TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
+  constexpr int kBad = 4;
+  const RunConfig c = tiny(Family::kLlama);
+  const BatchShape shape = batch_shape(c, 0);
+  const auto source = [&] {
+    return BatchSource(shape, [&](int64_t sample, std::span<int32_t> out) {
+      for (size_t t = 0; t < out.size(); ++t)
+        out[t] = static_cast<int32_t>((sample * 31 + static_cast<int64_t>(t * t) * 7 + 3) % 96);
+      if (sample == shape.samples_before(kBad - 1) + 1) out[5] = 1'000'000;
+      return static_cast<int64_t>(out.size());
+    });
+  };
+  const auto world = self_world();
+  const auto begin = [&](Trainer& t, BatchSource& s) {
+    t.initialise();
+    for (int step = 1; step < kBad; ++step) EXPECT_TRUE(t.step(step, 1e-3, s).finite);
+  };
+  Trainer until(c, cuda_library(), INT64_MAX, *world, {});
+  BatchSource its = source();
+  begin(until, its);
+  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  BatchSource ours = source();
+  begin(trainer, ours);
+  trainer.start_step(kBad, 1e-3, ours);
+  trainer.start_step(kBad + 1, 1e-3, ours);
+  EXPECT_FALSE(trainer.finish_step().finite);
+  const std::string found = first_bad_value(trainer, *world);
+  EXPECT_NE(found.find("(embedding): NaN at element"), std::string::npos) << found;
+  const std::vector<StateTensor> want = until.state(), got = trainer.state();
+  ASSERT_EQ(want.size(), got.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ(
+        std::memcmp(want[i].data.data, got[i].data.data, static_cast<size_t>(want[i].data.bytes())),
+        0)
+        << want[i].name;
 }
 
 // What is saved is what was trained.

@@ -300,7 +300,7 @@ std::vector<Case> updates() {
       {"clear", OpKind::kClear, {}, {}, {report()}},
       {"pack", OpKind::kPack, {{"bytes", int64_t{4096}}}, {weight(s)}, {x({4096}, DType::kU8)}},
       {"squares", OpKind::kSquares, {}, {x(s)}, {report()}},
-      {"clip", OpKind::kClip, {{"norm", 1.0}}, {report()}, {report()}},
+      {"clip", OpKind::kClip, {{"norm", 1.0}}, {report(), step()}, {report()}},
       {"adamw", OpKind::kAdamw, {}, {x(s), step(), report()}, {x(s), x(s), x(s)}},
       {"adamw with master",
        OpKind::kAdamw,

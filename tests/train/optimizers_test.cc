@@ -233,6 +233,25 @@ TEST(BatchRamp, StepsAreThoseOfTheirBatch) {
   EXPECT_NE(grown.losses[0], fours.losses[0]);
 }
 
+// Of every program that changes weights: else a save that is under way would read some of each
+// step.
+TEST(BatchRamp, AnUpdateWaitsForWhoReads) {
+  RunConfig c = tiny(Family::kGpt2);
+  c.batch.ramp = {2};
+  c.batch.ramp_steps = 1;
+  const auto world = self_world();
+  const auto trainer = trainer_of(c, *world);
+  trainer->initialise();
+  int waits = 0;
+  trainer->before_update([&] { ++waits; });
+  BatchSource source = batches(c);
+  trainer->step(1, 1e-3, source);
+  const int on_the_ramp = waits;
+  trainer->step(2, 1e-3, source);
+  EXPECT_GT(on_the_ramp, 0);
+  EXPECT_EQ(waits, 2 * on_the_ramp);
+}
+
 class EveryFamilyTuned : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Trainer, EveryFamilyTuned, testing::ValuesIn(every_family()));
 

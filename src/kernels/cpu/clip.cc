@@ -6,12 +6,13 @@
 namespace tessera::kernels {
 
 void clip(const Clip& c) {
-  const double n = std::max(*c.tokens, 1.0) * (c.loss_scale == nullptr ? 1 : *c.loss_scale);
+  const double n = std::max(*c.tokens, 1.0) * *c.loss_scale;
   *c.norm = std::sqrt(*c.squares) / n;
   constexpr double kTiny = 1e-6;
   const double factor = c.limit > 0 ? std::min(1.0, c.limit / (*c.norm + kTiny)) : 1.0;
   *c.scale = factor / n;
-  *c.skip = std::isfinite(*c.squares) && std::isfinite(*c.loss) ? 0 : 1;
+  const bool finite = std::isfinite(*c.squares) && std::isfinite(*c.loss);
+  *c.skip = finite && *c.skip_before == 0 ? 0 : 1;
 }
 
 }  // namespace tessera::kernels

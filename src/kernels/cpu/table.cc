@@ -91,6 +91,7 @@ constexpr Kernels kTable = {
                       View sums) { logits_sums(l, max, labels, sums); },
     .divided_cross_entropy = [](Stream, const DividedCrossEntropy& a) { divided_cross_entropy(a); },
     .squares = [](Stream, View x, void* w, double* sum) { *sum += sum_of_squares(x, w); },
+    .first_non_finite = [](Stream, View x, void*, int64_t* first) { *first = first_non_finite(x); },
     .clip = [](Stream, const Clip& c) { clip(c); },
     .update = update,
     .add_factor_sums =
@@ -121,6 +122,7 @@ constexpr Kernels kTable = {
             .embedding_grad = embedding_grad_workspace_bytes,
             .rotary = rotary_workspace_bytes,
             .squares = squares_workspace_bytes,
+            .first_non_finite = [](int64_t) { return int64_t{0}; },
             .cross_entropy = cross_entropy_workspace_bytes,
             .attention =
                 [](View qkv, View kv, int threads) {

@@ -1,4 +1,4 @@
-// The norm of the gradient and what follows from it.
+// The norm of the gradient and what follows from it; the search for a number that is not finite.
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
@@ -33,16 +33,53 @@ __global__ void join_kernel(const JoinWork a) {
   if (threadIdx.x == 0) *a.sum += sum[0];
 }
 
+constexpr int64_t kNone = INT64_MAX;
+
+__device__ int64_t block_min(int64_t x, int64_t* shared) {
+  for (int o = kWarp / 2; o > 0; o /= 2) {
+    const int64_t other = __shfl_xor_sync(kAllLanes, x, o);
+    x = other < x ? other : x;
+  }
+  if (lane_index() == 0) shared[warp_index()] = x;
+  __syncthreads();
+  for (int w = 0; w < warps_of_block(); ++w) x = shared[w] < x ? shared[w] : x;
+  return x;
+}
+
+__global__ void search_kernel(const SearchWork a) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
+  int64_t first = kNone;
+  float x[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
+    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.x, i, n, a.vector, x);
+    for (int k = n - 1; k >= 0; --k)
+      if (!isfinite(x[k]) && i + k < first) first = i + k;
+  }
+  first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
+  if (threadIdx.x == 0) a.firsts[blockIdx.x] = first;
+}
+
+__global__ void search_join_kernel(const SearchWork a) {
+  int64_t first = kNone;
+  for (int64_t b = threadIdx.x; b * kSquaresOfBlock < a.n; b += kThreads)
+    first = a.firsts[b] < first ? a.firsts[b] : first;
+  first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
+  if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
+}
+
 struct ClipOnce {
   ClipWork a;
   __host__ __device__ int64_t count() const { return 1; }
   __device__ void operator()(int64_t) const {
     constexpr double kTiny = 1e-6;  // as kernels/clip.h
-    const double tokens = fmax(*a.tokens, 1.0) * (a.loss_scale == nullptr ? 1.0 : *a.loss_scale);
+    const double tokens = fmax(*a.tokens, 1.0) * *a.loss_scale;
     *a.norm = sqrt(*a.squares) / tokens;
     const double clip = a.limit > 0 ? fmin(1.0, a.limit / (*a.norm + kTiny)) : 1.0;
     *a.scale = clip / tokens;
-    *a.skip = isfinite(*a.squares) && isfinite(*a.loss) ? 0.0 : 1.0;
+    const bool finite = isfinite(*a.squares) && isfinite(*a.loss);
+    *a.skip = finite && *a.skip_before == 0 ? 0.0 : 1.0;
   }
 };
 
@@ -59,6 +96,13 @@ void launch_squares(const SquaresWork& a, Stream s) {
 
 void launch_join(const JoinWork& a, Stream s) {
   launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
+}
+
+void launch_search(const SearchWork& a, Stream s) {
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("search", search_kernel, grid, s, a);
+  launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s,
+         a);
 }
 
 void launch_clip(const ClipWork& a, Stream s) { launch_map("clip", s, ClipOnce{a}); }

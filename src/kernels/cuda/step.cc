@@ -11,8 +11,15 @@ void squares(Stream s, View x, void* workspace, double* sum) {
                  s);
 }
 
+void first_non_finite(Stream s, View x, void* workspace, int64_t* first) {
+  launch_search(
+      {numbers(x), x.elements(), aligned(x.data), static_cast<int64_t*>(workspace), first}, s);
+}
+
 void clip(Stream s, const Clip& c) {
-  launch_clip({c.tokens, c.squares, c.loss, c.loss_scale, c.norm, c.scale, c.skip, c.limit}, s);
+  launch_clip(
+      {c.tokens, c.squares, c.loss, c.loss_scale, c.skip_before, c.norm, c.scale, c.skip, c.limit},
+      s);
 }
 
 void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,

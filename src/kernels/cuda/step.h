@@ -47,8 +47,19 @@ struct JoinWork {
 };
 void launch_join(const JoinWork& a, Stream s);
 
+// *first = the number of the first element that is not finite, or -1; `firsts` has
+// squares_partials(n) numbers.
+struct SearchWork {
+  Numbers x;
+  int64_t n = 0;
+  bool vector = false;
+  int64_t *firsts = nullptr, *first = nullptr;
+};
+void launch_search(const SearchWork& a, Stream s);
+
 struct ClipWork {  // Clip of kernels/clip.h
-  const double *tokens = nullptr, *squares = nullptr, *loss = nullptr, *loss_scale = nullptr;
+  const double *tokens = nullptr, *squares = nullptr, *loss = nullptr;
+  const double *loss_scale = nullptr, *skip_before = nullptr;
   double *norm = nullptr, *scale = nullptr, *skip = nullptr;
   double limit = 0;
 };

@@ -63,6 +63,7 @@ void logits_max(Stream s, const DividedLogits& l, View max);
 void logits_sums(Stream s, const DividedLogits& l, View max, View labels, View sums);
 void divided_cross_entropy(Stream s, const DividedCrossEntropy& a);
 void squares(Stream s, View x, void* workspace, double* sum);
+void first_non_finite(Stream s, View x, void* workspace, int64_t* first);
 void clip(Stream s, const Clip& c);
 void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
             const UpdateNumbers& n);

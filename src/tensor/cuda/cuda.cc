@@ -3,6 +3,7 @@
 #include <charconv>
 #include <utility>
 
+#include "base/count.h"
 #include "tensor/cuda/check.h"
 
 namespace tessera {
@@ -75,12 +76,10 @@ DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
     cudaGetLastError();  // else a library that asks for the last one finds this
     size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
-    constexpr double kGib = 1 << 30;
     throw Error(
         "the device refused {:.2f} GiB for {}: {}; {:.2f} of its {:.2f} GiB are free. Take a "
         "smaller micro-batch or more recomputation, or end what else uses the device.",
-        static_cast<double>(bytes) / kGib, name_, cudaGetErrorString(code),
-        static_cast<double>(free) / kGib, static_cast<double>(total) / kGib);
+        gib(bytes), name_, cudaGetErrorString(code), gib(free), gib(total));
   }
   data_ = static_cast<std::byte*>(p);
   // Of device memory it returns before it is over, and our streams do not wait for its stream.
@@ -149,6 +148,14 @@ void CudaEvent::make_wait(Stream s) const {
   check_cuda(cudaStreamWaitEvent(native(s.handle), static_cast<cudaEvent_t>(event_), 0),
              "cudaStreamWaitEvent");
 }
+void CudaEvent::synchronise() const {
+  check_cuda(cudaEventSynchronize(static_cast<cudaEvent_t>(event_)), "cudaEventSynchronize");
+}
+bool CudaEvent::is_over() const {
+  const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event_));
+  if (code != cudaErrorNotReady) check_cuda(code, "cudaEventQuery");
+  return code == cudaSuccess;
+}
 
 CudaGraph::~CudaGraph() {
   if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
@@ -200,12 +207,6 @@ void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
 }
 void synchronise(Stream s) {
   check_cuda(cudaStreamSynchronize(native(s.handle)), "cudaStreamSynchronize");
-}
-
-bool is_over(Stream s) {
-  const cudaError_t code = cudaStreamQuery(native(s.handle));
-  if (code != cudaErrorNotReady) check_cuda(code, "cudaStreamQuery");
-  return code == cudaSuccess;
 }
 
 }  // namespace tessera

@@ -70,6 +70,8 @@ const char* cudaGetErrorString(cudaError_t code) {
       return "an event of another capture, or of none";
     case cudaErrorStreamCaptureImplicit:
       return "work beside a capture";
+    case cudaErrorCapturedEvent:
+      return "an event of a capture";
     default:
       return "emulated";
   }

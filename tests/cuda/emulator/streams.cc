@@ -154,12 +154,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     return cudaErrorStreamCaptureUnsupported;
   return cuda_emulator::finish(s);
 }
-cudaError_t cudaStreamQuery(cudaStream_t s) {
-  if (stream_of(s).capture != 0) return cudaErrorStreamCaptureUnsupported;
-  if (stream_of(s).tasks.empty()) return cudaSuccess;
-  run_one();
-  return cudaErrorNotReady;
-}
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {
   EmulatedStream& s = stream_of(handle);
   const std::shared_ptr<EventState>& event = e->state;
@@ -190,6 +184,17 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t handle) {
   ++e->state->recorded;
   s.tasks.push_back({nullptr, e->state, nullptr, 0});
   return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  if (e->state->capture != 0) return cudaErrorCapturedEvent;
+  while (e->state->over < e->state->recorded) run_one();
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  if (e->state->capture != 0) return cudaErrorCapturedEvent;
+  if (e->state->over == e->state->recorded) return cudaSuccess;
+  run_one();
+  return cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {

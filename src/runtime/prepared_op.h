@@ -1,0 +1,26 @@
+// An op as an executor has it before it runs: bound but for where the frames of a call lie.
+#pragma once
+
+#include <vector>
+
+#include "runtime/bound_op.h"
+
+namespace tessera {
+
+struct PreparedOperand {
+  ValueId value = kNone;
+  int parameter = kNone;  // kNone: scratch
+};
+struct PreparedOp {
+  const Op* op = nullptr;
+  RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
+  BoundOp bound;
+  std::vector<PreparedOperand> in, out;
+  std::vector<MemberRange> members;
+  std::vector<MemberStretch> stretches;
+  std::vector<FactorPlace> factors;
+  std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
+  PreparedOperand workspace, packed;
+};
+
+}  // namespace tessera
