@@ -84,12 +84,24 @@ int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   return std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
 }
 
+void require_card_for(const RunConfig& config, const CudaFeatures& card) {
+  constexpr int kFirstOfEightBits = 89;
+  if (config.compiler.products == ProductType::kFp8 && card.architecture < kFirstOfEightBits)
+    throw Error(
+        "compiler.products=fp8 asks for a card of sm_{} or later; {} is sm_{}. Take "
+        "compiler.products=stored.",
+        kFirstOfEightBits, card.model, card.architecture);
+}
+
 RunDevice resolve_device(RunConfig& config, const World& world) {
   RunDevice d;
   d.cpu = read_cpu_features();
   Device& asked = config.run.device;
   if (asked == Device::kAuto) asked = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
-  if (asked == Device::kCuda) d.cuda = use_cuda_device(number_on_host(world));
+  if (asked == Device::kCuda) {
+    d.cuda = use_cuda_device(number_on_host(world));
+    require_card_for(config, *d.cuda);
+  }
   d.tf32 = config.run.tf32;
   if (d.cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
   config.precision = resolve_precision(config.precision, d.cpu);

@@ -26,8 +26,12 @@ struct RunDevice {
 };
 
 // Writes cpu or cuda into config.run.device, and a precision in place of auto. With CUDA every rank
-// of a host takes another of its devices. Throws Error where cuda was asked for and is not there.
+// of a host takes another of its devices. Throws Error where cuda was asked for and is not there,
+// or is too old for the run.
 RunDevice resolve_device(RunConfig& config, const World& world);
+
+// Throws Error where the card has not what the run asks for: tensor cores for eight bits.
+void require_card_for(const RunConfig& config, const CudaFeatures& card);
 
 // Ranks of one host share its cores, unless who started them gave each its own.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);

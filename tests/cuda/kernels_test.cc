@@ -65,6 +65,25 @@ TEST_F(CudaKernels, ProductsInEightBits) {
       }
 }
 
+// What cuBLASLt would refuse is met where the product is made, on a card and here.
+TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
+  using kernels::Fp8;
+  const kernels::MatmulShape fits = {
+      .m = 32, .n = 48, .k = 64, .fp8_a = Fp8::kE5M2, .fp8_b = Fp8::kE4M3};
+  const auto expect_refused = [&](void (*change)(kernels::MatmulShape&), const char* why) {
+    kernels::MatmulShape s = fits;
+    change(s);
+    EXPECT_DEATH(cuda_library()->product(s), why);
+  };
+  EXPECT_GT(cuda_library()->product(fits).workspace_bytes(), 0);
+  expect_refused([](kernels::MatmulShape& s) { s.m = 40; }, "an extent of 40");
+  expect_refused([](kernels::MatmulShape& s) { s.n = 50; }, "an extent of 50");
+  expect_refused([](kernels::MatmulShape& s) { s.k = 63; }, "an extent of 63");
+  expect_refused([](kernels::MatmulShape& s) { s.fp8_b = Fp8::kE5M2; }, "E5M2 and E5M2");
+  expect_refused([](kernels::MatmulShape& s) { s.fp8_b = Fp8::kNone; }, "codes and numbers");
+  expect_refused([](kernels::MatmulShape& s) { s.lda = 96; }, "codes are dense");
+}
+
 struct UpdateCase {
   UpdateRule rule;
   DType weights, moments;

@@ -42,6 +42,27 @@ TEST_F(CudaTraining, ProductsInEightBits) {
   expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
 }
 
+TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
+  RunConfig c = tiny(Family::kLlama);
+  CudaFeatures card;
+  card.model = "an older card";
+  card.architecture = 80;
+  EXPECT_NO_THROW(require_card_for(c, card));
+  c.compiler.products = ProductType::kFp8;
+  try {
+    require_card_for(c, card);
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "compiler.products=fp8 asks for a card of sm_89 or later; an older card is sm_80. "
+                 "Take compiler.products=stored.");
+  }
+  for (const int later : {89, 90, 100}) {
+    card.architecture = later;
+    EXPECT_NO_THROW(require_card_for(c, card));
+  }
+}
+
 // Its bias table has a gradient of its own, of 16 bits here.
 TEST_F(CudaTraining, EncoderAndDecoderInSixteenBits) {
   RunConfig c = tiny(Family::kT5);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/views.h"
 
@@ -49,6 +50,15 @@ const float* write_one(Stream s, const Operand& o, std::byte* place) {
 }
 
 }  // namespace
+
+void check_fp8_product(const MatmulShape& s) {
+  constexpr int64_t kMultiple = 16;
+  for (const int64_t extent : {s.m, s.n, s.k})
+    CHECK(extent % kMultiple == 0, "a product in eight bits with an extent of {}", extent);
+  CHECK(s.fp8_a != Fp8::kNone && s.fp8_b != Fp8::kNone, "a product of codes and numbers");
+  CHECK(s.fp8_a != Fp8::kE5M2 || s.fp8_b != Fp8::kE5M2, "a product of E5M2 and E5M2");
+  CHECK(s.batch == 1 && s.lda == 0 && s.ldb == 0, "codes are dense, and of one product");
+}
 
 int64_t Fp8Operands::bytes() const {
   return rounded_up(shape_.m * shape_.k) + rounded_up(shape_.n * shape_.k) + 2 * kBesideBytes;

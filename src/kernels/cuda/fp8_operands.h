@@ -7,6 +7,10 @@
 
 namespace tessera::kernels::cuda {
 
+// What cuBLASLt asks of a product in eight bits: extents that are multiples of 16, one operand or
+// none of E5M2, and dense rows. CHECKs it: the compiler makes no other.
+void check_fp8_product(const MatmulShape& shape);
+
 class Fp8Operands {
  public:
   // Of a shape with fp8_a and fp8_b.

@@ -22,6 +22,9 @@ constexpr int64_t kOperandAlignment = 256;  // where their places are ours to ch
 constexpr int kMostProposals = 8;
 // Runs of a product that are measured as one graph, so that launches do not count.
 constexpr int kMeasuredRuns = 10;
+// Where the library looks for the factors of codes. Not every algorithm takes factors, so it has to
+// know that there will be some when it chooses; this place is named then and never read.
+alignas(16) constexpr float kNoFactor = 1.0f;
 
 }  // namespace
 
@@ -165,6 +168,10 @@ struct CudaMatmul::Plan {
              "cublasLtMatmulDescCreate");
     set(CUBLASLT_MATMUL_DESC_TRANSA, made.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, made.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (rounds()) {
+      cuda::check_fp8_product(s);
+      set_factors(&kNoFactor, &kNoFactor);
+    }
     choose(blas);
   }
   ~Plan() { lt.end_product(product); }
@@ -182,6 +189,12 @@ struct CudaMatmul::Plan {
   void set(cublasLtMatmulDescAttributes_t what, const T& value) const {
     lt.check(lt.set_product(product, what, &value, sizeof(value)),
              "cublasLtMatmulDescSetAttribute");
+  }
+
+  // Of codes, in device memory: the numbers that they are to be multiplied with.
+  void set_factors(const float* factor_a, const float* factor_b) const {
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, factor_b);  // B comes first
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, factor_a);
   }
 
   // As the shape's text says, as was measured, or as the library proposes.
@@ -219,14 +232,23 @@ struct CudaMatmul::Plan {
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       lt.check(lt.set_preference(wanted, what, &kAlignment, sizeof(kAlignment)),
                "cublasLtMatmulPreferenceSetAttribute");
+    // C is rounded once: where k is divided, no sums of a part may be rounded to its 16 bits.
+    const uint32_t reductions = shape.c == DType::kF32 ? CUBLASLT_REDUCTION_SCHEME_MASK
+                                                       : CUBLASLT_REDUCTION_SCHEME_NONE |
+                                                             CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    lt.check(lt.set_preference(wanted, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                               sizeof(reductions)),
+             "cublasLtMatmulPreferenceSetAttribute");
     std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
     int found = 0;
     const cublasStatus_t status = lt.choose(lt.native, product, b.native, a.native, c.native,
                                             c.native, wanted, most, results.data(), &found);
     lt.end_preference(wanted);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-      throw Error("cuBLASLt cannot make a product of m={} n={} k={} from {} to {}: {}.", shape.m,
-                  shape.n, shape.k, name_of(shape.a), name_of(shape.c), lt.describe(status));
+      throw Error(
+          "cuBLASLt proposes no algorithm for the product {}: {}. With CUBLASLT_LOG_LEVEL=5 in the "
+          "environment it says why.",
+          product_text(shape), lt.describe(status));
     results.resize(static_cast<size_t>(found));
     std::vector<Proposal> all;
     for (const cublasLtMatmulHeuristicResult_t& r : results)
@@ -244,7 +266,7 @@ struct CudaMatmul::Plan {
     return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   }
 
-  // On operands of its own, all zero.
+  // On operands of its own, all zero; so are the factors of codes.
   FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
     const MatmulShape& s = made;  // codes take less room than what they are made of
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
@@ -252,8 +274,11 @@ struct CudaMatmul::Plan {
     const int64_t y = extent(size_of(s.b), s.transpose_b ? s.n : s.k, s.transpose_b ? s.k : s.n,
                              s.ldb, s.batch, s.stride_b);
     const int64_t z = extent(size_of(s.c), s.m, s.n, s.ldc, s.batch, s.stride_c);
-    const DeviceBuffer memory("measuring products", x + y + z + kWorkspaceBytes);
+    const DeviceBuffer memory("measuring products",
+                              x + y + z + kWorkspaceBytes + kOperandAlignment);
     std::byte* const at = memory.data();
+    const auto* const factors = reinterpret_cast<const float*>(at + x + y + z + kWorkspaceBytes);
+    if (rounds()) set_factors(factors, factors);
     const CudaStream stream;
     const float beta = s.accumulate ? 1.0f : 0.0f;
     std::vector<CudaGraph> graphs(all.size());
@@ -289,8 +314,7 @@ struct CudaMatmul::Plan {
     if (rounds()) {
       const cuda::Fp8Operands operands(shape);
       const cuda::Fp8Operands::Codes codes = operands.write(s, x, y, space);
-      set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, codes.factor_b);  // B comes first
-      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, codes.factor_a);
+      set_factors(codes.factor_a, codes.factor_b);
       x = codes.a;
       y = codes.b;
       space = static_cast<std::byte*>(space) + operands.bytes();

@@ -52,6 +52,7 @@ struct CudaMatmul::Plan {
   Plan(const MatmulShape& shape, const CudaBlas& blas) : s(shape) {
     choose(blas);
     CHECK(s.a == s.b && !s.packed_b && s.batch == 1, "a product that CUDA does not make");
+    if (s.fp8_a != Fp8::kNone) cuda::check_fp8_product(s);
     if (s.lda == 0) s.lda = s.transpose_a ? s.m : s.k;
     if (s.ldb == 0) s.ldb = s.transpose_b ? s.k : s.n;
     if (s.ldc == 0) s.ldc = s.n;
