@@ -302,10 +302,12 @@ class KernelBench {
     const auto* const scales = o.numbers(kHigh, {height + columns}).as<float>();
     const kernels::FactorStretch all = {0, n, 0, columns};
     const kernels::FactorScales by = {columns, scales, scales + height};
-    void* const room = o.space(k_.workspace.squares(n));
+    void* const room =
+        o.space(std::max(k_.workspace.squares(n), k_.workspace.factor_sums(n, height + columns)));
     const auto each = static_cast<double>(n);
-    time("adafactor sums", kHigh, 4 * each,
-         [&](Stream s) { k_.add_factor_sums(s, l.g, all, l.numbers, 1e-30, sums, sums + height); });
+    time("adafactor sums", kHigh, 4 * each, [&](Stream s) {
+      k_.add_factor_sums(s, l.g, all, l.numbers, 1e-30, room, sums, sums + height);
+    });
     double* const squares = sums + height + columns;
     time("adafactor squares", kHigh, 4 * each,
          [&](Stream s) { k_.add_update_squares(s, l.g, all, l.numbers, by, room, squares); });

@@ -70,7 +70,7 @@ struct Kernels {
   // Adafactor's parts (kernels/adafactor.h). Nothing is added, mixed or updated in a step that is
   // skipped.
   void (*add_factor_sums)(Stream, View gradient, const FactorStretch&, const UpdateNumbers&,
-                          double epsilon, double* rows, double* columns);
+                          double epsilon, void* workspace, double* rows, double* columns);
   void (*update_factors)(Stream, const FactorShape&, const UpdateNumbers&, double decay_power,
                          const double* row_sums, const double* column_sums, float* rows,
                          float* columns);
@@ -90,6 +90,8 @@ struct Kernels {
     int64_t (*rotary)(int64_t positions, const Rotary&);
     int64_t (*squares)(int64_t n);  // of update squares, too
     int64_t (*first_non_finite)(int64_t n);
+    // Of any stretches of n elements, of weights with so many rows and columns together.
+    int64_t (*factor_sums)(int64_t n, int64_t factors);
     int64_t (*cross_entropy)(int64_t rows);
     int64_t (*attention)(View qkv, View kv, int threads);
     int64_t (*attention_grad)(View qkv, View kv, int64_t buckets, int threads);

@@ -63,7 +63,7 @@ bool Executor::move_lines() {
   return queued_ > 0 && !failed_;
 }
 
-std::vector<Executor::PreparedOp>& Executor::ops_of(CallId c) {
+std::vector<PreparedOp>& Executor::ops_of(CallId c) {
   return prepared_[static_cast<size_t>(program_.call(c).segment)];
 }
 

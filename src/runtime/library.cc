@@ -84,7 +84,8 @@ int64_t row_bytes(const Op& op, std::span<const Value> values,
     case OpKind::kSquares:
       return of.squares(s.elements());
     case OpKind::kAdafactorSums:
-      return of.squares(s.elements());
+      return std::max(of.squares(s.elements()),
+                      of.factor_sums(s.elements(), at(values, op.outputs[0]).shape.elements()));
     case OpKind::kAdafactorSquares:
       return of.squares(s.elements()) + adafactor_workspace_bytes(op, values);
     case OpKind::kAdafactor:

@@ -63,7 +63,7 @@ void run_adafactor_sums(const BoundOp& b) {
     if (!m.counted_in_stage) continue;
     const FactorPlace& f = place_of(b, m);
     b.kernels->add_factor_sums(b.stream, gradient, stretch_of(b, s), n,
-                               b.op->attributes.number("epsilon"), sums + f.rows_at,
+                               b.op->attributes.number("epsilon"), b.workspace, sums + f.rows_at,
                                columns_of(sums, f));
     b.kernels->squares(b.stream, part(weights, s.first, s.first + s.elements), b.workspace,
                        squares + m.index);

@@ -169,6 +169,38 @@ TEST_F(CudaKernels, SquaresAndClip) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
 }
 
+// Of whole weights, of stretches that begin and end in a row, and of rows that no 16 bytes divide.
+TEST_F(CudaKernels, SumsOfSquaresByRowAndColumn) {
+  struct Case {
+    int64_t rows, columns, first, last;  // elements [first, last) of the weight
+  };
+  for (const Case& c : {Case{70, 512, 0, 70 * 512}, Case{300, 24, 0, 300 * 24},
+                        Case{40, 264, 500, 9'000}, Case{33, 37, 5, 33 * 37 - 2},
+                        Case{3, 1000, 1001, 1999}, Case{5, 8, 8, 8}, Case{1, 600, 0, 600}}) {
+    constexpr int64_t kBefore = 16;
+    const int64_t n = c.last - c.first;
+    Both g(DType::kF32, {kBefore + n}), rows(DType::kF64, {c.rows}),
+        columns(DType::kF64, {c.columns}), numbers(DType::kF64, {2});
+    fill(g, 2.0), fill(rows, 1.0), fill(columns, 3.0);
+    numbers.set(0, 0.25);  // the scale
+    numbers.set(1, 0);     // no skip
+    for (Both* b : {&g, &rows, &columns, &numbers}) b->send(stream());
+    const kernels::FactorStretch stretch = {kBefore, kBefore + n, c.first, c.columns};
+    const DeviceBuffer space("a workspace", cuda().workspace.factor_sums(n, c.rows + c.columns));
+    const auto sums = [&](const kernels::Kernels& k, Stream s, bool here, void* workspace) {
+      const auto data = [&](Both& b) { return (here ? b.host() : b.device()).as<double>(); };
+      k.add_factor_sums(s, here ? g.host() : g.device(), stretch,
+                        {nullptr, nullptr, data(numbers), data(numbers) + 1}, 1e-3, workspace,
+                        data(rows), data(columns));
+    };
+    sums(cuda(), stream(), false, space.data());
+    sums(cpu(), {}, true, nullptr);
+    const std::string what = fmt::format("{} x {}", c.rows, c.columns);
+    testing::expect_close(rows.fetch(stream()), rows.here(), 1e-12, what);
+    testing::expect_close(columns.fetch(stream()), columns.here(), 1e-12, what);
+  }
+}
+
 TEST_F(CudaKernels, TheFirstThatIsNotFinite) {
   constexpr int64_t kN = 70'001;
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})

@@ -357,7 +357,7 @@ TEST(Executor, SaysWhomItWaitsFor) {
   EXPECT_EQ(run.executor.waiting().call, kNone);
   ranks().barrier();
   if (ranks().rank() == late) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // long enough on a busy machine
     run.executor.run();
     return;
   }

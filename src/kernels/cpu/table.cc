@@ -96,7 +96,7 @@ constexpr Kernels kTable = {
     .update = update,
     .add_factor_sums =
         [](Stream, View gradient, const FactorStretch& s, const UpdateNumbers& n, double epsilon,
-           double* rows, double* columns) {
+           void*, double* rows, double* columns) {
           if (*n.skip == 0) add_factor_sums(gradient, s, *n.scale, epsilon, rows, columns);
         },
     .update_factors = mix_factors,
@@ -123,6 +123,7 @@ constexpr Kernels kTable = {
             .rotary = rotary_workspace_bytes,
             .squares = squares_workspace_bytes,
             .first_non_finite = [](int64_t) { return int64_t{0}; },
+            .factor_sums = [](int64_t, int64_t) { return int64_t{0}; },
             .cross_entropy = cross_entropy_workspace_bytes,
             .attention =
                 [](View qkv, View kv, int threads) {

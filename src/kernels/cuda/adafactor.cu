@@ -12,56 +12,88 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 132 * 16;
-constexpr int kRowGroups = 32;  // of a block that adds columns
 
-__device__ double square_at(const FactorWork& w, int64_t i, double scale) {
-  const double x = static_cast<double>(read(w.gradient, i)) * scale;
-  return x * x;
-}
+constexpr int64_t kFactorBlocks = 132 * 4;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int64_t kTile = kFactorTile;
+static_assert(kTile == kWarp * kGroup);
 
 struct VectorSums {
   FactorSumsWork a;
   __host__ __device__ int64_t count() const { return a.of.end - a.of.begin; }
   __device__ void operator()(int64_t i) const {
     if (*a.of.skip != 0) return;
-    a.rows[a.of.element + i] += square_at(a.of, a.of.begin + i, *a.of.scale) + a.epsilon;
+    const double x = static_cast<double>(read(a.of.gradient, a.of.begin + i)) * *a.of.scale;
+    a.rows[a.of.element + i] += x * x + a.epsilon;
   }
 };
 
-// A block has a row.
-__global__ void row_sums_kernel(const FactorSumsWork a) {
-  if (*a.of.skip != 0) return;  // every thread sees the same
-  const int64_t row = a.of.first_row() + blockIdx.x, n = a.of.end - a.of.begin;
-  const int64_t before = row * a.of.columns - a.of.element;  // of the stretch: its first column
-  const int64_t first = before > 0 ? before : 0;
-  const int64_t last = before + a.of.columns < n ? before + a.of.columns : n;
-  double sum[1] = {0};
-  for (int64_t i = first + threadIdx.x; i < last; i += kThreads)
-    sum[0] += square_at(a.of, a.of.begin + i, *a.of.scale) + a.epsilon;
-  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
-  if (threadIdx.x == 0) a.rows[row] += sum[0];
+// Of `n` neighbours in a row, from column c on; 0 where the stretch has none.
+__device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, int n, double scale,
+                             double (&x)[kGroup]) {
+  const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
+  float g[kGroup];
+  if (first >= 0 && first + n <= all) {
+    read_group(a.of.gradient, a.of.begin + first, n, a.vector, g);
+  } else {
+    for (int k = 0; k < n; ++k)
+      g[k] = first + k >= 0 && first + k < all ? read(a.of.gradient, a.of.begin + first + k) : 0.0f;
+  }
+  for (int k = 0; k < kGroup; ++k) {
+    const bool there = k < n && first + k >= 0 && first + k < all;
+    const double y = there ? static_cast<double>(g[k]) * scale : 0.0;
+    x[k] = there ? y * y + a.epsilon : 0.0;
+  }
 }
 
-// A block has 32 columns, a lane one of them, a warp every 32nd row.
-__global__ void __launch_bounds__(kRowGroups* kWarp)
-    column_sums_of_squares_kernel(const FactorSumsWork a) {
-  if (*a.of.skip != 0) return;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_index();
-  const int64_t n = a.of.end - a.of.begin, end = a.of.end_row();
-  double sum = 0;
-  if (column < a.of.columns)
-    for (int64_t row = a.of.first_row() + warp_index(); row < end; row += kRowGroups) {
-      const int64_t i = row * a.of.columns + column - a.of.element;
-      if (i >= 0 && i < n) sum += square_at(a.of, a.of.begin + i, *a.of.scale) + a.epsilon;
+// A block has a stripe of rows and 256 columns, eight a lane; its warps take turns at the rows.
+// Each number is read once: the sums over a row's part and over a column's part go to partials,
+// which the join adds in order.
+__global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsWork a) {
+  if (*a.of.skip != 0) return;  // every thread sees the same
+  const int64_t columns = a.of.columns, tile = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t c = tile + lane_index() * kGroup, left = columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int64_t rows = a.of.rows(), stripes = gridDim.y;
+  const int64_t end = rows * (blockIdx.y + 1) / stripes;
+  const double scale = *a.of.scale;
+  double sums[kGroup] = {};
+  for (int64_t r = rows * blockIdx.y / stripes + warp_index(); r < end; r += kWarps) {
+    double x[kGroup], of_row = 0;
+    read_squares(a, a.of.first_row() + r, c, n, scale, x);
+    for (int k = 0; k < kGroup; ++k) {
+      sums[k] += x[k];
+      of_row += x[k];
     }
+    of_row = warp_sum(of_row);
+    if (lane_index() == 0) a.row_partials[blockIdx.x * rows + r] = of_row;
+  }
   auto* const shared = reinterpret_cast<double*>(shared_floats());
-  shared[warp_index() * kWarp + lane_index()] = sum;
+  for (int k = 0; k < kGroup; ++k)
+    shared[warp_index() * kTile + lane_index() * kGroup + k] = sums[k];
   __syncthreads();
-  if (warp_index() != 0 || column >= a.of.columns) return;
-  sum = 0;
-  for (int w = 0; w < kRowGroups; ++w) sum += shared[w * kWarp + lane_index()];
-  a.columns[column] += sum;
+  for (int64_t i = threadIdx.x; i < kTile && tile + i < columns; i += kThreads) {
+    double sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += shared[w * kTile + i];
+    a.column_partials[blockIdx.y * columns + tile + i] = sum;
+  }
 }
+
+struct FactorJoin {
+  FactorSumsWork a;
+  int64_t tiles, stripes;
+  __host__ __device__ int64_t count() const { return a.of.rows() + a.of.columns; }
+  __device__ void operator()(int64_t i) const {
+    if (*a.of.skip != 0) return;
+    const int64_t rows = a.of.rows();
+    const bool row = i < rows;
+    const double* const partials = row ? a.row_partials + i : a.column_partials + (i - rows);
+    const int64_t parts = row ? tiles : stripes, apart = row ? rows : a.of.columns;
+    double sum = 0;
+    for (int64_t p = 0; p < parts; ++p) sum += partials[p * apart];
+    (row ? a.rows[a.of.first_row() + i] : a.columns[i - rows]) += sum;
+  }
+};
 
 struct Means {
   FactorMeansWork a;
@@ -196,21 +228,32 @@ __global__ void adafactor_kernel(const AdafactorWork a) {
     update_group(a, c, i, n - i < kGroup ? static_cast<int>(n - i) : kGroup);
 }
 
+// Enough blocks for any card, of no fewer than 32 rows.
+int64_t factor_stripes(const FactorWork& of) {
+  const int64_t enough = blocks_for(kFactorBlocks, blocks_for(of.columns, kTile));
+  const int64_t most = blocks_for(of.rows(), 32);
+  return enough < most ? enough : most;
+}
+
 }  // namespace
+
+// Parts of rows are at most one more a row than 256ths of the elements; stripes and tiles are
+// together at most the blocks and one stripe more.
+int64_t factor_partials(int64_t elements, int64_t factors) {
+  return elements / kTile + 2 * factors + kFactorBlocks * kTile;
+}
 
 void launch_factor_sums(const FactorSumsWork& a, Stream s) {
   if (a.of.begin >= a.of.end) return;
   if (a.of.columns == 0) return launch_map("factor_vector_sums", s, VectorSums{a});
-  launch("factor_row_sums", row_sums_kernel,
-         {.x = a.of.end_row() - a.of.first_row(),
+  const int64_t tiles = blocks_for(a.of.columns, kTile), stripes = factor_stripes(a.of);
+  launch("factor_sums", factor_sums_kernel,
+         {.x = tiles,
+          .y = stripes,
           .threads = kThreads,
-          .shared_bytes = kWarp * sizeof(double)},
+          .shared_bytes = kWarps * kTile * sizeof(double)},
          s, a);
-  launch("factor_column_sums", column_sums_of_squares_kernel,
-         {.x = blocks_for(a.of.columns, kWarp),
-          .threads = kRowGroups * kWarp,
-          .shared_bytes = kRowGroups * kWarp * sizeof(double)},
-         s, a);
+  launch_map("factor_join", s, FactorJoin{a, tiles, stripes});
 }
 
 void launch_factor_means(const FactorMeansWork& a, Stream s) {

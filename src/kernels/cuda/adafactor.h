@@ -16,12 +16,19 @@ struct FactorWork {
   __host__ __device__ int64_t end_row() const {
     return (element + (end - begin) + columns - 1) / columns;
   }
+  __host__ __device__ int64_t rows() const { return end_row() - first_row(); }
 };
 
+constexpr int64_t kFactorTile = 256;  // columns of a block that adds squares
+// `row_partials` has rows x tiles of columns, `column_partials` stripes x columns.
 struct FactorSumsWork {
   FactorWork of;
+  bool vector = false;  // rows by 16 bytes
   double epsilon = 0, *rows = nullptr, *columns = nullptr;
+  double *row_partials = nullptr, *column_partials = nullptr;
 };
+// Doubles for the partials of any stretch of `elements` of weights with `factors` rows and columns.
+int64_t factor_partials(int64_t elements, int64_t factors);
 void launch_factor_sums(const FactorSumsWork& a, Stream s);
 
 struct FactorMeansWork {

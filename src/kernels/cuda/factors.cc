@@ -11,8 +11,20 @@ FactorWork work_of(View gradient, const FactorStretch& s, const UpdateNumbers& n
 }  // namespace
 
 void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
-                     double epsilon, double* rows, double* columns) {
-  launch_factor_sums({work_of(gradient, stretch, n), epsilon, rows, columns}, s);
+                     double epsilon, void* workspace, double* rows, double* columns) {
+  FactorSumsWork a;
+  a.of = work_of(gradient, stretch, n);
+  a.vector = aligned(gradient.data) && stretch.columns % kGroup == 0 &&
+             (stretch.begin - stretch.element) % kGroup == 0;
+  a.epsilon = epsilon;
+  a.rows = rows;
+  a.columns = columns;
+  if (stretch.columns > 0) {
+    const int64_t tiles = (stretch.columns + kFactorTile - 1) / kFactorTile;
+    a.row_partials = static_cast<double*>(workspace);
+    a.column_partials = a.row_partials + tiles * a.of.rows();
+  }
+  launch_factor_sums(a, s);
 }
 
 void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,

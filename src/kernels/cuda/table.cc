@@ -1,3 +1,4 @@
+#include "kernels/cuda/adafactor.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/step.h"
@@ -58,6 +59,8 @@ constexpr Kernels kTable = {
         .rotary = [](int64_t positions, const Rotary& r) { return positions * r.dims * kFloat; },
         .squares = [](int64_t n) { return cuda::squares_partials(n) * kDouble; },
         .first_non_finite = [](int64_t n) { return cuda::squares_partials(n) * kDouble; },
+        .factor_sums = [](int64_t n,
+                          int64_t factors) { return cuda::factor_partials(n, factors) * kDouble; },
         .cross_entropy = [](int64_t rows) { return rows * kDouble; },
         .attention = [](View, View, int) { return int64_t{0}; },
         .attention_grad = [](View qkv, View kv, int64_t buckets,

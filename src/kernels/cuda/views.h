@@ -68,7 +68,7 @@ void clip(Stream s, const Clip& c);
 void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
             const UpdateNumbers& n);
 void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
-                     double epsilon, double* rows, double* columns);
+                     double epsilon, void* workspace, double* rows, double* columns);
 void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
                     const double* row_sums, const double* column_sums, float* rows, float* columns);
 void factor_scales(Stream s, const FactorShape& shape, const float* rows, const float* columns,
