@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/gpu_bundle}
-tests="cuda_device_test cuda_ops_test cuda_kernels_test cuda_bench_test cuda_training_test cuda_eval_test cuda_products_test"
+tests="cuda_device_test cuda_ops_test cuda_kernels_test cuda_bench_test cuda_training_test cuda_loop_test cuda_eval_test cuda_products_test"
 
 if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:.*90' build/CMakeCache.txt 2>/dev/null; then
   echo "gpu_bundle.sh: build/ is not configured for CUDA and sm_90. Install the toolkit, then:" >&2

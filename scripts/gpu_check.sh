@@ -42,7 +42,7 @@ shown=" device memory bandwidth bench_gpt2 bench_gpt2_xl bench_pythia bench_llam
 part_rules() { "$tests/cuda_device_test"; }
 part_ops() { "$tests/cuda_ops_test"; }
 part_kernels() { "$tests/cuda_kernels_test" && "$tests/cuda_bench_test"; }
-part_training() { "$tests/cuda_training_test"; }
+part_training() { "$tests/cuda_training_test" && TESSERA_PROGRAM=$program "$tests/cuda_loop_test"; }
 part_scoring() { "$tests/cuda_eval_test"; }
 part_products() { "$tests/cuda_products_test"; }
 part_sanitizer() {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +17,12 @@
 #include "base/tree.h"
 
 namespace tessera {
+
+// As built, or where the environment says that it was moved to.
+inline std::string tessera_program() {
+  const char* const moved = std::getenv("TESSERA_PROGRAM");
+  return moved != nullptr ? moved : TESSERA_PROGRAM;
+}
 
 struct ProgramResult {
   int code = -1;
@@ -69,7 +76,7 @@ class ProgramFolder : public testing::Test {
   ProgramResult run(const std::string& arguments, const std::string& before = "") const {
     const std::string err = folder_.string() + ".err";
     const std::string line = fmt::format("cd {}; {} {} {} 2>{}", folder_.string(), before,
-                                         TESSERA_PROGRAM, arguments, err);
+                                         tessera_program(), arguments, err);
     FILE* pipe = popen(line.c_str(), "r");
     ProgramResult r;
     std::array<char, 4096> piece;
