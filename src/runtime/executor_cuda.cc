@@ -91,12 +91,12 @@ TensorView Executor::fetch(const TensorView& t) const {
 }
 
 int64_t Executor::first_non_finite(const TensorView& t) const {
-  const kernels::Kernels& k = library_.kernels();
   int64_t first = -1;
-  if (!queues_) {
-    k.first_non_finite({}, flat(t), nullptr, &first);
+  if (!queues_ || !in_arena(t.data)) {
+    kernels::cpu_kernels().first_non_finite({}, flat(t), nullptr, &first);
     return first;
   }
+  const kernels::Kernels& k = library_.kernels();
   const int64_t partials = k.workspace.first_non_finite(t.elements());
   const DeviceBuffer memory("the search for the first bad value",
                             partials + static_cast<int64_t>(sizeof(first)));
