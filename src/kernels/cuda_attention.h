@@ -41,7 +41,8 @@ struct AttentionShape {
   DType dtype = DType::kBF16;
   bool apart = false;  // keys and values of another sequence, [B, S, KV, 2, D]
   bool causal = true;
-  bool documents = false;
+  bool documents = false;  // AttentionScope's, as is padding; at most one of both
+  bool padding = false;
   bool gradient = false;
   float scale = 1;
   bool operator==(const AttentionShape&) const = default;
@@ -72,7 +73,7 @@ class CudaAttention {
 
   bool by_library() const;
   int64_t workspace_bytes() const;
-  // Operands as in kernels/attention.h, of the shape; without dropout, biases and padding.
+  // Operands as in kernels/attention.h, of the shape; without dropout and biases.
   void run(Stream s, const Attention& a, void* workspace) const;
   void run(Stream s, const AttentionGrad& a, void* workspace) const;
 

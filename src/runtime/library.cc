@@ -154,8 +154,7 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op,
   if (!gradient && op.kind != OpKind::kAttention) return std::nullopt;
   const AttentionOperands has = attention_operands(op.attributes, gradient ? 4 : 1);
   const bool documents = has.seen != kNone && op.attributes.text("seen") == "documents";
-  if (has.bias != kNone || has.samples != kNone || (has.seen != kNone && !documents))
-    return std::nullopt;
+  if (has.bias != kNone || has.samples != kNone) return std::nullopt;
   const Value& q = at(values, op.inputs[0]);
   kernels::AttentionShape s;
   s.apart = has.across != kNone;
@@ -168,6 +167,7 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op,
   s.dtype = q.dtype;
   s.causal = !op.attributes.has("whole");
   s.documents = documents;
+  s.padding = has.seen != kNone && !documents;
   s.gradient = gradient;
   s.scale = static_cast<float>(op.attributes.number("scale"));
   if (s.b == 0 || s.t == 0 || s.s == 0 || s.kv == 0 || s.g == 0) return std::nullopt;

@@ -64,8 +64,7 @@ class Library {
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
 kernels::MatmulShape product_shape(const Op& op, std::span<const Value> values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values);
-// Of attention or its gradient, where all that the op does can be prepared: no dropout, no biases,
-// no padding.
+// Of attention or its gradient, where all that the op does can be prepared: no dropout, no biases.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, std::span<const Value> values);
 
 }  // namespace tessera

@@ -81,6 +81,8 @@ TEST_F(CudaDnnAttention, AcrossInF16) {
   shape.kv = 4;
   shape.g = 3;
   expect_same(shape);
+  shape.padding = true;
+  expect_same(shape);
 }
 TEST_F(CudaDnnAttention, WithinDocuments) {
   AttentionShape shape = {.b = 4, .t = 1024, .s = 1024, .kv = 12, .g = 1, .d = 64, .scale = 0.125f};

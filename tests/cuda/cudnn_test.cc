@@ -120,6 +120,14 @@ TEST_F(Cudnn, TakesDocuments) {
   expect_taken(shape, 128 * kMib);
 }
 
+TEST_F(Cudnn, TakesPadding) {
+  AttentionShape shape = {.b = 4, .t = 128, .s = 512, .kv = 12, .g = 1, .d = 64};
+  shape.apart = true;
+  shape.causal = false;
+  shape.padding = true;
+  expect_taken(shape, 128 * kMib);
+}
+
 TEST_F(Cudnn, SaysWhyItRefuses) {
   try {
     DnnAttention(DnnParts::whole({.b = 1, .t = 64, .s = 64, .d = 60}).run_shape(), *dnn_);

@@ -16,6 +16,13 @@ using cuda::DnnRuns;
 // Gradients that always have the same bits cost cuDNN a workspace as large as its scores: of 32
 // heads of 8,192 tokens 4 GiB. More than this is divided into runs.
 constexpr int64_t kMostWorkspace = 1ll << 30;
+// Of its workspace, as the driver aligns memory: the arena's values are less so.
+constexpr int64_t kAlignment = 256;
+
+void* aligned(void* workspace) {
+  const auto at = reinterpret_cast<uintptr_t>(workspace);
+  return static_cast<std::byte*>(workspace) + (kAlignment - at % kAlignment) % kAlignment;
+}
 
 DnnRuns within_workspace(const AttentionShape& shape, const CudaDnn& library) {
   DnnRuns runs(DnnParts::whole(shape), library);
@@ -31,8 +38,10 @@ DnnRuns within_workspace(const AttentionShape& shape, const CudaDnn& library) {
 std::string attention_text(const AttentionShape& s) {
   return fmt::format("b={} t={} s={} kv={} g={} d={} scale={}{}{}{}{} {}", s.b, s.t, s.s, s.kv, s.g,
                      s.d, s.scale, s.apart ? " apart" : "", s.causal ? " causal" : "",
-                     s.documents ? " documents" : "", s.gradient ? " gradient" : "",
-                     name_of(s.dtype));
+                     s.documents ? " documents"
+                     : s.padding ? " padding"
+                                 : "",
+                     s.gradient ? " gradient" : "", name_of(s.dtype));
 }
 
 struct CudaAttention::Plan {
@@ -59,8 +68,8 @@ struct CudaAttention::Plan {
     if (plan == names.size())
       throw Error(
           "attention {} was measured with cuDNN's plan {} in runs of {} x {}, which it has not: "
-          "take "
-          "its line out of products.txt, or start with run.products=proposed.",
+          "take\n"
+          "  its line out of products.txt, or start with run.products=proposed.",
           text, known.plan, known.samples, known.kv);
     dnn->dnn->build(plan);
   }
@@ -117,8 +126,8 @@ struct CudaAttention::Plan {
 };
 
 bool CudaAttention::may_choose(const AttentionShape& s) {
-  return size_of(s.dtype) == 2 && s.d % 8 == 0 && s.d <= 128 && !(s.documents && s.apart) &&
-         !(s.causal && s.t != s.s);
+  return size_of(s.dtype) == 2 && s.d % 8 == 0 && s.d <= 128 &&
+         !(s.documents && (s.apart || s.padding)) && !(s.causal && s.t != s.s);
 }
 
 CudaAttention::CudaAttention(const AttentionShape& shape, const AttentionChoosing& choosing)
@@ -128,7 +137,10 @@ CudaAttention::~CudaAttention() = default;
 bool CudaAttention::by_library() const { return plan_->dnn.has_value(); }
 
 int64_t CudaAttention::workspace_bytes() const {
-  if (plan_->dnn) return plan_->dnn->dnn->workspace_bytes(plan_->plan);
+  if (plan_->dnn) {
+    const int64_t bytes = plan_->dnn->dnn->workspace_bytes(plan_->plan);
+    return bytes == 0 ? 0 : bytes + kAlignment;
+  }
   const AttentionShape& s = plan_->shape;
   if (!s.gradient) return 0;
   const TensorView queries = {nullptr, s.dtype, {s.b, s.t, s.kv, s.g + (s.apart ? 0 : 2), s.d}};
@@ -138,14 +150,14 @@ int64_t CudaAttention::workspace_bytes() const {
 
 void CudaAttention::run(Stream s, const Attention& a, void* workspace) const {
   if (plan_->dnn)
-    plan_->dnn->run(s, plan_->plan, a, workspace);
+    plan_->dnn->run(s, plan_->plan, a, aligned(workspace));
   else
     cuda::attention(s, a, workspace);
 }
 
 void CudaAttention::run(Stream s, const AttentionGrad& a, void* workspace) const {
   if (plan_->dnn)
-    plan_->dnn->run(s, plan_->plan, a, workspace);
+    plan_->dnn->run(s, plan_->plan, a, aligned(workspace));
   else
     cuda::attention_grad(s, a, workspace);
 }

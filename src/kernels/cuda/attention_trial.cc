@@ -11,7 +11,8 @@
 namespace tessera::kernels::cuda {
 namespace {
 
-constexpr int kMeasuredRuns = 10;  // as one graph, so that launches do not count
+constexpr int kMeasuredRuns = 10;        // as one graph, so that launches do not count
+constexpr int64_t kLeastAlignment = 64;  // values in an arena may have no more
 
 // Nearly normal numbers: sums of four bytes. Which ones is all the same, but always the same ones.
 class Draw {
@@ -103,7 +104,8 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
   a.lse = take("sums", DType::kF32, {z.b, heads, z.t});
   a.scale = z.scale;
   a.scope.causal = z.causal;
-  if (z.documents) draw_documents();
+  if (z.documents) a.scope.documents = draw_documents();
+  if (z.padding) a.scope.ids = draw_padding();
   if (z.gradient) {
     AttentionGrad& g = gradient_;
     g.qkv = a.qkv;
@@ -114,6 +116,7 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
     g.scope = a.scope;
     attention(stream_.get(), a, nullptr);
     g.d_out = draw("gradient", a.out.shape, 0, 1);
+    if (z.padding) clear_last(g.d_out);  // its queries see no key
     g.d_qkv = take("gradient of queries", z.dtype, a.qkv.shape);
     if (z.apart) g.d_kv = take("gradient of keys", z.dtype, a.kv.shape);
     require_workspace(attention_grad_bytes(a.qkv, a.kv, 0));
@@ -125,8 +128,9 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
 
 TensorView AttentionTrial::take(const std::string& name, DType type, Shape shape) {
   const int64_t bytes = shape.elements() * size_of(type);
-  const auto& buffer = memory_.emplace_back("measuring attention: " + name, bytes);
-  return {buffer.data(), type, std::move(shape)};
+  const auto& buffer =
+      memory_.emplace_back("measuring attention: " + name, bytes + kLeastAlignment);
+  return {buffer.data() + kLeastAlignment, type, std::move(shape)};
 }
 
 // The first `queries` of the slots times the factor.
@@ -146,12 +150,19 @@ TensorView AttentionTrial::draw(const std::string& name, Shape shape, int64_t qu
   return v;
 }
 
-void AttentionTrial::draw_documents() {
-  TensorView v = take("documents", DType::kI32, {shape_.b, shape_.t});
-  std::vector<int32_t> labels(static_cast<size_t>(v.elements()));
+TensorView AttentionTrial::send_labels(const std::string& name,
+                                       const std::vector<int32_t>& labels) {
+  TensorView v = take(name, DType::kI32, {shape_.b, shape_.s});
+  copy_in_stream(stream_.get(), v.data, labels.data(), v.bytes());
+  synchronise(stream_.get());
+  return v;
+}
+
+// Documents of one token to a third of a row.
+TensorView AttentionTrial::draw_documents() {
+  std::vector<int32_t> labels(static_cast<size_t>(shape_.b * shape_.s));
   Draw next;
-  // Documents of one token to a third of a row.
-  const auto longest = static_cast<float>(std::max<int64_t>(1, shape_.t / 3));
+  const auto longest = static_cast<float>(std::max<int64_t>(1, shape_.s / 3));
   int32_t label = 0;
   int64_t left = 0;
   for (int32_t& l : labels) {
@@ -161,9 +172,26 @@ void AttentionTrial::draw_documents() {
     }
     l = label;
   }
-  copy_in_stream(stream_.get(), v.data, labels.data(), v.bytes());
-  synchronise(stream_.get());
-  forward_.scope.documents = v;
+  return send_labels("documents", labels);
+}
+
+// Samples of some length, the last of none.
+TensorView AttentionTrial::draw_padding() {
+  std::vector<int32_t> ids(static_cast<size_t>(shape_.b * shape_.s));
+  Draw next;
+  for (int64_t b = 0; b + 1 < shape_.b; ++b) {
+    const float share = std::min(std::abs(next()) * 0.5f, 1.0f);
+    const auto length = 1 + static_cast<int64_t>(share * static_cast<float>(shape_.s - 1));
+    const auto row = ids.begin() + b * shape_.s;
+    std::fill(row, row + length, 7);
+  }
+  return send_labels("padding", ids);
+}
+
+// Of the last sample.
+void AttentionTrial::clear_last(const TensorView& v) const {
+  const int64_t bytes = v.bytes() / shape_.b;
+  fill_in_stream(stream_.get(), v.as<std::byte>() + v.bytes() - bytes, 0, bytes);
 }
 
 void AttentionTrial::require_workspace(int64_t bytes) {

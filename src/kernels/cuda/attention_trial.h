@@ -57,7 +57,10 @@ class AttentionTrial {
  private:
   TensorView draw(const std::string& name, Shape shape, int64_t queries, float factor);
   TensorView take(const std::string& name, DType type, Shape shape);
-  void draw_documents();
+  TensorView send_labels(const std::string& name, const std::vector<int32_t>& labels);
+  TensorView draw_documents();
+  TensorView draw_padding();
+  void clear_last(const TensorView& v) const;
   void run_own(Stream s) const;
   void run_dnn(Stream s, const DnnRuns& runs, size_t plan) const;
   void poison(Stream s) const;

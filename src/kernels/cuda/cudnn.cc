@@ -2,7 +2,6 @@
 #include <cudnn_frontend.h>
 
 #include <algorithm>
-#include <limits>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -22,11 +21,21 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 // Of the library's proposals, best first by its own rule.
 constexpr int64_t kMostPlans = 4;
+// As our own kernels have it: a number, so that a query that sees no key sees all of them alike.
+constexpr float kHidden = -1e30f;
 
 enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDq, kDk, kDv, kQueryLabels, kKeyLabels };
 
+// Of many lines, the first and the first reason.
+std::string brief(const std::string& message) {
+  std::string first = message.substr(0, message.find('\n'));
+  while (!first.empty() && (first.back() == '_' || first.back() == ' ')) first.pop_back();
+  const size_t reason = message.find("Reason: ");
+  if (reason == std::string::npos || reason < first.size()) return first;
+  return fmt::format("{}: {}", first, message.substr(reason, message.find('\n', reason) - reason));
+}
 void check(const fe::error_t& e, const std::string& what) {
-  if (e.is_bad()) throw Error("cuDNN cannot {}: {}", what, e.err_msg);
+  if (e.is_bad()) throw Error("cuDNN cannot {}: {}", what, brief(e.err_msg));
 }
 void check(cudnnStatus_t status, const char* call) {
   if (status != CUDNN_STATUS_SUCCESS)
@@ -119,7 +128,7 @@ struct DnnAttention::Graph {
         .set_data_type(fe::DataType_t::FLOAT);
   }
 
-  // Numbers of documents, of queries as a column and of keys as a row.
+  // Of queries as a column, of keys as a row.
   Tensor labels(const DnnShape& s, bool queries) {
     const int64_t batch = s.label_batch == 0 ? 1 : s.batch;
     return graph.tensor(fe::graph::Tensor_attributes()
@@ -133,35 +142,44 @@ struct DnnAttention::Graph {
   template <class Options>
   void set_scope(const DnnShape& s, Options& options) {
     options.set_attn_scale(s.scale);
-    if (!s.labels) {
+    if (s.labels == DnnLabels::kNone) {
       options.set_causal_mask(s.causal);
       return;
     }
     // With a function of its own for scores, cuDNN takes no mask of its own.
-    options.set_score_mod([of_query = labels(s, true), of_key = labels(s, false),
-                           causal = s.causal](const std::shared_ptr<fe::graph::Graph>& g,
-                                              const Tensor& score) {
-      using Mode = fe::PointwiseMode_t;
-      const auto made = [](const Tensor& t, fe::DataType_t type) {
-        t->set_data_type(type);
-        return t;
-      };
-      const auto how = [](Mode mode, fe::DataType_t type) {
-        return fe::graph::Pointwise_attributes().set_mode(mode).set_compute_data_type(type);
-      };
-      // A comparison's operands must be such as the graph has made.
-      constexpr auto kInteger = fe::DataType_t::INT32, kTruth = fe::DataType_t::BOOLEAN;
-      const Tensor row =
-          made(g->pointwise(score, how(Mode::GEN_INDEX, kInteger).set_axis(2)), kInteger);
-      const Tensor x = made(g->pointwise(row, of_query, how(Mode::ADD, kInteger)), kInteger),
-                   y = made(g->pointwise(row, of_key, how(Mode::ADD, kInteger)), kInteger),
-                   same = made(g->pointwise(x, y, how(Mode::CMP_EQ, kTruth)), kTruth);
-      const Tensor hidden =
-          std::make_shared<fe::graph::Tensor_attributes>(-std::numeric_limits<float>::infinity());
-      const Tensor seen =
-          g->pointwise(score, hidden, same, how(Mode::BINARY_SELECT, fe::DataType_t::FLOAT));
+    const Tensor of_key = labels(s, false);
+    const Tensor of_query = s.labels == DnnLabels::kSame ? labels(s, true) : nullptr;
+    options.set_score_mod([of_query, of_key, causal = s.causal](
+                              const std::shared_ptr<fe::graph::Graph>& g, const Tensor& score) {
+      const Tensor seen = hide_others(*g, score, of_query, of_key);
       return causal ? fe::graph::attn::score_modifiers::causal_mask(g, seen) : seen;
     });
+  }
+
+  // The score of a key of another label, or without labels of queries of label 0, loses.
+  static Tensor hide_others(fe::graph::Graph& g, const Tensor& score, const Tensor& of_query,
+                            const Tensor& of_key) {
+    using Mode = fe::PointwiseMode_t;
+    constexpr auto kInteger = fe::DataType_t::INT32, kTruth = fe::DataType_t::BOOLEAN;
+    const auto how = [](Mode mode, fe::DataType_t type) {
+      return fe::graph::Pointwise_attributes().set_mode(mode).set_compute_data_type(type);
+    };
+    const auto made = [](const Tensor& t, fe::DataType_t type) {
+      t->set_data_type(type);
+      return t;
+    };
+    // A comparison's operands must be such as the graph has made: a row's number is added to both.
+    const Tensor row =
+        made(g.pointwise(score, how(Mode::GEN_INDEX, kInteger).set_axis(2)), kInteger);
+    const auto beside_row = [&](const Tensor& label) {
+      return made(g.pointwise(row, label, how(Mode::ADD, kInteger)), kInteger);
+    };
+    const Mode compare = of_query ? Mode::CMP_EQ : Mode::CMP_NEQ;
+    const Tensor sees = made(g.pointwise(beside_row(of_key), of_query ? beside_row(of_query) : row,
+                                         how(compare, kTruth)),
+                             kTruth);
+    const Tensor hidden = std::make_shared<fe::graph::Tensor_attributes>(kHidden);
+    return g.pointwise(score, hidden, sees, how(Mode::BINARY_SELECT, fe::DataType_t::FLOAT));
   }
 
   void add_forward(const DnnShape& s) {
@@ -231,9 +249,8 @@ void DnnAttention::run(Stream s, size_t plan, const DnnOperands& o, void* worksp
     at.emplace(kDk, o.dk);
     at.emplace(kDv, o.dv);
   }
-  if (shape_.labels)
-    for (const Uid uid : {kQueryLabels, kKeyLabels})
-      at.emplace(uid, const_cast<int32_t*>(o.labels));
+  if (shape_.labels != DnnLabels::kNone) at.emplace(kKeyLabels, const_cast<int32_t*>(o.labels));
+  if (shape_.labels == DnnLabels::kSame) at.emplace(kQueryLabels, const_cast<int32_t*>(o.labels));
   guarded([&] {
     check(fe::detail::set_stream(graph_->dnn.native, static_cast<cudaStream_t>(s.handle)),
           "cudnnSetStream");

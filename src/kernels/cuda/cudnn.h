@@ -2,6 +2,7 @@
 // stand beside our own kernels: kernels/cuda_attention.h.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct HeadPlaces {
   bool operator==(const HeadPlaces&) const = default;
 };
 
+// What keys a query sees: all, those of its own label, or those whose label is not 0.
+enum class DnnLabels : uint8_t { kNone, kSame, kNotZero };
+
 // What cuDNN is asked for: `heads` heads of queries, which share kv_heads heads of keys and values
 // in turn (heads / kv_heads of each). A gradient lies like its value. Statistics are
 // [batch, heads, queries] f32, the natural logarithm of the sum of exponentials of scaled scores.
@@ -25,12 +29,12 @@ struct DnnShape {
   DType dtype = DType::kBF16;
   bool gradient = false;
   bool causal = true;
-  bool labels = false;  // a query sees keys of its label alone
+  DnnLabels labels = DnnLabels::kNone;
   float scale = 1;
   int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, d = 64;
   HeadPlaces q, k, v, out;
   int64_t stats_batch = 0, stats_head = 0;  // elements between neighbours
-  int64_t label_batch = 0;                  // of labels [batch, queries] i32; 0: all have the same
+  int64_t label_batch = 0;                  // of labels [batch, keys] i32; 0: all have the same
 };
 
 // Device memory, aligned to 16 bytes. Of the forward: `out` and `stats` are written. Of the

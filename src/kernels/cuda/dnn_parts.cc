@@ -50,7 +50,8 @@ DnnOperands common(const AttentionShape& s, const Kernel& a, First f) {
   o.v = at(keys, key_at(s, f, true));
   o.out = at(a.out, out_at(s, f));
   o.stats = a.lse.f32() + (f.sample * s.kv + f.group) * s.g * s.t;
-  if (s.documents) o.labels = a.scope.documents.template as<int32_t>() + f.sample * s.t;
+  const TensorView& labels = s.documents ? a.scope.documents : a.scope.ids;
+  if (s.documents || s.padding) o.labels = labels.as<int32_t>() + f.sample * s.s;
   return o;
 }
 
@@ -76,7 +77,8 @@ DnnShape DnnParts::run_shape() const {
   n.dtype = s.dtype;
   n.gradient = s.gradient;
   n.causal = s.causal;
-  n.labels = s.documents;
+  if (s.documents) n.labels = DnnLabels::kSame;
+  if (s.padding) n.labels = DnnLabels::kNotZero;
   n.scale = s.scale;
   n.queries = s.t;
   n.keys = s.s;
@@ -101,7 +103,7 @@ DnnShape DnnParts::run_shape() const {
     n.q.head = s.apart ? s.d : q_slots * s.d;
     n.k.head = k_slots * s.d;
     n.out.batch = s.t * n.out.row;
-    n.label_batch = samples > 1 ? s.t : 0;
+    n.label_batch = samples > 1 ? s.s : 0;
   }
   n.out.head = s.d;
   n.v = n.k;

@@ -45,14 +45,23 @@ struct Head {
   float& stats(int64_t i) const { return o.stats[b * z.stats_batch + h * z.stats_head + i]; }
 
   bool sees(int64_t i, int64_t j) const {
-    if (dnn_conduct.wrong && i == z.queries - 1 && j == std::min(i, z.keys - 1)) return false;
     if (z.causal && j > i) return false;
-    return !z.labels || o.labels[b * z.label_batch + i] == o.labels[b * z.label_batch + j];
+    return !(dnn_conduct.wrong && i == z.queries - 1 && j == last_seen(i));
+  }
+  int64_t last_seen(int64_t i) const {
+    int64_t j = z.causal ? i : z.keys - 1;
+    while (j > 0 && hides(i, j)) --j;
+    return j;
+  }
+  bool hides(int64_t i, int64_t j) const {
+    const int32_t* const label = o.labels + b * z.label_batch;
+    if (z.labels == DnnLabels::kSame) return label[i] != label[j];
+    return z.labels == DnnLabels::kNotZero && label[j] == 0;
   }
   float score(int64_t i, int64_t j) const {
     float sum = 0;
     for (int64_t k = 0; k < z.d; ++k) sum += q(i, k) * key(j, k);
-    return sum * z.scale;
+    return hides(i, j) ? -1e30f : sum * z.scale;
   }
 
   void forward(float noise) const {
