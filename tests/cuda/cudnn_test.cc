@@ -130,8 +130,9 @@ TEST_F(Cudnn, TakesPadding) {
 
 TEST_F(Cudnn, SaysWhyItRefuses) {
   try {
-    DnnAttention(DnnParts::whole({.b = 1, .t = 64, .s = 64, .d = 60}).run_shape(), *dnn_);
-    FAIL() << "rows of 60 numbers were taken";
+    const DnnAttention attention(DnnParts::whole({.b = 1, .t = 64, .s = 64, .d = 60}).run_shape(),
+                                 *dnn_);
+    FAIL() << "rows of 60 numbers were taken: " << attention.plans()[0];
   } catch (const Error& e) {
     EXPECT_TRUE(std::string(e.what()).starts_with("cuDNN cannot ")) << e.what();
   }
