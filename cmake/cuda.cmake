@@ -38,3 +38,29 @@ if(TESSERA_HAS_CUDA)
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TESSERA_WERROR}>>:--Werror=all-warnings>)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()
+
+# cuDNN: its own headers stand beside the toolkit's, its frontend's where scripts/install_packages.sh
+# puts them. The program opens the library when it runs; without the headers attention is our own.
+set(TESSERA_HAS_CUDNN OFF)
+if(TESSERA_HAS_CUDA)
+  set(cache $ENV{XDG_CACHE_HOME})
+  if(NOT cache)
+    set(cache $ENV{HOME}/.cache)
+  endif()
+  file(STRINGS ${CMAKE_SOURCE_DIR}/scripts/cudnn_frontend.txt wheel REGEX "^[^#]")
+  list(GET wheel 0 version)
+  find_path(TESSERA_CUDNN_FRONTEND cudnn_frontend.h
+    DOC "Folder of cuDNN's frontend's headers" NO_DEFAULT_PATH
+    PATHS ${cache}/tessera/cudnn-frontend-${version}/include)
+  find_path(TESSERA_CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+    DOC "Folder of cuDNN's headers")
+  if(NOT TESSERA_CUDNN_INCLUDE)
+    message(STATUS "cuDNN: no (cudnn_graph.h is not there); attention is our own")
+  elseif(NOT TESSERA_CUDNN_FRONTEND)
+    message(STATUS "cuDNN: no (scripts/install_packages.sh test brings its frontend's headers, or "
+      "name their folder: TESSERA_CUDNN_FRONTEND); attention is our own")
+  else()
+    set(TESSERA_HAS_CUDNN ON)
+    message(STATUS "cuDNN with the headers in ${TESSERA_CUDNN_FRONTEND}")
+  endif()
+endif()

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Makes a folder for a machine with a GPU and no tools: the CUDA tests, the program, Open MPI for
 # several ranks on one card, and the shared libraries that a bare machine lacks (the driver's,
-# cuBLASLt and libc apart), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
+# cuBLASLt, cuDNN and libc apart), packed; gpu_check.sh there unpacks them. The machine needs a libc that is
 # not older than the one here.
 # usage: scripts/gpu_bundle.sh [FOLDER]   (default: build/gpu_bundle; at most 60 MB)
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build/gpu_bundle}
-tests="cuda_device_test cuda_ops_test cuda_kernels_test cuda_bench_test cuda_training_test cuda_loop_test cuda_eval_test cuda_products_test"
+tests="cuda_device_test cuda_ops_test cuda_attention_test cuda_kernels_test cuda_bench_test cuda_training_test cuda_loop_test cuda_eval_test cuda_products_test"
 
 if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:.*90' build/CMakeCache.txt 2>/dev/null; then
   echo "gpu_bundle.sh: build/ is not configured for CUDA and sm_90. Install the toolkit, then:" >&2

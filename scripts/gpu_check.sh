@@ -28,19 +28,24 @@ else
   program=$PWD/build/tessera tests=build/tests/cuda runs=scripts/gpu_runs.sh
   peer=$PWD/scripts/bench_peer_device.py
 fi
-# cuBLASLt of CUDA 13 where the system does not look: the toolkit's, or what Python's packages brought.
+# cuBLASLt of CUDA 13 where the system does not look: the toolkit's, or what Python's packages brought;
+# and cuDNN, which the bundle does not carry either, with what it opens.
 packages=$(python3 -c 'import sys; print(*(p + "/nvidia/*/lib" for p in sys.path if p.endswith("-packages")))' 2>/dev/null)
-for folder in /usr/local/cuda*/lib64 $packages; do
-  [ -e "$folder/libcublasLt.so.13" ] && libraries=$libraries:$folder && break
+for library in libcublasLt.so.13 libcudnn.so.9 libcudart.so.13 libnvrtc.so.13; do
+  for folder in /usr/local/cuda*/lib64 $packages; do
+    [ -e "$folder/$library" ] && libraries=$libraries:$folder && break
+  done
 done
 export LD_LIBRARY_PATH=$libraries
 report=${GPU_REPORT:-gpu_report.txt} limit=${GPU_PART_S:-470}
-parts="device rules ops kernels training scoring products parity layouts resume offload eval memory sanitizer bandwidth
+parts="device rules ops attention kernels training scoring products parity layouts resume offload eval memory sanitizer bandwidth
 bench_gpt2 bench_gpt2_xl bench_pythia bench_llama bench_llama_long"
-shown=" device memory bandwidth bench_gpt2 bench_gpt2_xl bench_pythia bench_llama bench_llama_long "
+shown=" device attention memory bandwidth bench_gpt2 bench_gpt2_xl bench_pythia bench_llama bench_llama_long "
 
 part_rules() { "$tests/cuda_device_test"; }
 part_ops() { "$tests/cuda_ops_test"; }
+# cuDNN's attention beside ours. Where there is no cuDNN it is not run, and attention is our own.
+part_attention() { "$tests/cuda_attention_test"; }
 part_kernels() { "$tests/cuda_kernels_test" && "$tests/cuda_bench_test"; }
 part_training() { "$tests/cuda_training_test" && TESSERA_PROGRAM=$program "$tests/cuda_loop_test"; }
 part_scoring() { "$tests/cuda_eval_test"; }
@@ -61,11 +66,11 @@ judge() {  # STATUS LOG
   if [ "$1" = 124 ]; then echo "NOT FINISHED in $limit s"
   elif [ "$1" = 77 ]; then echo "NOT RUN: a tool is missing"
   elif [ "$1" != 0 ]; then echo "FAILED ($1)"
-  elif grep -q 'SKIPPED' "$2"; then echo "NOT RUN: $(grep -m1 -i 'no CUDA\|without CUDA' "$2")"
+  elif grep -q 'SKIPPED' "$2"; then echo "NOT RUN: $(grep -m1 -i 'no CUDA\|without CUDA\|no cuDNN' "$2")"
   else echo "passed"; fi
 }
 export program tests runs peer
-export -f part_rules part_ops part_kernels part_training part_scoring part_products part_sanitizer
+export -f part_rules part_ops part_attention part_kernels part_training part_scoring part_products part_sanitizer
 bad=0
 for part in ${*:-$parts}; do
   if grep -q "^$part: passed" "$report"; then

@@ -20,14 +20,43 @@ packages_for() {
   esac
 }
 
+# The headers of cuDNN's frontend, which no Debian package has: where there is nvcc, and once. Without
+# them the build takes our own attention alone.
+cudnn_frontend() {
+  local at folder version wheel sum scratch
+  at=$(cd "$(dirname "$0")" && pwd)
+  { read -r version && read -r wheel && read -r sum; } < <(grep -v '^#' "$at/cudnn_frontend.txt")
+  folder=${XDG_CACHE_HOME:-$HOME/.cache}/tessera/cudnn-frontend-$version
+  [ -e "$folder/include/cudnn_frontend.h" ] && return
+  command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+  scratch=$(mktemp -d)
+  if python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.11 --implementation cp \
+      --platform manylinux_2_28_x86_64 -d "$scratch" "nvidia-cudnn-frontend==$version" >"$scratch/log" 2>&1 &&
+      echo "$sum  $scratch/$wheel" | sha256sum -c --quiet; then
+    mkdir -p "$folder"
+    python3 -m zipfile -e "$scratch/$wheel" "$scratch/all"
+    cp -r "$scratch/all/include" "$folder/"
+    echo "cuDNN's frontend $version: $folder"
+  else
+    tail -2 "$scratch/log" >&2
+    echo "cuDNN's frontend $version did not come from PyPI: attention will be our own" >&2
+  fi
+  rm -rf "$scratch"
+}
+
 installed() { [ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c2)" = i ]; }
 
 missing=()
-for group in "${@:-build}"; do
+groups=("${@:-build}")
+for group in "${groups[@]}"; do
   list=$(packages_for "$group")
   for package in $list; do installed "$package" || missing+=("$package"); done
 done
-[ ${#missing[@]} = 0 ] && exit 0
+wants_test() { case " ${groups[*]} " in *" test "*) return 0 ;; *) return 1 ;; esac; }
+if [ ${#missing[@]} = 0 ]; then
+  if wants_test; then cudnn_frontend; fi
+  exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
@@ -43,3 +72,4 @@ echo "installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -q >/dev/null
 "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null >/dev/null
+if wants_test; then cudnn_frontend; fi

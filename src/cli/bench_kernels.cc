@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "base/error.h"
+#include "kernels/cuda_attention.h"
 #include "kernels/kernels.h"
 #include "tensor/cuda.h"
 
@@ -358,6 +360,31 @@ class KernelBench {
     time(
         "attention gradient", type, 0, [&](Stream s) { k_.attention_grad(s, backward, room); },
         5 * product);
+    if (!library_.on_cuda() || type != kLow) return;
+    kernels::AttentionShape shape = {sequences, t, t, z_.heads, 1, d, type};
+    shape.scale = forward.scale;
+    by_library("attention by cuDNN", shape, forward, 2 * product);
+    shape.gradient = true;
+    by_library("attention gradient by cuDNN", shape, backward, 5 * product);
+  }
+
+  // Where cuDNN is installed, computes the same and is faster.
+  template <class Kernel>
+  void by_library(const std::string& name, const kernels::AttentionShape& shape, const Kernel& a,
+                  double flops) {
+    if (!kernels::CudaAttention::may_choose(shape)) return;
+    try {
+      if (!dnn_) dnn_ = std::make_unique<kernels::CudaDnn>();
+    } catch (const Error&) {
+      return;
+    }
+    kernels::ProductChoices choices("here");
+    const kernels::CudaAttention attention(shape, {dnn_.get(), &choices, now_s_, {}});
+    if (!attention.by_library()) return;
+    Operands o(library_);
+    void* const room = o.space(attention.workspace_bytes());
+    time(
+        name, shape.dtype, 0, [&](Stream s) { attention.run(s, a, room); }, flops);
   }
 
   const Library& library_;
@@ -366,6 +393,7 @@ class KernelBench {
   const std::function<double()>& now_s_;
   double seconds_;
   std::vector<KernelRate> rates_;
+  std::unique_ptr<kernels::CudaDnn> dnn_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace tessera::kernels {
 namespace {
 
 constexpr std::string_view kHeader = "tessera products 1", kBetween = " | ";
+constexpr std::string_view kAttention = "attention ";  // a line of it begins with this
 
 // FNV-1a: whether a line is as it was written, not whether someone changed it on purpose.
 uint64_t checksum(std::string_view text) {
@@ -53,8 +54,22 @@ std::optional<ProductChoice> read_choice(std::string_view text) {
   return c;
 }
 
-std::string line_text(const std::string& machine, const std::string& product,
-                      const ProductChoice& c) {
+std::string choice_text(const AttentionChoice& c) {
+  return fmt::format("{} {} {} {} {}", c.plan, c.samples, c.kv, c.workspace_bytes, c.seconds);
+}
+
+std::optional<AttentionChoice> read_attention(std::string_view text) {
+  AttentionChoice c;
+  c.plan = take(text, " ");
+  for (int64_t* n : {&c.samples, &c.kv, &c.workspace_bytes})
+    if (!number(take(text, " "), *n) || *n < 0) return std::nullopt;
+  if (!number(text, c.seconds) || !(c.seconds > 0)) return std::nullopt;
+  if (c.plan.empty() || (!c.own() && (c.samples == 0 || c.kv == 0))) return std::nullopt;
+  return c;
+}
+
+template <class Choice>
+std::string line_text(const std::string& machine, const std::string& product, const Choice& c) {
   std::string line =
       fmt::format("{}{}{}{}{}", machine, kBetween, product, kBetween, choice_text(c));
   return fmt::format("{}{}{:016x}\n", line, kBetween, checksum(line));
@@ -84,8 +99,28 @@ void ProductChoices::add(const MatmulShape& shape, const ProductChoice& choice) 
   changed_ = true;
 }
 
+const AttentionChoice* ProductChoices::find_attention(const std::string& text) const {
+  const auto found = attention_.find({machine_, fmt::format("{}{}", kAttention, text)});
+  return found == attention_.end() ? nullptr : &found->second;
+}
+
+void ProductChoices::add_attention(const std::string& text, const AttentionChoice& choice) {
+  attention_[{machine_, fmt::format("{}{}", kAttention, text)}] = choice;
+  changed_ = true;
+}
+
+std::pair<int64_t, int64_t> ProductChoices::attention_count() const {
+  std::pair<int64_t, int64_t> n;
+  for (const auto& [key, choice] : attention_) {
+    if (key.first != machine_) continue;
+    ++n.first;
+    n.second += !choice.own();
+  }
+  return n;
+}
+
 int64_t ProductChoices::size() const {
-  int64_t n = 0;
+  int64_t n = attention_count().first;
   for (const auto& [key, choice] : choices_) n += key.first == machine_;
   return n;
 }
@@ -93,6 +128,7 @@ int64_t ProductChoices::size() const {
 std::string ProductChoices::text() const {
   std::string text = fmt::format("{}\n", kHeader);
   for (const auto& [key, choice] : choices_) text += line_text(key.first, key.second, choice);
+  for (const auto& [key, choice] : attention_) text += line_text(key.first, key.second, choice);
   return text;
 }
 
@@ -106,11 +142,17 @@ std::vector<std::string> ProductChoices::read(std::string_view text, const std::
     const std::string_view all = take(text, "\n");
     std::string_view rest = all;
     const std::string machine(take(rest, kBetween)), product(take(rest, kBetween));
-    const std::optional<ProductChoice> choice = read_choice(take(rest, kBetween));
+    const std::string_view chosen = take(rest, kBetween);
+    const bool is_attention = product.starts_with(kAttention);
+    const auto choice = is_attention ? std::nullopt : read_choice(chosen);
+    const auto attention = is_attention ? read_attention(chosen) : std::nullopt;
     uint64_t sum = 0;
     const size_t end = all.rfind(kBetween);
-    if (choice && number(rest, sum, 16) && sum == checksum(all.substr(0, end)))
+    const bool whole = number(rest, sum, 16) && sum == checksum(all.substr(0, end));
+    if (choice && whole)
       choices_[{machine, product}] = *choice;
+    else if (attention && whole)
+      attention_[{machine, product}] = *attention;
     else
       damaged.push_back(
           fmt::format("{}:{}: a damaged line: that product is measured anew.", source, line));

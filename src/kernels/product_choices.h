@@ -5,7 +5,11 @@
 //   NVIDIA H100 80GB HBM3 sm_90 cuBLASLt 130000 | m=2048 … f32 | 33554432 1.25e-05 1f 0 … | 9c01…
 //
 // A line is a machine and its library, a product, what was chosen (workspace, seconds, the
-// algorithm's words in hexadecimal), and a checksum of all before it.
+// algorithm's words in hexadecimal), and a checksum of all before it. Attention has such lines too,
+// which say by what it is made (kernels/cuda_attention.h):
+//
+//   … | attention cuDNN 91900 b=4 t=1024 … bf16 | eng2_k24=7 4 25 256 9.1e-05 | 77e0…
+//   … | attention cuDNN 91900 b=4 t=1024 … gradient bf16 | own 0 0 0 0.000412 | 03d5…
 #pragma once
 
 #include <array>
@@ -32,6 +36,18 @@ struct ProductChoice {
   bool operator==(const ProductChoice&) const = default;
 };
 
+// By what attention is made: a plan of cuDNN by its name, or our own kernels.
+struct AttentionChoice {
+  std::string plan = kOwn;
+  int64_t samples = 0, kv = 0;  // of a run of the plan: how many, of how many groups of heads
+  int64_t workspace_bytes = 0;
+  double seconds = 0;
+  bool operator==(const AttentionChoice&) const = default;
+
+  static constexpr const char* kOwn = "own";
+  bool own() const { return plan == kOwn; }
+};
+
 class ProductChoices {
  public:
   // Choices of other machines than this one are kept in the text and never found.
@@ -39,7 +55,12 @@ class ProductChoices {
 
   const ProductChoice* find(const MatmulShape& shape) const;  // nullptr: none yet
   void add(const MatmulShape& shape, const ProductChoice& choice);
-  int64_t size() const;                      // of this machine
+  // `text` is the attention's with its library, without spaces at its ends.
+  const AttentionChoice* find_attention(const std::string& text) const;
+  void add_attention(const std::string& text, const AttentionChoice& choice);
+  int64_t size() const;  // of this machine, attention too
+  // Of this machine: how many shapes of attention there are, and how many are cuDNN's.
+  std::pair<int64_t, int64_t> attention_count() const;
   bool changed() const { return changed_; }  // something was added since the last text was read
 
   std::string text() const;
@@ -51,6 +72,7 @@ class ProductChoices {
   using Key = std::pair<std::string, std::string>;  // machine, product
   std::string machine_;
   std::map<Key, ProductChoice> choices_;
+  std::map<Key, AttentionChoice> attention_;
   bool changed_ = false;
 };
 

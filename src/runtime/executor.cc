@@ -49,6 +49,7 @@ void Executor::prepare_product(const Op& op, BoundOp& bound) {
     if (op.kind == OpKind::kMatmulGradWeight) bound.fresh_product = &library_.product(shape);
   }
   if (op.kind == OpKind::kLinearCrossEntropy) bound.head = &library_.head(head_shape(op, local_));
+  bound.attention = library_.attention(op, local_);
 }
 
 void Executor::prepare_members(PreparedOp& p) const {

@@ -149,6 +149,32 @@ LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) 
   return s;
 }
 
+std::optional<kernels::AttentionShape> attention_shape(const Op& op,
+                                                       std::span<const Value> values) {
+  const bool gradient = op.kind == OpKind::kAttentionGrad;
+  if (!gradient && op.kind != OpKind::kAttention) return std::nullopt;
+  const AttentionOperands has = attention_operands(op.attributes, gradient ? 4 : 1);
+  const bool documents = has.seen != kNone && op.attributes.text("seen") == "documents";
+  if (has.bias != kNone || has.samples != kNone) return std::nullopt;
+  const Value& q = at(values, op.inputs[0]);
+  kernels::AttentionShape s;
+  s.apart = has.across != kNone;
+  s.b = q.shape[0];
+  s.t = s.s = q.shape[1];
+  if (s.apart) s.s = at(values, op.inputs[static_cast<size_t>(has.across)]).shape[1];
+  s.kv = q.shape[2];
+  s.g = q.shape[3] - (s.apart ? 0 : 2);
+  s.d = q.shape[4];
+  s.dtype = q.dtype;
+  s.causal = !op.attributes.has("whole");
+  s.documents = documents;
+  s.padding = has.seen != kNone && !documents;
+  s.gradient = gradient;
+  s.scale = static_cast<float>(op.attributes.number("scale"));
+  if (s.b == 0 || s.t == 0 || s.s == 0 || s.kv == 0 || s.g == 0) return std::nullopt;
+  return s;
+}
+
 Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, bool tf32)
     : cpu_(cpu),
       threads_(threads),
@@ -162,7 +188,33 @@ Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, 
 }
 
 void Library::measure_products(std::function<double()> now_s) {
+  attention_by_.now_s = now_s;
   blas_->choose_by(*choices_, std::move(now_s));
+}
+
+void Library::choose_attention(std::function<void(const std::string&)> say) {
+  attention_by_.choices = choices_.get();
+  attention_by_.say = std::move(say);
+  asks_dnn_ = true;
+}
+
+const kernels::CudaAttention* Library::attention(const Op& op, std::span<const Value> values) {
+  if (attention_by_.choices == nullptr) return nullptr;
+  const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
+  if (!shape || !kernels::CudaAttention::may_choose(*shape)) return nullptr;
+  if (asks_dnn_) {
+    asks_dnn_ = false;
+    try {
+      dnn_ = std::make_unique<kernels::CudaDnn>();
+      attention_by_.dnn = dnn_.get();
+    } catch (const Error& e) {
+      attention_by_.say(fmt::format("attention by our own kernels: {}", e.what()));
+    }
+  }
+  for (const auto& [known, kernel] : attention_)
+    if (known == *shape) return kernel.get();
+  attention_.emplace_back(*shape, std::make_unique<kernels::CudaAttention>(*shape, attention_by_));
+  return attention_.back().second.get();
 }
 
 const Product& Library::product(const MatmulShape& shape) {
@@ -190,6 +242,9 @@ Target Library::target() {
         return head(head_shape(op, values)).workspace_bytes();
       case OpKind::kAttention:
       case OpKind::kAttentionGrad:
+        if (const kernels::CudaAttention* prepared = attention(op, values))
+          return prepared->workspace_bytes();
+        return attention_bytes(op, values, threads_, kernels_->workspace);
       case OpKind::kCachedAttention:
       case OpKind::kAttentionScores:
       case OpKind::kAttentionScoresGrad:

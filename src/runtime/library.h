@@ -4,10 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "compile/target.h"
 #include "ir/program.h"
+#include "kernels/cuda_attention.h"
 #include "kernels/kernels.h"
 #include "runtime/product.h"
 
@@ -30,9 +32,15 @@ class Library {
   // have none are measured; without, none is any more. See CudaBlas::choose_by.
   kernels::ProductChoices& choices() { return *choices_; }
   void measure_products(std::function<double()> now_s);
+  // On CUDA: from now on attention that cuDNN could make is made by what the choices have for it,
+  // or what is measured (measure_products). cuDNN is opened at the first of these; `say` hears it,
+  // or why it cannot be, and why it is not taken for a shape.
+  void choose_attention(std::function<void(const std::string&)> say);
   const kernels::Kernels& kernels() const { return *kernels_; }
   const Product& product(const kernels::MatmulShape& shape);
   const Head& head(const kernels::LinearCrossEntropyShape& shape);
+  // nullptr: the op is none that is prepared, and the table's function makes it.
+  const kernels::CudaAttention* attention(const Op& op, std::span<const Value> values);
 
   // Refers to this library: it must outlive the target.
   Target target();
@@ -46,10 +54,17 @@ class Library {
   const kernels::Kernels* kernels_ = &kernels::cpu_kernels();
   std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<Product>>> products_;
   std::vector<std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<Head>>> heads_;
+  std::unique_ptr<kernels::CudaDnn> dnn_;
+  kernels::AttentionChoosing attention_by_;
+  bool asks_dnn_ = false;  // choose_attention was called, and cuDNN is not open yet
+  std::vector<std::pair<kernels::AttentionShape, std::unique_ptr<kernels::CudaAttention>>>
+      attention_;
 };
 
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
 kernels::MatmulShape product_shape(const Op& op, std::span<const Value> values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values);
+// Of attention or its gradient, where all that the op does can be prepared: no dropout, no biases.
+std::optional<kernels::AttentionShape> attention_shape(const Op& op, std::span<const Value> values);
 
 }  // namespace tessera

@@ -58,7 +58,10 @@ void run_attention(const BoundOp& b) {
   bind_attention(b, 1, a);
   a.out = b.out[0];
   a.lse = b.out[1];
-  b.kernels->attention(b.stream, a, b.workspace);
+  if (b.attention != nullptr)
+    b.attention->run(b.stream, a, b.workspace);
+  else
+    b.kernels->attention(b.stream, a, b.workspace);
 }
 
 void run_attention_grad(const BoundOp& b) {
@@ -74,7 +77,10 @@ void run_attention_grad(const BoundOp& b) {
     a.d_bias = b.out[next];
     a.fresh_bias = b.fresh[next];
   }
-  b.kernels->attention_grad(b.stream, a, b.workspace);
+  if (b.attention != nullptr)
+    b.attention->run(b.stream, a, b.workspace);
+  else
+    b.kernels->attention_grad(b.stream, a, b.workspace);
 }
 
 void run_cached_attention(const BoundOp& b) {

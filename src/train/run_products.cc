@@ -20,6 +20,7 @@ void share_products(Library& library, const RunConfig& config, World& world,
                     const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
   if (!library.on_cuda() || config.run.products == ProductChoosing::kProposed) return;
+  library.choose_attention(say);
   kernels::ProductChoices& choices = library.choices();
   std::string text;
   if (world.rank() == 0) {
@@ -34,6 +35,9 @@ void share_products(Library& library, const RunConfig& config, World& world,
     if (choices.changed()) write_file(file, choices.text());
     say(fmt::format("products  {} measured in {:.1f} s, {} known from {}", choices.size() - known,
                     now_s() - began, known, file.string()));
+    if (const auto [all, by_library] = choices.attention_count(); all > 0)
+      say(fmt::format("attention  {} of {} shapes by cuDNN, the others by our own kernels",
+                      by_library, all));
     text = choices.text();
   }
   world.broadcast(text, 0);

@@ -29,8 +29,11 @@ struct RunSection {
     visit("seed", self.seed, "of the initial weights, the order of the data and dropout");
     visit("device", self.device, "auto takes a GPU if there is one");
     visit("products", self.products,
-          "on a GPU, algorithms of products: measured at the first start and kept in products.txt, "
-          "or the library's first proposals, which are the same in every run");
+          "on a GPU, algorithms of products and of attention: measured at the first start and kept "
+          "in "
+          "products.txt, or the library's first proposals and our own attention, which are the "
+          "same in "
+          "every run");
     visit("tf32", self.tf32,
           "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
           "bits of mantissa");

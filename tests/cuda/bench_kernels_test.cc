@@ -22,6 +22,8 @@ void expect_all_kernels(const Library& library) {
     EXPECT_GT(r.seconds, 0) << r.name;
     EXPECT_TRUE((r.bytes > 0) != (r.flops > 0)) << r.name;
   }
+  // cuDNN's attention is there where it is faster than ours.
+  std::erase_if(names, [](const std::string& n) { return n.find("by cuDNN") != n.npos; });
   EXPECT_EQ(names.size(), 26u);
   EXPECT_GT(measure_copy(library, 1 << 16, now_s, 0), 0);
 }

@@ -118,5 +118,48 @@ TEST(FastestProduct, WhatCannotRunIsNotTaken) {
   EXPECT_EQ(fastest_product(2, [](size_t) { return NAN; }).index, 0u);
 }
 
+const AttentionChoice kPlan = {"eng6_k24=26", 4, 25, 210125056, 3.5e-4};
+
+TEST(ProductChoices, AttentionStandsBesideProducts) {
+  ProductChoices a(kMachine);
+  a.add(shape(8), choice(1));
+  a.add_attention("cuDNN 91900 b=4 bf16", kPlan);
+  a.add_attention("cuDNN 91900 b=8 bf16", {.seconds = 1e-5});
+  ProductChoices b(kMachine);
+  EXPECT_TRUE(b.read(a.text(), "f").empty());
+  EXPECT_EQ(b.text(), a.text());
+  EXPECT_EQ(b.size(), 3);
+  EXPECT_EQ(b.attention_count(), std::pair(int64_t{2}, int64_t{1}));
+  ASSERT_NE(b.find_attention("cuDNN 91900 b=4 bf16"), nullptr);
+  EXPECT_EQ(*b.find_attention("cuDNN 91900 b=4 bf16"), kPlan);
+  EXPECT_TRUE(b.find_attention("cuDNN 91900 b=8 bf16")->own());
+  EXPECT_EQ(b.find_attention("cuDNN 92000 b=4 bf16"), nullptr);
+  ASSERT_NE(b.find(shape(8)), nullptr);
+}
+
+// Another version's file has no line of attention; its products are taken.
+TEST(ProductChoices, AFileWithoutAttentionIsRead) {
+  ProductChoices a(kMachine), b(kMachine);
+  a.add(shape(8), choice(1));
+  EXPECT_EQ(a.text().find("attention"), std::string::npos);
+  EXPECT_TRUE(b.read(a.text(), "f").empty());
+  EXPECT_EQ(b.find_attention("cuDNN 91900 b=4 bf16"), nullptr);
+}
+
+TEST(ProductChoices, ADamagedLineOfAttentionIsNamed) {
+  ProductChoices a(kMachine);
+  a.add_attention("cuDNN 91900 b=4 bf16", kPlan);
+  const std::string text = a.text();
+  for (size_t i = text.find('\n') + 1; i + 1 < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] = damaged[i] == '7' ? '8' : '7';
+    ProductChoices b(kMachine);
+    const std::vector<std::string> said = b.read(damaged, "products.txt");
+    ASSERT_EQ(said.size(), 1u) << damaged;
+    EXPECT_TRUE(said[0].starts_with("products.txt:2: ")) << said[0];
+    EXPECT_EQ(b.size(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::kernels

@@ -1,5 +1,6 @@
 // What the build takes without the CUDA toolkit. why_no_cuda() says so before any of it is called.
 #include "base/error.h"
+#include "kernels/cuda_attention.h"
 #include "kernels/cuda_products.h"
 #include "kernels/kernels.h"
 
@@ -35,5 +36,20 @@ int64_t CudaLinearCrossEntropy::workspace_bytes() const { absent(); }
 void CudaLinearCrossEntropy::run(Stream, const LinearCrossEntropyOperands&, void*) const {
   absent();
 }
+
+struct CudaDnn::Handle {};
+CudaDnn::CudaDnn() { absent(); }
+CudaDnn::CudaDnn(std::string_view, int) { absent(); }
+CudaDnn::~CudaDnn() = default;
+int64_t CudaDnn::version() const { absent(); }
+
+struct CudaAttention::Plan {};
+CudaAttention::CudaAttention(const AttentionShape&, const AttentionChoosing&) { absent(); }
+CudaAttention::~CudaAttention() = default;
+bool CudaAttention::by_library() const { absent(); }
+int64_t CudaAttention::workspace_bytes() const { absent(); }
+bool CudaAttention::may_choose(const AttentionShape&) { absent(); }
+void CudaAttention::run(Stream, const Attention&, void*) const { absent(); }
+void CudaAttention::run(Stream, const AttentionGrad&, void*) const { absent(); }
 
 }  // namespace tessera::kernels

@@ -33,6 +33,8 @@ class LateLibrary {
     if (function == nullptr) throw Error("the CUDA libraries are too old: there is no {}.", name);
   }
 
+  void* native() const { return handle_; }  // what dlopen gave
+
  private:
   void* handle_ = nullptr;
 };
