@@ -11,13 +11,15 @@ tests="cuda_device_test cuda_ops_test cuda_attention_test cuda_kernels_test cuda
 
 if ! grep -q '^CMAKE_CUDA_ARCHITECTURES:.*90' build/CMakeCache.txt 2>/dev/null; then
   echo "gpu_bundle.sh: build/ is not configured for CUDA and sm_90. Install the toolkit, then:" >&2
-  echo "  cmake --preset release -DTESSERA_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=90 && ninja -C build tessera $tests" >&2
+  echo "  cmake --preset release -DTESSERA_TESTS=ON -DCMAKE_CUDA_ARCHITECTURES=90" >&2
   exit 1
 fi
+# shellcheck disable=SC2086
+scripts/build.sh tessera cuda_tests $tests >/dev/null
 rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share" "$folder/configs"
 cp build/tessera "$folder/bin/"
-for t in $tests; do cp "build/tests/cuda/$t" "$folder/bin/"; done
+cp build/tests/cuda/cuda_tests "$folder/bin/"
 cp scripts/gpu_check.sh scripts/gpu_runs.sh scripts/bench_peer_device.py "$folder/"
 cp -r configs/recipes "$folder/configs/"
 
@@ -38,6 +40,12 @@ find "$folder/bin" "$folder/lib" -type f | while read -r f; do ldd "$f"; done | 
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublas[^/]*)\.so' |
   while read -r library; do cp -L "$library" "$folder/lib/"; done
 find "$folder/bin" "$folder/lib" -type f -exec strip --strip-unneeded {} +
+# One program has all tests; those of each name are its suites.
+for t in $tests; do
+  suites=$("build/tests/cuda/$t" --gtest_list_tests | awk '/^[A-Za-z]+\.$/ { printf "%s*:", $1 }')
+  printf '#!/bin/sh\nexec "$(dirname "$0")/cuda_tests" --gtest_filter="%s" "$@"\n' "$suites" >"$folder/bin/$t"
+  chmod +x "$folder/bin/$t"
+done
 tar -C "$folder" -czf "$folder/programs.tar.gz" bin lib share
 rm -r "$folder/bin" "$folder/lib" "$folder/share"
 kib=$(du -sk "$folder" | cut -f1)

@@ -14,7 +14,8 @@ make_data() {
     "$program" data build --tokenizer "$work/tokenizer.json" --out "$work/train" "$work/text.txt"
 } >/dev/null
 
-# A run called NAME: train NAME RANKS key=value…
+# A run called NAME: train NAME RANKS key=value…  In f32, in which the order of sums is all that two
+# runs may differ by, unless a key says otherwise.
 train() {
   local name=$1 ranks=$2 launch=()
   shift 2
@@ -22,6 +23,7 @@ train() {
   cat >"$work/$name.yaml" <<YAML
 run: { name: $name, directory: $work/$name, seed: 7, device: $device, products: proposed }
 data: { tokenizer: $work/tokenizer.json, train: [$work/train], validation: [$work/train] }
+precision: fp32
 optimizer: { learning_rate: 1.0e-3, weight_decay: 0.1, epsilon: 1.0e-5 }
 schedule: { kind: constant, steps: 20 }
 checkpoint: { every_steps: 0, resume: auto }
