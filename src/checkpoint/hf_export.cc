@@ -12,6 +12,7 @@
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
@@ -108,6 +109,32 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
 // Removes the unfinished folder unless it was put in its place.
 class PartFolder {
  public:
+// By reading back what is written of it, for a model whose other values cannot be refused.
+std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
+  ModelConfig small;
+  apply_family(model.family, small);
+  small.layers = small.heads = small.kv_heads = 1;
+  small.encoder_layers = model.encoder_layers > 0 ? 1 : 0;
+  small.hidden = small.feed_forward = small.vocabulary = small.context = 64;
+  small.dropout = model.dropout;
+  small.attention_dropout = model.attention_dropout;
+  small.embedding_dropout = model.embedding_dropout;
+  const ModelConfig back =
+      model_from_hf_config(hf_config_of_model(small, std::nullopt, DType::kF32), "config.json");
+  std::vector<std::string> unsaid;
+  const auto compare = [&](const char* key, double ours, double theirs) {
+    if (ours != theirs)
+      unsaid.push_back(
+          fmt::format("model.{} = {}, which transformers takes for {}", key, ours, theirs));
+  };
+  compare("dropout", model.dropout, back.dropout);
+  compare("attention_dropout", model.attention_dropout, back.attention_dropout);
+  // Where it only follows the first, that is said already.
+  if (model.embedding_dropout >= 0 || back.embedding_dropout >= 0)
+    compare("embedding_dropout", model.dropout_of_embeddings(), back.dropout_of_embeddings());
+  return unsaid;
+}
+
   explicit PartFolder(const Path& place) : place_(place), part_(place) {
     part_ += ".part";
     remove_folder(part_);  // of an export that was cut off
@@ -206,6 +233,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
   Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
   Tree generation = hf_generation_config(result.model, result.end_of_text);
   for (Tree* said : {&config, &generation}) {
+  result.unsaid = unsaid_dropout(result.model);
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
     if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));
   }

@@ -49,6 +49,8 @@ struct HfExport {
   std::vector<std::string> files;      // of weights
   std::optional<int64_t> end_of_text;  // written to config.json as bos and eos
   bool has_tokenizer = false;
+  // Of dropout, what a config.json of this family has no key for, in words.
+  std::vector<std::string> unsaid;
 };
 
 // Writes the weights (the f32 masters where the checkpoint has them), config.json,

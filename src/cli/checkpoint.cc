@@ -338,6 +338,7 @@ int export_folder(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
+    t.set("unsaid", write_value(made.unsaid));
   fmt::print("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to,
              family_name(made.model), static_cast<double>(made.parameters) * 1e-6, dtype,
              made.files.size(), made.files.size() == 1 ? "" : "s", clock.seconds());
@@ -345,6 +346,8 @@ int export_folder(Args args) {
   fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
              made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
+  for (const std::string& unsaid : made.unsaid)
+    fmt::print("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
     fmt::print(
         "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
         "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",

@@ -240,6 +240,43 @@ TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
   EXPECT_EQ(to_json(folder.header().model), to_json(to_tree(made.model)));
 }
 
+// Families have fewer keys for dropout than the model has.
+TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
+  const auto unsaid = [&](Family family, double outputs, double attention, double embeddings) {
+    for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
+    const ModelConfig plain = small(family);
+    write_folder(at("hf"), plain, DType::kF32);
+    import_hf(at("hf"), at("checkpoint"), "0.1.0");
+    CheckpointReader reader(at("checkpoint"));
+    CheckpointHeader header = reader.header();
+    ModelConfig model = plain;
+    model.dropout = outputs;
+    model.attention_dropout = attention;
+    model.embedding_dropout = embeddings;
+    header.model = to_tree(model);
+    std::vector<std::vector<float>> owned;
+    std::vector<StateTensor> state;
+    for (const StoredTensor& t : reader.tensors()) {
+      owned.emplace_back(static_cast<size_t>(t.shape.elements()));
+      const TensorView view{owned.back().data(), t.dtype, t.shape};
+      reader.read(t.name, view);
+      state.push_back({t.name, t.dtype, t.shape, {}, {}, view});
+    }
+    fs::remove_all(at("changed"));
+    save(at("changed"), header, state);
+    return export_hf(at("changed") / "0", at("back"), {}).unsaid;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(unsaid(Family::kGpt2, 0.25, 0.5, 0.125), Lines());
+  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, -1), Lines());
+  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, 0),
+            Lines{"model.embedding_dropout = 0, which transformers takes for 0.25"});
+  EXPECT_EQ(unsaid(Family::kLlama, 0.25, 0.5, -1),
+            Lines{"model.dropout = 0.25, which transformers takes for 0"});
+  EXPECT_EQ(unsaid(Family::kT5, 0.25, 0, -1),
+            Lines{"model.attention_dropout = 0, which transformers takes for 0.25"});
+}
+
 TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
   write_folder(at("hf"), small(Family::kNeox), DType::kF32);
   const std::string tokenizer =
