@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/text_template.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
@@ -28,24 +29,13 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-bool template_begins(const Tree& node) {
-  if (const Tree* all = given(node, "processors"); all && all->as_list())
-    for (const Tree& one : *all->as_list())
-      if (template_begins(one)) return true;
-  const Tree* single = given(node, "single");
-  return single && single->as_list() && !single->as_list()->empty() &&
-         given(single->as_list()->front(), "SpecialToken");
-}
-
 bool begins(const Path& folder) {
   const Tree config = read_if_there(folder / "tokenizer_config.json");
   if (const Tree* adds = given(config, "add_bos_token")) {
     const bool* yes = std::get_if<bool>(&adds->value);
     return yes && *yes;
   }
-  const Tree tokenizer = read_if_there(folder / kTokenizerFile);
-  const Tree* processor = given(tokenizer, "post_processor");
-  return processor && template_begins(*processor);
+  return !read_text_template(read_if_there(folder / kTokenizerFile)).begin.empty();
 }
 
 std::optional<int32_t> as_id(const Tree& t) {

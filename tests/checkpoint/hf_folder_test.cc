@@ -321,7 +321,8 @@ TEST_F(HfFolder, WhatBeginsTextsGoesAlong) {
   const auto begin = [&] { return hf_text_rules(open_hf(at("hf")).header).begin; };
   EXPECT_EQ(begin(), std::nullopt);
   write_file(at("hf") / "tokenizer.json",
-             R"({"post_processor": {"single": [{"SpecialToken": {"id": "<s>"}}]}})");
+             R"({"post_processor": {"single": [{"SpecialToken": {"id": "<s>"}}, )"
+             R"({"Sequence": {"id": "A"}}]}})");
   EXPECT_EQ(begin(), 1);
   write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": false})");
   EXPECT_EQ(begin(), std::nullopt);
