@@ -88,7 +88,7 @@ Tree ids_of(const std::vector<int32_t>& ids) {
 
 // transformers makes a tokenizer of its class for each family of such a model.
 void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
-                         const std::optional<SentencePieceIds>& ids, bool begins) {
+                         const std::optional<SentencePieceIds>& ids, const HfTextRules& texts) {
   const FamilyRule& family = rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_pieces, tokenizer);
@@ -99,16 +99,16 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
   config.set("model_max_length", Tree(model.context));
   if (ids)
     for (const auto& [key, piece] : ids->names) config.set(key, Tree(piece));
+  if (!family.encodes) {
+    config.set("add_bos_token", Tree(texts.begin.has_value()));
+    config.set("add_eos_token", Tree(texts.end.has_value()));
+  }
   // transformers would add as many behind the pieces; as in mT5's, they are among them.
-  if (!family.encodes) config.set("add_bos_token", Tree(begins));
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
-// Removes the unfinished folder unless it was put in its place.
-class PartFolder {
- public:
 // By reading back what is written of it, for a model whose other values cannot be refused.
 std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
   ModelConfig small;
@@ -135,6 +135,9 @@ std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
   return unsaid;
 }
 
+// Removes the unfinished folder unless it was put in its place.
+class PartFolder {
+ public:
   explicit PartFolder(const Path& place) : place_(place), part_(place) {
     part_ += ".part";
     remove_folder(part_);  // of an export that was cut off
@@ -226,14 +229,13 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
       write_tokenizer(part.path(), tokenizer, end, result.model.context);
     } else {
       if (options.sentencepiece) result.end_of_text = options.sentencepiece->end_of_text;
-      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece,
-                          texts.begin.has_value());
+      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece, texts);
     }
   }
   Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
+  result.unsaid = unsaid_dropout(result.model);
   Tree generation = hf_generation_config(result.model, result.end_of_text);
   for (Tree* said : {&config, &generation}) {
-  result.unsaid = unsaid_dropout(result.model);
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
     if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));
   }

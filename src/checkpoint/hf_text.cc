@@ -29,13 +29,24 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-bool begins(const Path& folder) {
-  const Tree config = read_if_there(folder / "tokenizer_config.json");
-  if (const Tree* adds = given(config, "add_bos_token")) {
-    const bool* yes = std::get_if<bool>(&adds->value);
-    return yes && *yes;
-  }
-  return !read_text_template(read_if_there(folder / kTokenizerFile)).begin.empty();
+// What tokenizer_config.json says under `key`, or else the template.
+bool adds(const Tree& tokenizer_config, std::string_view key, const std::string& in_template) {
+  const Tree* said = given(tokenizer_config, key);
+  if (!said) return !in_template.empty();
+  const bool* yes = std::get_if<bool>(&said->value);
+  return yes && *yes;
+}
+
+// Tokens around a SentencePiece model's texts.
+void read_around(const Path& folder, const Tree& config, Tree& state) {
+  const Tree tokenizer_config = read_if_there(folder / "tokenizer_config.json");
+  const TextTemplate around = read_text_template(read_if_there(folder / kTokenizerFile));
+  const Tree* begin = given(config, "bos_token_id");
+  if (begin && adds(tokenizer_config, "add_bos_token", around.begin)) state.set("begin", *begin);
+  const Tree* end = given(config, "eos_token_id");
+  if (!end || !adds(tokenizer_config, "add_eos_token", around.end)) return;
+  const Tree::List* several = end->as_list();
+  if (!several || !several->empty()) state.set("end", several ? several->front() : *end);
 }
 
 std::optional<int32_t> as_id(const Tree& t) {
@@ -51,18 +62,25 @@ void read_text_rules(const Path& folder, const Tree& config, bool sentencepiece,
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
-  const Tree* begin = given(config, "bos_token_id");
-  if (sentencepiece && begin && begins(folder)) state.set("begin", *begin);
+  if (sentencepiece) read_around(folder, config, state);
 }
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {
   HfTextRules r;
   if (!given(header.state, "imported_from")) return r;
   if (const Tree* begin = given(header.state, "begin")) r.begin = as_id(*begin);
+  if (const Tree* end = given(header.state, "end")) r.end = as_id(*end);
   if (const Tree* stops = given(header.state, "stops"); stops && stops->as_list())
     for (const Tree& id : *stops->as_list())
       if (as_id(id)) r.stops.push_back(*as_id(id));
   return r;
+}
+
+void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {
+  if (!given(from.state, "imported_from") || from.tokenizer != to.tokenizer) return;
+  if (!to.state.as_members()) to.state = Tree::object();
+  for (const char* key : {"imported_from", "begin", "end"})
+    if (const Tree* said = given(from.state, key)) to.state.set(key, *said);
 }
 
 }  // namespace tessera
