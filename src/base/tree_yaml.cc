@@ -59,9 +59,29 @@ Tree plain_scalar(const std::string& s) {
   return Tree(x);
 }
 
+// The library counts lines, and bytes within them, from 0; negative where it knows no place.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text), starts_{0} {
+    for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
+      starts_.push_back(at + 1);
+  }
+  int line(const YAML::Mark& mark) const { return mark.line + 1; }
+  int column(const YAML::Mark& mark) const {
+    const auto line = static_cast<size_t>(mark.line);
+    if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
+    const auto bytes = static_cast<size_t>(mark.column);
+    return static_cast<int>(count_characters(text_.substr(starts_[line], bytes))) + 1;
+  }
+
+ private:
+  std::string_view text_;
+  std::vector<size_t> starts_;
+};
+
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& source) : source_(source) {}
+  TreeBuilder(const std::string& source, const Lines& lines) : source_(source), lines_(lines) {}
   Tree take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -101,7 +121,7 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what) const {
-    throw Error("{}:{}:{}: {}", source_, mark.line + 1, mark.column + 1, what);
+    throw Error("{}:{}:{}: {}", source_, lines_.line(mark), lines_.column(mark), what);
   }
 
   void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
@@ -112,13 +132,13 @@ class TreeBuilder : public YAML::EventHandler {
       fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
     level.key = name;
     level.has_key = true;
-    level.key_line = mark.line + 1;
-    level.key_column = mark.column + 1;
+    level.key_line = lines_.line(mark);
+    level.key_column = lines_.column(mark);
   }
 
   Tree placed(Tree t, const YAML::Mark& mark) const {
-    t.line = mark.line + 1;
-    t.column = mark.column + 1;
+    t.line = lines_.line(mark);
+    t.column = lines_.column(mark);
     if (!open_.empty() && open_.back().has_key) {
       t.key_line = open_.back().key_line;
       t.key_column = open_.back().key_column;
@@ -157,6 +177,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   const std::string& source_;
+  const Lines& lines_;
   std::vector<Level> open_;
   Tree root_;
 };
@@ -243,14 +264,16 @@ void require_utf8(std::string_view text, const std::string& source) {
 }  // namespace
 
 Tree parse_yaml(std::string_view text, const std::string& source) {
+  text = without_byte_order_mark(text);
   require_utf8(text, source);
+  const Lines lines(text);
   std::istringstream in{std::string(text)};
   try {
     YAML::Parser parser(in);
-    TreeBuilder builder(source);
+    TreeBuilder builder(source, lines);
     parser.HandleNextDocument(builder);
     Tree tree = builder.take();
-    TreeBuilder second(source);
+    TreeBuilder second(source, lines);
     if (parser.HandleNextDocument(second)) {
       const Tree rest = second.take();
       throw Error("{}:{}:{}: a second document starts here. One file holds one document.", source,
@@ -258,7 +281,7 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
-    throw Error("{}:{}:{}: this is not YAML: {}", source, e.mark.line + 1, e.mark.column + 1,
+    throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),
                 e.msg);
   }
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -28,7 +29,9 @@ class Lexer {
   }
 
  private:
-  int column() const { return static_cast<int>(at_ - line_start_) + 1; }
+  int column() const {
+    return static_cast<int>(count_characters(text_.substr(line_start_, at_ - line_start_))) + 1;
+  }
   char peek(size_t ahead = 0) const {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
   }

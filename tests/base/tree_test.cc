@@ -115,6 +115,35 @@ TEST(Yaml, KnowsPlaces) {
   EXPECT_EQ(second.find("prefix")->column, 23);
 }
 
+// Characters of two, three and four bytes before the place, and a byte order mark before all.
+TEST(Tree, ColumnsCountCharacters) {
+  for (const std::string bom : {"", "\xef\xbb\xbf"}) {
+    const Tree json = parse_json(bom + "{\"é\": \"日本\", \"😀\": [\"é\", 7]}", "t");
+    EXPECT_EQ(json.column, 1);
+    EXPECT_EQ(json.find("é")->key_column, 2);
+    EXPECT_EQ(json.find("é")->column, 7);
+    EXPECT_EQ(json.find("😀")->key_column, 13);
+    EXPECT_EQ(json.find("😀")->as_list()->at(1).column, 24);
+    const Tree yaml = parse_yaml(bom + "é: { 日本: 😀, b: 7 }\n# ü\nc: [é, 8]\n", "t");
+    EXPECT_EQ(yaml.find("é")->key_column, 1);
+    EXPECT_EQ(yaml.find("é")->column, 4);
+    EXPECT_EQ(yaml.find("é")->find("日本")->column, 10);
+    EXPECT_EQ(yaml.find("é")->find("b")->key_column, 13);
+    EXPECT_EQ(yaml.find("c")->as_list()->at(1).column, 8);
+    EXPECT_EQ(yaml.find("c")->as_list()->at(1).line, 3);
+    const auto fails = [&](auto parse, const std::string& text) {
+      const std::string said = error_of([&] { parse(bom + text); });
+      return said.substr(0, said.find(": "));
+    };
+    const auto of_json = [](const std::string& s) { parse_json(s, "t"); };
+    const auto of_yaml = [](const std::string& s) { parse_yaml(s, "t"); };
+    EXPECT_EQ(fails(of_json, "{\"é日😀\": x}"), "t:1:9");
+    EXPECT_EQ(fails(of_yaml, "é日😀: 'ü"), "t:1:8");
+    EXPECT_EQ(fails(of_yaml, "{é: 1, é: 2}"), "t:1:8");
+    EXPECT_EQ(fails(of_yaml, "é: 日\xff"), "t:1:5");
+  }
+}
+
 TEST(Yaml, BrokenInputsNameThePlace) {
   const auto fails = [](const std::string& text) {
     return error_of([&] { parse_yaml(text, "t.yaml"); });
