@@ -67,6 +67,11 @@ class Lines {
       starts_.push_back(at + 1);
   }
   int line(const YAML::Mark& mark) const { return mark.line + 1; }
+  // Whether it is behind the text.
+  bool is_behind(const YAML::Mark& mark) const {
+    const auto line = static_cast<size_t>(std::max(mark.line, 0));
+    return line >= starts_.size() || (line + 1 == starts_.size() && starts_[line] == text_.size());
+  }
   int column(const YAML::Mark& mark) const {
     const auto line = static_cast<size_t>(mark.line);
     if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
@@ -78,6 +83,21 @@ class Lines {
   std::string_view text_;
   std::vector<size_t> starts_;
 };
+
+// What a scalar says. The library gives the escapes \_ and \N (U+00A0, U+0085) as bytes of Latin-1,
+// the only ones that are no UTF-8 in a text that was.
+std::string mended(const std::string& s) {
+  std::string out;
+  for (size_t i = 0; i < s.size();) {
+    const size_t n = utf8_length(s, i);
+    if (n > 0)
+      out.append(s, i, n);
+    else
+      out.append({'\xc2', s[i]});
+    i += std::max<size_t>(n, 1);
+  }
+  return out;
+}
 
 class TreeBuilder : public YAML::EventHandler {
  public:
@@ -91,7 +111,8 @@ class TreeBuilder : public YAML::EventHandler {
     fail(mark, "aliases (*name) are not read here. Write the value out.");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                const std::string& text) override {
+                const std::string& bytes) override {
+    const std::string text = mended(bytes);
     const bool plain = tag == "?" || tag.empty();
     if (!plain && tag != "!") fail(mark, fmt::format("the tag {} is not read here.", tag));
     Level* level = open_.empty() ? nullptr : &open_.back();
@@ -261,13 +282,21 @@ void require_utf8(std::string_view text, const std::string& source) {
   }
 }
 
+// The text with the mark of a document's end behind it where its last line is blank: there the
+// library takes the end of a file for the end of a quoted text.
+std::string with_end(std::string_view text) {
+  std::string out(text);
+  if (text.empty() || text.find_last_not_of(" \t\r\n") + 1 == text.size()) return out;
+  return out + (text.ends_with('\n') ? "...\n" : "\n...\n");
+}
+
 }  // namespace
 
 Tree parse_yaml(std::string_view text, const std::string& source) {
   text = without_byte_order_mark(text);
   require_utf8(text, source);
   const Lines lines(text);
-  std::istringstream in{std::string(text)};
+  std::istringstream in{with_end(text)};
   try {
     YAML::Parser parser(in);
     TreeBuilder builder(source, lines);
@@ -281,8 +310,9 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
+    const bool quoted = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && lines.is_behind(e.mark);
     throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),
-                e.msg);
+                quoted ? "a quoted text has no end" : e.msg);
   }
 }
 

@@ -144,6 +144,36 @@ TEST(Tree, ColumnsCountCharacters) {
   }
 }
 
+// Found by fuzzing. In the library \_ and \N are bytes of Latin-1.
+TEST(Yaml, EscapesGiveUtf8) {
+  const Tree t = parse_yaml(R"({a: "x\_y\N", "k\_": 1, b: "é\_\xa0\u00a0", c: "\L\P\e"})", "t");
+  EXPECT_EQ(*t.find("a")->as_string(), "x\u00a0y\u0085");
+  EXPECT_NE(t.find("k\u00a0"), nullptr);
+  EXPECT_EQ(*t.find("b")->as_string(), "é\u00a0\u00a0\u00a0");
+  EXPECT_EQ(*t.find("c")->as_string(), "\u2028\u2029\x1b");
+  EXPECT_EQ(to_yaml(parse_yaml(to_yaml(t), "t")), to_yaml(t));
+}
+
+// Found by fuzzing: the library takes the end of the file for the end of the text.
+TEST(Yaml, AQuotedTextMustEnd) {
+  for (const char* quote : {"\"", "'"})
+    for (const char* last : {"", "\n", "\n\n", "\n  ", "\n\t", "\r", "\r\n", "\n# c\n", "\\\n"}) {
+      const std::string text = std::string("a: 1\nb: ") + quote + "x" + last;
+      EXPECT_NE(error_of([&] { parse_yaml(text, "t.yaml"); }).find("this is not YAML"),
+                std::string::npos)
+          << text;
+    }
+  EXPECT_EQ(error_of([] { parse_yaml("a: 1\nb: 'x\n", "t.yaml"); }),
+            "t.yaml:3:1: this is not YAML: a quoted text has no end");
+  EXPECT_NE(error_of([] { parse_yaml("b: 'x\n...\n'", "t.yaml"); }).find("t.yaml:2:1: "),
+            std::string::npos);
+  for (const char* whole :
+       {"b: |+\n  x\n\n", "b: |+\n  x\n", "b: >\n  x\n", "b: x\n...\n", "b: x\n "})
+    EXPECT_TRUE(parse_yaml(whole, "t").find("b")->as_string()->starts_with("x")) << whole;
+  EXPECT_EQ(*parse_yaml("b: |+\n  x\n\n", "t").find("b")->as_string(), "x\n\n");
+  EXPECT_EQ(*parse_yaml("b: |+\n  x", "t").find("b")->as_string(), "x");
+}
+
 TEST(Yaml, BrokenInputsNameThePlace) {
   const auto fails = [](const std::string& text) {
     return error_of([&] { parse_yaml(text, "t.yaml"); });
