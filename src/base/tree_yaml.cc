@@ -72,16 +72,25 @@ class Lines {
     const auto line = static_cast<size_t>(std::max(mark.line, 0));
     return line >= starts_.size() || (line + 1 == starts_.size() && starts_[line] == text_.size());
   }
-  int column(const YAML::Mark& mark) const {
+  int column(const YAML::Mark& mark) {
     const auto line = static_cast<size_t>(mark.line);
     if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
-    const auto bytes = static_cast<size_t>(mark.column);
-    return static_cast<int>(count_characters(text_.substr(starts_[line], bytes))) + 1;
+    const size_t begin = starts_[line], to = begin + static_cast<size_t>(mark.column);
+    if (counted_to_ < begin || counted_to_ > to) {
+      counted_to_ = begin;
+      characters_ = 0;
+    }
+    if (to > counted_to_ && counted_to_ < text_.size())
+      characters_ += count_characters(text_.substr(counted_to_, to - counted_to_));
+    counted_to_ = to;
+    return static_cast<int>(characters_) + 1;
   }
 
  private:
   std::string_view text_;
   std::vector<size_t> starts_;
+  // Places come in order: those of a line, from its begin to here, are counted once.
+  size_t counted_to_ = 0, characters_ = 0;
 };
 
 // What a scalar says. The library gives the escapes \_ and \N (U+00A0, U+0085) as bytes of Latin-1,
@@ -101,7 +110,7 @@ std::string mended(const std::string& s) {
 
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(const std::string& source, const Lines& lines) : source_(source), lines_(lines) {}
+  TreeBuilder(const std::string& source, Lines& lines) : source_(source), lines_(lines) {}
   Tree take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -198,7 +207,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   const std::string& source_;
-  const Lines& lines_;
+  Lines& lines_;
   std::vector<Level> open_;
   Tree root_;
 };
@@ -295,7 +304,7 @@ std::string with_end(std::string_view text) {
 Tree parse_yaml(std::string_view text, const std::string& source) {
   text = without_byte_order_mark(text);
   require_utf8(text, source);
-  const Lines lines(text);
+  Lines lines(text);
   std::istringstream in{with_end(text)};
   try {
     YAML::Parser parser(in);

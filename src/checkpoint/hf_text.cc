@@ -29,22 +29,21 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-// What tokenizer_config.json says under `key`, or else the template.
-bool adds(const Tree& tokenizer_config, std::string_view key, const std::string& in_template) {
-  const Tree* said = given(tokenizer_config, key);
-  if (!said) return !in_template.empty();
-  const bool* yes = std::get_if<bool>(&said->value);
-  return yes && *yes;
-}
-
-// Tokens around a SentencePiece model's texts.
+// By tokenizer_config.json, and by the template where that says nothing.
 void read_around(const Path& folder, const Tree& config, Tree& state) {
-  const Tree tokenizer_config = read_if_there(folder / "tokenizer_config.json");
-  const TextTemplate around = read_text_template(read_if_there(folder / kTokenizerFile));
+  const Tree said = read_if_there(folder / "tokenizer_config.json");
+  TextTemplate around;
+  if (!given(said, "add_bos_token") || !given(said, "add_eos_token"))
+    around = read_text_template(read_if_there(folder / kTokenizerFile));
+  const auto adds = [&](const char* key, const std::string& token) {
+    const Tree* t = given(said, key);
+    const bool* yes = t ? std::get_if<bool>(&t->value) : nullptr;
+    return t ? yes && *yes : !token.empty();
+  };
   const Tree* begin = given(config, "bos_token_id");
-  if (begin && adds(tokenizer_config, "add_bos_token", around.begin)) state.set("begin", *begin);
+  if (begin && adds("add_bos_token", around.begin)) state.set("begin", *begin);
   const Tree* end = given(config, "eos_token_id");
-  if (!end || !adds(tokenizer_config, "add_eos_token", around.end)) return;
+  if (!end || !adds("add_eos_token", around.end)) return;
   const Tree::List* several = end->as_list();
   if (!several || !several->empty()) state.set("end", several ? several->front() : *end);
 }
@@ -57,12 +56,12 @@ std::optional<int32_t> as_id(const Tree& t) {
 
 }  // namespace
 
-void read_text_rules(const Path& folder, const Tree& config, bool sentencepiece, Tree& state) {
+void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree& state) {
   const Tree generation = read_if_there(folder / "generation_config.json");
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
-  if (sentencepiece) read_around(folder, config, state);
+  if (by_class) read_around(folder, config, state);
 }
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {

@@ -131,6 +131,9 @@ TEST(Tree, ColumnsCountCharacters) {
     EXPECT_EQ(yaml.find("é")->find("b")->key_column, 13);
     EXPECT_EQ(yaml.find("c")->as_list()->at(1).column, 8);
     EXPECT_EQ(yaml.find("c")->as_list()->at(1).line, 3);
+    const Tree block = parse_yaml(bom + "a:\n  - é\n  - {é: 1}\nb: 日\n", "t");
+    EXPECT_EQ(block.find("a")->as_list()->at(1).find("é")->column, 9);
+    EXPECT_EQ(block.find("b")->column, 4);
     const auto fails = [&](auto parse, const std::string& text) {
       const std::string said = error_of([&] { parse(bom + text); });
       return said.substr(0, said.find(": "));
