@@ -17,7 +17,8 @@ class Tree {
   using List = std::vector<Tree>;
   using Members = std::vector<std::pair<std::string, Tree>>;  // in the order of the document
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Members> value;
-  int line = 0, column = 0;          // of the value, from 1; 0 where unknown
+  // Of the value, from 1; 0 where unknown. Columns count characters, here and in messages.
+  int line = 0, column = 0;
   int key_line = 0, key_column = 0;  // of its name, where it is a member
 
   Tree() = default;

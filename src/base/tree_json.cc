@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -42,9 +43,11 @@ class CountingIterator {
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   TreeBuilder(std::string_view text, const std::string& source, int first_line)
-      : text_(text), source_(source), seen_(text.data()), scanned_(text.data()), line_(first_line) {
-    if (text_.starts_with("\xef\xbb\xbf")) token_end_ = text.data() + 3;
-  }
+      : text_(text),
+        source_(source),
+        seen_(text.data()),
+        scanned_(text.data()),
+        line_(first_line) {}
 
   Tree parse() {
     const char* begin = text_.data();
@@ -169,7 +172,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
 Tree parse_json(std::string_view text, const std::string& source, int first_line) {
   if (text.empty()) throw Error("{}: empty, wanted JSON", source);
-  return TreeBuilder(text, source, first_line).parse();
+  return TreeBuilder(without_byte_order_mark(text), source, first_line).parse();
 }
 
 std::vector<Tree> parse_json_lines(std::string_view text, const std::string& source) {

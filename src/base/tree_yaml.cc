@@ -59,9 +59,58 @@ Tree plain_scalar(const std::string& s) {
   return Tree(x);
 }
 
+// The library counts lines, and bytes within them, from 0; negative where it knows no place.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text), starts_{0} {
+    for (size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 1))
+      starts_.push_back(at + 1);
+  }
+  int line(const YAML::Mark& mark) const { return mark.line + 1; }
+  // Whether it is behind the text.
+  bool is_behind(const YAML::Mark& mark) const {
+    const auto line = static_cast<size_t>(std::max(mark.line, 0));
+    return line >= starts_.size() || (line + 1 == starts_.size() && starts_[line] == text_.size());
+  }
+  int column(const YAML::Mark& mark) {
+    const auto line = static_cast<size_t>(mark.line);
+    if (mark.line < 0 || mark.column < 0 || line >= starts_.size()) return mark.column + 1;
+    const size_t begin = starts_[line], to = begin + static_cast<size_t>(mark.column);
+    if (counted_to_ < begin || counted_to_ > to) {
+      counted_to_ = begin;
+      characters_ = 0;
+    }
+    if (to > counted_to_ && counted_to_ < text_.size())
+      characters_ += count_characters(text_.substr(counted_to_, to - counted_to_));
+    counted_to_ = to;
+    return static_cast<int>(characters_) + 1;
+  }
+
+ private:
+  std::string_view text_;
+  std::vector<size_t> starts_;
+  // Places come in order: those of a line, from its begin to here, are counted once.
+  size_t counted_to_ = 0, characters_ = 0;
+};
+
+// What a scalar says. The library gives the escapes \_ and \N (U+00A0, U+0085) as bytes of Latin-1,
+// the only ones that are no UTF-8 in a text that was.
+std::string mended(const std::string& s) {
+  std::string out;
+  for (size_t i = 0; i < s.size();) {
+    const size_t n = utf8_length(s, i);
+    if (n > 0)
+      out.append(s, i, n);
+    else
+      out.append({'\xc2', s[i]});
+    i += std::max<size_t>(n, 1);
+  }
+  return out;
+}
+
 class TreeBuilder : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& source) : source_(source) {}
+  TreeBuilder(const std::string& source, Lines& lines) : source_(source), lines_(lines) {}
   Tree take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -71,7 +120,8 @@ class TreeBuilder : public YAML::EventHandler {
     fail(mark, "aliases (*name) are not read here. Write the value out.");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                const std::string& text) override {
+                const std::string& bytes) override {
+    const std::string text = mended(bytes);
     const bool plain = tag == "?" || tag.empty();
     if (!plain && tag != "!") fail(mark, fmt::format("the tag {} is not read here.", tag));
     Level* level = open_.empty() ? nullptr : &open_.back();
@@ -101,7 +151,7 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what) const {
-    throw Error("{}:{}:{}: {}", source_, mark.line + 1, mark.column + 1, what);
+    throw Error("{}:{}:{}: {}", source_, lines_.line(mark), lines_.column(mark), what);
   }
 
   void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
@@ -112,13 +162,13 @@ class TreeBuilder : public YAML::EventHandler {
       fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
     level.key = name;
     level.has_key = true;
-    level.key_line = mark.line + 1;
-    level.key_column = mark.column + 1;
+    level.key_line = lines_.line(mark);
+    level.key_column = lines_.column(mark);
   }
 
   Tree placed(Tree t, const YAML::Mark& mark) const {
-    t.line = mark.line + 1;
-    t.column = mark.column + 1;
+    t.line = lines_.line(mark);
+    t.column = lines_.column(mark);
     if (!open_.empty() && open_.back().has_key) {
       t.key_line = open_.back().key_line;
       t.key_column = open_.back().key_column;
@@ -157,6 +207,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   const std::string& source_;
+  Lines& lines_;
   std::vector<Level> open_;
   Tree root_;
 };
@@ -240,17 +291,27 @@ void require_utf8(std::string_view text, const std::string& source) {
   }
 }
 
+// The text with the mark of a document's end behind it where its last line is blank: there the
+// library takes the end of a file for the end of a quoted text.
+std::string with_end(std::string_view text) {
+  std::string out(text);
+  if (text.empty() || text.find_last_not_of(" \t\r\n") + 1 == text.size()) return out;
+  return out + (text.ends_with('\n') ? "...\n" : "\n...\n");
+}
+
 }  // namespace
 
 Tree parse_yaml(std::string_view text, const std::string& source) {
+  text = without_byte_order_mark(text);
   require_utf8(text, source);
-  std::istringstream in{std::string(text)};
+  Lines lines(text);
+  std::istringstream in{with_end(text)};
   try {
     YAML::Parser parser(in);
-    TreeBuilder builder(source);
+    TreeBuilder builder(source, lines);
     parser.HandleNextDocument(builder);
     Tree tree = builder.take();
-    TreeBuilder second(source);
+    TreeBuilder second(source, lines);
     if (parser.HandleNextDocument(second)) {
       const Tree rest = second.take();
       throw Error("{}:{}:{}: a second document starts here. One file holds one document.", source,
@@ -258,8 +319,9 @@ Tree parse_yaml(std::string_view text, const std::string& source) {
     }
     return tree;
   } catch (const YAML::Exception& e) {
-    throw Error("{}:{}:{}: this is not YAML: {}", source, e.mark.line + 1, e.mark.column + 1,
-                e.msg);
+    const bool quoted = e.msg == YAML::ErrorMsg::DOC_IN_SCALAR && lines.is_behind(e.mark);
+    throw Error("{}:{}:{}: this is not YAML: {}", source, lines.line(e.mark), lines.column(e.mark),
+                quoted ? "a quoted text has no end" : e.msg);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "base/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tessera {
@@ -19,6 +20,18 @@ size_t utf8_length(std::string_view s, size_t i) {
     return follows(b) && follows(at(i + 2)) && follows(at(i + 3)) && !overlong && !beyond ? 4 : 0;
   }
   return 0;
+}
+
+size_t count_characters(std::string_view s) {
+  size_t characters = 0;
+  for (size_t i = 0; i < s.size(); ++characters) i += std::max<size_t>(utf8_length(s, i), 1);
+  return characters;
+}
+
+std::string_view without_byte_order_mark(std::string_view s) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (s.starts_with(kMark)) s.remove_prefix(kMark.size());
+  return s;
 }
 
 }  // namespace tessera

@@ -9,4 +9,10 @@ namespace tessera {
 // Bytes of the character that starts at s[i], 1 to 4; 0 if none is well formed there.
 size_t utf8_length(std::string_view s, size_t i);
 
+// Characters (code points) in `s`, as editors count columns. A byte that begins none counts as one.
+size_t count_characters(std::string_view s);
+
+// `s` without the byte order mark that it may begin with, which editors do not show.
+std::string_view without_byte_order_mark(std::string_view s);
+
 }  // namespace tessera

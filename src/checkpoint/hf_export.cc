@@ -12,6 +12,7 @@
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
@@ -87,7 +88,7 @@ Tree ids_of(const std::vector<int32_t>& ids) {
 
 // transformers makes a tokenizer of its class for each family of such a model.
 void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
-                         const std::optional<SentencePieceIds>& ids, bool begins) {
+                         const std::optional<SentencePieceIds>& ids, const HfTextRules& texts) {
   const FamilyRule& family = rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
   write_file(folder / family.hf_pieces, tokenizer);
@@ -98,11 +99,40 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
   config.set("model_max_length", Tree(model.context));
   if (ids)
     for (const auto& [key, piece] : ids->names) config.set(key, Tree(piece));
+  if (!family.encodes) {
+    config.set("add_bos_token", Tree(texts.begin.has_value()));
+    config.set("add_eos_token", Tree(texts.end.has_value()));
+  }
   // transformers would add as many behind the pieces; as in mT5's, they are among them.
-  if (!family.encodes) config.set("add_bos_token", Tree(begins));
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
   write_file(folder / "tokenizer_config.json", pretty(config));
+}
+
+// By reading back what is written of it, for a model whose other values cannot be refused.
+std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
+  ModelConfig small;
+  apply_family(model.family, small);
+  small.layers = small.heads = small.kv_heads = 1;
+  small.encoder_layers = model.encoder_layers > 0 ? 1 : 0;
+  small.hidden = small.feed_forward = small.vocabulary = small.context = 64;
+  small.dropout = model.dropout;
+  small.attention_dropout = model.attention_dropout;
+  small.embedding_dropout = model.embedding_dropout;
+  const ModelConfig back =
+      model_from_hf_config(hf_config_of_model(small, std::nullopt, DType::kF32), "config.json");
+  std::vector<std::string> unsaid;
+  const auto compare = [&](const char* key, double ours, double theirs) {
+    if (ours != theirs)
+      unsaid.push_back(
+          fmt::format("model.{} = {}, which transformers takes for {}", key, ours, theirs));
+  };
+  compare("dropout", model.dropout, back.dropout);
+  compare("attention_dropout", model.attention_dropout, back.attention_dropout);
+  // Where it only follows the first, that is said already.
+  if (model.embedding_dropout >= 0 || back.embedding_dropout >= 0)
+    compare("embedding_dropout", model.dropout_of_embeddings(), back.dropout_of_embeddings());
+  return unsaid;
 }
 
 // Removes the unfinished folder unless it was put in its place.
@@ -199,11 +229,11 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
       write_tokenizer(part.path(), tokenizer, end, result.model.context);
     } else {
       if (options.sentencepiece) result.end_of_text = options.sentencepiece->end_of_text;
-      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece,
-                          texts.begin.has_value());
+      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece, texts);
     }
   }
   Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
+  result.unsaid = unsaid_dropout(result.model);
   Tree generation = hf_generation_config(result.model, result.end_of_text);
   for (Tree* said : {&config, &generation}) {
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));

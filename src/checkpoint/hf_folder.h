@@ -49,6 +49,8 @@ struct HfExport {
   std::vector<std::string> files;      // of weights
   std::optional<int64_t> end_of_text;  // written to config.json as bos and eos
   bool has_tokenizer = false;
+  // Of dropout, what a config.json of this family has no key for, in words.
+  std::vector<std::string> unsaid;
 };
 
 // Writes the weights (the f32 masters where the checkpoint has them), config.json,
@@ -62,10 +64,15 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
 
 // What a folder said of texts beside its weights, as the header of its import keeps it.
 struct HfTextRules {
-  std::optional<int32_t> begin;  // before each text, where a SentencePiece model's class puts it
-  std::vector<int32_t> stops;    // eos_token_id of generation_config.json or config.json
+  // Before and behind each text, where a SentencePiece model's class puts them.
+  std::optional<int32_t> begin, end;
+  std::vector<int32_t> stops;  // eos_token_id of generation_config.json or config.json
 };
 HfTextRules hf_text_rules(const CheckpointHeader& header);
+
+// What is put around texts, for the header of a run that began with the weights of `from`: where
+// its tokenizer is the same. What ended texts there (stops) is not kept: this run has its own ends.
+void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to);
 
 // The model that a checkpoint's header describes. Throws Error.
 ModelConfig model_of_header(const Tree& model, const std::string& source);

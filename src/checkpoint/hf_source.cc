@@ -112,7 +112,8 @@ CheckpointHeader header_of(const ModelConfig& model, const Tree& config, const P
     if (header.tokenizer.empty() || begins_with_field_1(bytes)) header.tokenizer = std::move(bytes);
   }
   const bool json = tokenizer_file_name(header.tokenizer) == std::string_view(kTokenizerFile);
-  read_text_rules(hf_folder, config, !json, header.state);
+  const bool by_class = !json && !rule_of(model.family).encodes;
+  read_text_rules(hf_folder, config, by_class, header.state);
   return header;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/text_template.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
@@ -28,24 +29,23 @@ Tree as_list(const Tree& ids) {
   return list;
 }
 
-bool template_begins(const Tree& node) {
-  if (const Tree* all = given(node, "processors"); all && all->as_list())
-    for (const Tree& one : *all->as_list())
-      if (template_begins(one)) return true;
-  const Tree* single = given(node, "single");
-  return single && single->as_list() && !single->as_list()->empty() &&
-         given(single->as_list()->front(), "SpecialToken");
-}
-
-bool begins(const Path& folder) {
-  const Tree config = read_if_there(folder / "tokenizer_config.json");
-  if (const Tree* adds = given(config, "add_bos_token")) {
-    const bool* yes = std::get_if<bool>(&adds->value);
-    return yes && *yes;
-  }
-  const Tree tokenizer = read_if_there(folder / kTokenizerFile);
-  const Tree* processor = given(tokenizer, "post_processor");
-  return processor && template_begins(*processor);
+// By tokenizer_config.json, and by the template where that says nothing.
+void read_around(const Path& folder, const Tree& config, Tree& state) {
+  const Tree said = read_if_there(folder / "tokenizer_config.json");
+  TextTemplate around;
+  if (!given(said, "add_bos_token") || !given(said, "add_eos_token"))
+    around = read_text_template(read_if_there(folder / kTokenizerFile));
+  const auto adds = [&](const char* key, const std::string& token) {
+    const Tree* t = given(said, key);
+    const bool* yes = t ? std::get_if<bool>(&t->value) : nullptr;
+    return t ? yes && *yes : !token.empty();
+  };
+  const Tree* begin = given(config, "bos_token_id");
+  if (begin && adds("add_bos_token", around.begin)) state.set("begin", *begin);
+  const Tree* end = given(config, "eos_token_id");
+  if (!end || !adds("add_eos_token", around.end)) return;
+  const Tree::List* several = end->as_list();
+  if (!several || !several->empty()) state.set("end", several ? several->front() : *end);
 }
 
 std::optional<int32_t> as_id(const Tree& t) {
@@ -56,23 +56,30 @@ std::optional<int32_t> as_id(const Tree& t) {
 
 }  // namespace
 
-void read_text_rules(const Path& folder, const Tree& config, bool sentencepiece, Tree& state) {
+void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree& state) {
   const Tree generation = read_if_there(folder / "generation_config.json");
   const Tree* ends = given(generation, "eos_token_id");
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
-  const Tree* begin = given(config, "bos_token_id");
-  if (sentencepiece && begin && begins(folder)) state.set("begin", *begin);
+  if (by_class) read_around(folder, config, state);
 }
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {
   HfTextRules r;
   if (!given(header.state, "imported_from")) return r;
   if (const Tree* begin = given(header.state, "begin")) r.begin = as_id(*begin);
+  if (const Tree* end = given(header.state, "end")) r.end = as_id(*end);
   if (const Tree* stops = given(header.state, "stops"); stops && stops->as_list())
     for (const Tree& id : *stops->as_list())
       if (as_id(id)) r.stops.push_back(*as_id(id));
   return r;
+}
+
+void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {
+  if (!given(from.state, "imported_from") || from.tokenizer != to.tokenizer) return;
+  if (!to.state.as_members()) to.state = Tree::object();
+  for (const char* key : {"imported_from", "begin", "end"})
+    if (const Tree* said = given(from.state, key)) to.state.set(key, *said);
 }
 
 }  // namespace tessera

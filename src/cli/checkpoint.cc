@@ -284,9 +284,12 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
   const ModelConfig model = model_of_header(reader.header().model, source);
   const bool encodes = rule_of(model.family).encodes;
+  const HfTextRules texts = hf_text_rules(reader.header());
   SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels(), special_pieces(pieces)};
   if (pieces.byte_fallback || !encodes)
-    ids.tokenizer_json = unigram_tokenizer_json(pieces, encodes);
+    ids.tokenizer_json = unigram_tokenizer_json(
+        pieces,
+        {texts.begin ? pieces.begin_name : "", encodes || texts.end ? pieces.end_name : ""});
   return ids;
 }
 
@@ -335,6 +338,7 @@ int export_folder(Args args) {
     t.set("files", write_value(made.files));
     t.set("end_of_text", made.end_of_text ? Tree(*made.end_of_text) : Tree());
     t.set("tokenizer", Tree(made.has_tokenizer));
+    t.set("unsaid", write_value(made.unsaid));
     fmt::print("{}\n", to_json(t));
     return 0;
   }
@@ -342,6 +346,8 @@ int export_folder(Args args) {
              family_name(made.model), static_cast<double>(made.parameters) * 1e-6, dtype,
              made.files.size(), made.files.size() == 1 ? "" : "s", clock.seconds());
   if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
+  for (const std::string& unsaid : made.unsaid)
+    fmt::print("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
   fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
              made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   if (made.has_tokenizer && cuts_words_otherwise(source, made.model))

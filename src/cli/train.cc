@@ -18,6 +18,7 @@
 #include "launch/agreement.h"
 #include "launch/home.h"
 #include "train/loop.h"
+#include "train/run_folder.h"
 
 namespace tessera {
 namespace {
@@ -76,6 +77,8 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
 // Time for the watcher to hear what other ranks say, before it ends them all.
 constexpr std::chrono::seconds kUntilEnded(3);
 
+constexpr const char* kNoMemory = "out of memory: the system gave no more";
+
 // Tells the watcher, or people where nobody watches, and ends all ranks. False: there is one rank
 // and nobody watches, so that the error is main's to tell.
 bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
@@ -89,6 +92,20 @@ bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
                error);
   world->abort(1);
   return told;
+}
+
+TrainOutcome train_in(const RunFolder& folder, const RunConfig& config,
+                      const TrainOptions& options) {
+  const bool writes_log = options.world->rank() == 0;
+  try {
+    return train(config, options);
+  } catch (const std::bad_alloc&) {
+    folder.failed(kNoMemory, writes_log);
+    throw;
+  } catch (const std::exception& e) {
+    folder.failed(e.what(), writes_log);
+    throw;
+  }
 }
 
 }  // namespace
@@ -120,18 +137,19 @@ int verb_train(Args args) {
     if (place.rank == 0 && config.layout_search.search)
       fmt::print(options.terminal.file, "layout    found for {} rank{}: {}\n", place.ranks,
                  place.ranks == 1 ? "" : "s", keys_of({config.layout, config.batch.micro}));
+    const RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
     world = world_of(config, place.ranks);
     require_agreement(*world, place, shown);
     options.world = world.get();
     options.tasks = task_evaluation(config);
-    const TrainOutcome outcome = train(config, options);
+    const TrainOutcome outcome = train_in(folder, config, options);
     heartbeat->leave();
     if (options.json && world->rank() == 0) print_outcome(outcome);
     return 0;
   } catch (const std::bad_alloc&) {
-    if (!give_up("out of memory: the system gave no more", *heartbeat, world.get())) throw;
+    if (!give_up(kNoMemory, *heartbeat, world.get())) throw;
   } catch (const std::exception& e) {
     if (!give_up(e.what(), *heartbeat, world.get())) throw;
   }

@@ -20,7 +20,8 @@ constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
 
 // Dropout is for training; every other program is the model without it.
 CompileRequest without_dropout(CompileRequest r) {
-  if (r.purpose != Purpose::kTrain) r.model.dropout = r.model.attention_dropout = 0;
+  if (r.purpose != Purpose::kTrain)
+    r.model.dropout = r.model.attention_dropout = r.model.embedding_dropout = 0;
   return r;
 }
 

@@ -3,6 +3,7 @@
 #include <simdjson.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/json_scan.h"
 
 namespace tessera {
@@ -21,7 +22,9 @@ namespace {
 void slow_path(std::string_view line, const std::string& key, const std::string& place,
                std::string& out) {
   JsonScan scan = scan_json(line, key);
-  const auto where = [&](size_t at) { return fmt::format("{}:{}", place, at + 1); };
+  const auto where = [&](size_t at) {
+    return fmt::format("{}:{}", place, count_characters(line.substr(0, at)) + 1);
+  };
   if (!scan.error.empty()) throw Error("{}: no valid JSON: {}", where(scan.error_at), scan.error);
   if (!scan.object) {
     throw Error("{}: wanted an object, one a line, as in {{\"{}\": \"…\"}}", where(0), key);

@@ -20,8 +20,8 @@ class JsonLineParser {
   JsonLineParser& operator=(const JsonLineParser&) = delete;
 
   // Puts the string that `key` holds in the object `line` into `out`. Throws Error that starts
-  // with "`place`:<column>: " (columns are bytes from 1) for what is no JSON, no object, has no
-  // such key or holds something else there. `line` is padded here, hence no const.
+  // with "`place`:<column>: " (columns are characters from 1) for what is no JSON, no object, has
+  // no such key or holds something else there. `line` is padded here, hence no const.
   void parse(std::string& line, const std::string& place, std::string& out);
 
  private:

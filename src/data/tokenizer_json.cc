@@ -51,7 +51,6 @@ class Reader {
   void read_merges(const Tree& merges);
   std::pair<std::string, std::string> merge_parts(const Tree& merge) const;
   void read_added_tokens(const Tree& list);
-  void read_post_processor(const Tree& node);
 
   const Tree& root_;
   std::string source_;
@@ -257,29 +256,13 @@ void Reader::read_added_tokens(const Tree& list) {
   }
 }
 
-// A template says { "single": [{"Sequence": …}, {"SpecialToken": {"id": "</s>", …}}] }; it may
-// stand among other processors.
-void Reader::read_post_processor(const Tree& node) {
-  if (const Tree* list = node.find("processors"); list != nullptr && list->as_list() != nullptr)
-    for (const Tree& one : *list->as_list()) read_post_processor(one);
-  const Tree* single = node.find("single");
-  if (single == nullptr || single->as_list() == nullptr || single->as_list()->empty()) return;
-  const auto special = [](const Tree& piece) -> std::string {
-    const Tree* token = piece.find("SpecialToken");
-    const Tree* name = token != nullptr ? token->find("id") : nullptr;
-    return name != nullptr && name->as_string() != nullptr ? *name->as_string() : "";
-  };
-  out_.text_begin = special(single->as_list()->front());
-  out_.source_end = special(single->as_list()->back());
-}
-
 BpeDescription Reader::read() {
   if (root_.as_members() == nullptr) fail(root_, fmt::format("no JSON object. {}", kWayOut));
   read_model(need(root_, "model"));
   if (const Tree* node = root_.find("normalizer")) read_normalizer(*node);
   read_pre_tokenizer(need(root_, "pre_tokenizer"));
   if (const Tree* node = root_.find("added_tokens")) read_added_tokens(*node);
-  if (const Tree* node = root_.find("post_processor")) read_post_processor(*node);
+  out_.around = read_text_template(root_);
   return std::move(out_);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text_template.h"
 #include "data/added_tokens.h"
 #include "data/pretokenize.h"
 
@@ -24,8 +25,7 @@ struct BpeDescription {
   bool add_prefix_space = false;  // a space before each piece of text that has none
   WordSplit words = WordSplit::kGpt2;
   bool ignore_merges = false;  // a word of the vocabulary is never taken apart
-  // The added tokens that a template puts before and behind a text; empty: none.
-  std::string text_begin, source_end;
+  TextTemplate around;         // names of added tokens
 };
 
 // More than any model has.

@@ -84,20 +84,31 @@ Tree added_tokens(const SentencePieceModel& model) {
   return Tree(std::move(added));
 }
 
-Tree end_behind(const SentencePieceModel& model) {
-  const auto sequence = [](const char* id) {
-    return object({{"Sequence", object({{"id", text(id)}, {"type_id", Tree(int64_t{0})}})}});
+Tree post_processor(const SentencePieceModel& model, const TextTemplate& around) {
+  Tree tokens = Tree::object();
+  Tree::List single, pair;
+  const auto put = [&](const char* kind, std::string_view id) {
+    single.push_back(object({{kind, object({{"id", text(id)}, {"type_id", Tree(int64_t{0})}})}}));
   };
-  const Tree end = object(
-      {{"SpecialToken", object({{"id", text(model.end_name)}, {"type_id", Tree(int64_t{0})}})}});
-  const Tree ids(Tree::List{Tree(int64_t{model.control_id(model.end_name)})});
-  const Tree names(Tree::List{text(model.end_name)});
-  const Tree token = object(
-      {{model.end_name, object({{"id", text(model.end_name)}, {"ids", ids}, {"tokens", names}})}});
+  const auto put_token = [&](const std::string& name) {
+    if (name.empty() || model.control_id(name) < 0) return;
+    put("SpecialToken", name);
+    tokens.set(name, object({{"id", text(name)},
+                             {"ids", Tree(Tree::List{Tree(int64_t{model.control_id(name)})})},
+                             {"tokens", Tree(Tree::List{text(name)})}}));
+  };
+  for (const char* part : {"B", "A"}) {
+    single.clear();
+    put_token(around.begin);
+    put("Sequence", part);
+    put_token(around.end);
+    pair.insert(pair.begin(), single.begin(), single.end());
+  }
+  if (tokens.as_members()->empty()) return {};
   return object({{"type", text("TemplateProcessing")},
-                 {"single", Tree(Tree::List{sequence("A"), end})},
-                 {"pair", Tree(Tree::List{sequence("A"), end, sequence("B"), end})},
-                 {"special_tokens", token}});
+                 {"single", Tree(std::move(single))},
+                 {"pair", Tree(std::move(pair))},
+                 {"special_tokens", std::move(tokens)}});
 }
 
 Tree unigram(const SentencePieceModel& model) {
@@ -117,18 +128,17 @@ Tree unigram(const SentencePieceModel& model) {
 
 }  // namespace
 
-std::string unigram_tokenizer_json(const SentencePieceModel& model, bool ends) {
+std::string unigram_tokenizer_json(const SentencePieceModel& model, const TextTemplate& around) {
   const bool sayable =
       model.kind == SentencePieceKind::kUnigram && model.escape_spaces && !model.space_as_suffix;
   if (!sayable) return {};
-  const bool end = ends && model.control_id(model.end_name) >= 0;
   const Tree root = object({{"version", text("1.0")},
                             {"truncation", Tree()},
                             {"padding", Tree()},
                             {"added_tokens", added_tokens(model)},
                             {"normalizer", normalizer(model)},
                             {"pre_tokenizer", pre_tokenizer(model)},
-                            {"post_processor", end ? end_behind(model) : Tree()},
+                            {"post_processor", post_processor(model, around)},
                             {"decoder", decoder(model)},
                             {"model", unigram(model)}});
   return to_json(root) + "\n";

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {
@@ -28,15 +29,19 @@ class Lexer {
   }
 
  private:
-  int column() const { return static_cast<int>(at_ - line_start_) + 1; }
+  int column() {
+    column_ += static_cast<int>(count_characters(text_.substr(counted_to_, at_ - counted_to_)));
+    counted_to_ = at_;
+    return column_;
+  }
   char peek(size_t ahead = 0) const {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
   }
-  [[noreturn]] void fail(const std::string& found, const char* wanted) const {
+  [[noreturn]] void fail(const std::string& found, const char* wanted) {
     throw Error("{}:{}:{}: found {}, wanted {}", source_, line_, column(), found, wanted);
   }
 
-  Token start(Token::Kind kind) const {
+  Token start(Token::Kind kind) {
     Token t;
     t.kind = kind;
     t.line = line_;
@@ -60,7 +65,8 @@ class Lexer {
       end_line();
       ++at_;
       ++line_;
-      line_start_ = at_;
+      counted_to_ = at_;
+      column_ = 1;
     } else if (c == ' ' || c == '\t' || c == '\r') {
       ++at_;
     } else if (c == '"') {
@@ -132,8 +138,8 @@ class Lexer {
 
   std::string_view text_;
   const std::string& source_;
-  size_t at_ = 0, line_start_ = 0;
-  int line_ = 1;
+  size_t at_ = 0, counted_to_ = 0;  // the columns of what stands before are counted
+  int line_ = 1, column_ = 1;
   std::vector<Token> tokens_;
 };
 

@@ -220,10 +220,10 @@ ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, const 
   return builder_.emit_one(OpKind::kGatedActivation, name, {{"form", form}}, {x});
 }
 
-ValueId BlockWriter::dropout(const std::string& name, ValueId x) {
-  if (model_.dropout == 0) return x;
+ValueId BlockWriter::drop(const std::string& name, ValueId x, double probability) {
+  if (probability == 0) return x;
   const auto key = static_cast<int64_t>(hash_name(block_.name + "." + name));
-  return builder_.emit_one(OpKind::kDropout, name, {{"p", model_.dropout}, {"key", key}},
+  return builder_.emit_one(OpKind::kDropout, name, {{"p", probability}, {"key", key}},
                            {x, batch_.samples, batch_.step});
 }
 

@@ -79,7 +79,11 @@ class BlockWriter {
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
   ValueId gated_activation(const std::string& name, ValueId x, const std::string& form);
-  ValueId dropout(const std::string& name, ValueId x);  // x itself where the model has none
+  // Of what a sublayer gives, and of what the table gives; x itself where the model has none.
+  ValueId dropout(const std::string& name, ValueId x) { return drop(name, x, model_.dropout); }
+  ValueId embedding_dropout(const std::string& name, ValueId x) {
+    return drop(name, x, model_.dropout_of_embeddings());
+  }
   void linear_cross_entropy(ValueId x, ValueId weight);
 
   const ModelConfig& model() const { return model_; }
@@ -87,6 +91,7 @@ class BlockWriter {
   double std_out() const;  // of matrices that write into the residual stream
 
  private:
+  ValueId drop(const std::string& name, ValueId x, double probability);
   ValueId part_of_heads(const std::string& name, const std::string& part, ValueId x,
                         const Shape& out, const PartOf& of, bool bias);
   Graph& graph_;

@@ -50,7 +50,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
     const ValueId positions = w.matrix("position.weight", {m.context, F}, w.std_in());
     const ValueId x = w.sum("sum", {w.embedding("tokens", batch.tokens, table),
                                     w.embedding("positions", batch.positions, positions)});
-    w.finish(w.dropout("drop", x));
+    w.finish(w.embedding_dropout("drop", x));
   }
   layer(graph, batch, m);
   BlockWriter w(graph, batch, m, "head");
@@ -102,6 +102,8 @@ void read_hf(const HfReader& in, ModelConfig& m) {
   m.rotary_share = 0;
   m.dropout = in.number("resid_pdrop", 0.1, 0, 1);
   m.attention_dropout = in.number("attn_pdrop", 0.1, 0, 1);
+  const double embedded = in.number("embd_pdrop", 0.1, 0, 1);
+  if (embedded != m.dropout) m.embedding_dropout = embedded;
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;
   m.init_std = in.number("initializer_range", 0.02, 0, 100);
@@ -121,7 +123,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("activation_function", Tree(std::string(m.gelu == Gelu::kErf ? "gelu" : "gelu_new")));
   out.set("layer_norm_epsilon", Tree(m.norm_epsilon));
   out.set("resid_pdrop", Tree(m.dropout));
-  out.set("embd_pdrop", Tree(m.dropout));
+  out.set("embd_pdrop", Tree(m.dropout_of_embeddings()));
   out.set("attn_pdrop", Tree(m.attention_dropout));
   out.set("scale_attn_weights", Tree(true));
   return out;

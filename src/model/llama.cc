@@ -47,7 +47,7 @@ void llama_forward(Graph& graph, const BatchValues& batch, const ModelConfig& m,
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
-    w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
+    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   layer(graph, batch, m, head_biases);
   BlockWriter w(graph, batch, m, "head");

@@ -43,11 +43,15 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   Gelu gelu = Gelu::kErf;
   double dropout = 0, attention_dropout = 0;
+  double embedding_dropout = -1;                 // below 0: as dropout
   Initialiser init = Initialiser::kSmall;        // matrices and embeddings
   Initialiser output_init = Initialiser::kWang;  // matrices that write into the residual stream
   double init_std = 0.02;                        // of normal and scaled_normal
 
   int64_t head_size() const { return head_width > 0 ? head_width : hidden / heads; }
+  double dropout_of_embeddings() const {
+    return embedding_dropout < 0 ? dropout : embedding_dropout;
+  }
   int64_t all_layers() const { return encoder_layers + layers; }
   int64_t padded_vocabulary() const {
     return (vocabulary + vocabulary_multiple - 1) / vocabulary_multiple * vocabulary_multiple;
@@ -83,6 +87,8 @@ struct ModelConfig {
     visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
     visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");
     visit("attention_dropout", self.attention_dropout, "probability, on attention weights");
+    visit("embedding_dropout", self.embedding_dropout,
+          "probability, on embeddings, where it is another; below 0: as dropout");
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
     visit("output_init", self.output_init,
           "the same for matrices that write into the residual stream");

@@ -54,7 +54,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, w.std_in(), 0);
-    w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
+    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   layer(graph, batch, m);
   BlockWriter w(graph, batch, m, "head");

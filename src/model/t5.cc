@@ -97,13 +97,13 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, m.init_std, 0);
-    w.finish(w.dropout("drop", w.embedding("tokens", batch.source, table)), "source");
+    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.source, table)), "source");
   }
   encoder(graph, batch, m);
   {
     BlockWriter w(graph, batch, m, "bridge");
     w.remember(w.dropout("memory.drop", w.rms_norm("norm", w.stream("source"))));
-    w.finish(w.dropout("drop", w.embedding("tokens", batch.tokens, table)));
+    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   decoder(graph, batch, m);
   BlockWriter w(graph, batch, m, "head");

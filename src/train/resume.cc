@@ -37,9 +37,12 @@ std::vector<Change> model_differences(const RunConfig& config, const Tree& saved
 }  // namespace
 
 StartingPoint find_start(const RunConfig& config) {
+  return find_start(config.checkpoint, Path(config.run.directory) / "checkpoints");
+}
+
+StartingPoint find_start(const CheckpointSection& rules, const Path& own) {
   StartingPoint start;
-  const Path own = Path(config.run.directory) / "checkpoints";
-  if (config.checkpoint.resume != Resume::kNever) {
+  if (rules.resume != Resume::kNever) {
     LatestCheckpoint latest = find_latest(own);
     start.skipped = latest.skipped;
     if (latest.found) {
@@ -47,15 +50,15 @@ StartingPoint find_start(const RunConfig& config) {
       start.resumes = true;
       return start;
     }
-    if (config.checkpoint.resume == Resume::kRequired)
+    if (rules.resume == Resume::kRequired)
       throw Error(
           "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
           "checkpoint.resume=auto to start anew.",
           own.string());
   }
-  if (!config.checkpoint.from.empty()) {
-    start.checkpoint = resolve_checkpoint(config.checkpoint.from);
-    start.load = config.checkpoint.load;
+  if (!rules.from.empty()) {
+    start.checkpoint = resolve_checkpoint(rules.from);
+    start.load = rules.load;
   }
   return start;
 }

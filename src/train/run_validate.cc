@@ -168,6 +168,7 @@ class Validation {
     above_zero("model.init_std", m.init_std);
     share("model.dropout", m.dropout, false);
     share("model.attention_dropout", m.attention_dropout, false);
+    share("model.embedding_dropout", m.dropout_of_embeddings(), false);
   }
 
   void data() const {

@@ -4,8 +4,16 @@
 #include <array>
 
 #include "base/count.h"
+#include "checkpoint/hf_folder.h"
+#include "train/resume.h"
 
 namespace tessera {
+
+Saves::Saves(SavesOptions options) : options_(std::move(options)) {
+  if (options_.world->rank() != 0) return;
+  const StartingPoint from = find_start(options_.rules, options_.folder);
+  if (!from.checkpoint.empty()) origin_ = CheckpointReader(from.checkpoint).header();
+}
 
 bool Saves::due(int64_t step) const {
   const CheckpointSection& c = options_.rules;
@@ -31,6 +39,7 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {
   const CheckpointSection& c = options_.rules;
   SaveRequest request;
   request.checkpoints = options_.folder;
+  if (origin_) keep_text_rules(*origin_, header);
   request.header = std::move(header);
   request.tensors = std::move(tensors);
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),

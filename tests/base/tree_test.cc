@@ -115,6 +115,68 @@ TEST(Yaml, KnowsPlaces) {
   EXPECT_EQ(second.find("prefix")->column, 23);
 }
 
+// Characters of two, three and four bytes before the place, and a byte order mark before all.
+TEST(Tree, ColumnsCountCharacters) {
+  for (const std::string bom : {"", "\xef\xbb\xbf"}) {
+    const Tree json = parse_json(bom + "{\"é\": \"日本\", \"😀\": [\"é\", 7]}", "t");
+    EXPECT_EQ(json.column, 1);
+    EXPECT_EQ(json.find("é")->key_column, 2);
+    EXPECT_EQ(json.find("é")->column, 7);
+    EXPECT_EQ(json.find("😀")->key_column, 13);
+    EXPECT_EQ(json.find("😀")->as_list()->at(1).column, 24);
+    const Tree yaml = parse_yaml(bom + "é: { 日本: 😀, b: 7 }\n# ü\nc: [é, 8]\n", "t");
+    EXPECT_EQ(yaml.find("é")->key_column, 1);
+    EXPECT_EQ(yaml.find("é")->column, 4);
+    EXPECT_EQ(yaml.find("é")->find("日本")->column, 10);
+    EXPECT_EQ(yaml.find("é")->find("b")->key_column, 13);
+    EXPECT_EQ(yaml.find("c")->as_list()->at(1).column, 8);
+    EXPECT_EQ(yaml.find("c")->as_list()->at(1).line, 3);
+    const Tree block = parse_yaml(bom + "a:\n  - é\n  - {é: 1}\nb: 日\n", "t");
+    EXPECT_EQ(block.find("a")->as_list()->at(1).find("é")->column, 9);
+    EXPECT_EQ(block.find("b")->column, 4);
+    const auto fails = [&](auto parse, const std::string& text) {
+      const std::string said = error_of([&] { parse(bom + text); });
+      return said.substr(0, said.find(": "));
+    };
+    const auto of_json = [](const std::string& s) { parse_json(s, "t"); };
+    const auto of_yaml = [](const std::string& s) { parse_yaml(s, "t"); };
+    EXPECT_EQ(fails(of_json, "{\"é日😀\": x}"), "t:1:9");
+    EXPECT_EQ(fails(of_yaml, "é日😀: 'ü"), "t:1:8");
+    EXPECT_EQ(fails(of_yaml, "{é: 1, é: 2}"), "t:1:8");
+    EXPECT_EQ(fails(of_yaml, "é: 日\xff"), "t:1:5");
+  }
+}
+
+// Found by fuzzing. In the library \_ and \N are bytes of Latin-1.
+TEST(Yaml, EscapesGiveUtf8) {
+  const Tree t = parse_yaml(R"({a: "x\_y\N", "k\_": 1, b: "é\_\xa0\u00a0", c: "\L\P\e"})", "t");
+  EXPECT_EQ(*t.find("a")->as_string(), "x\u00a0y\u0085");
+  EXPECT_NE(t.find("k\u00a0"), nullptr);
+  EXPECT_EQ(*t.find("b")->as_string(), "é\u00a0\u00a0\u00a0");
+  EXPECT_EQ(*t.find("c")->as_string(), "\u2028\u2029\x1b");
+  EXPECT_EQ(to_yaml(parse_yaml(to_yaml(t), "t")), to_yaml(t));
+}
+
+// Found by fuzzing: the library takes the end of the file for the end of the text.
+TEST(Yaml, AQuotedTextMustEnd) {
+  for (const char* quote : {"\"", "'"})
+    for (const char* last : {"", "\n", "\n\n", "\n  ", "\n\t", "\r", "\r\n", "\n# c\n", "\\\n"}) {
+      const std::string text = std::string("a: 1\nb: ") + quote + "x" + last;
+      EXPECT_NE(error_of([&] { parse_yaml(text, "t.yaml"); }).find("this is not YAML"),
+                std::string::npos)
+          << text;
+    }
+  EXPECT_EQ(error_of([] { parse_yaml("a: 1\nb: 'x\n", "t.yaml"); }),
+            "t.yaml:3:1: this is not YAML: a quoted text has no end");
+  EXPECT_NE(error_of([] { parse_yaml("b: 'x\n...\n'", "t.yaml"); }).find("t.yaml:2:1: "),
+            std::string::npos);
+  for (const char* whole :
+       {"b: |+\n  x\n\n", "b: |+\n  x\n", "b: >\n  x\n", "b: x\n...\n", "b: x\n "})
+    EXPECT_TRUE(parse_yaml(whole, "t").find("b")->as_string()->starts_with("x")) << whole;
+  EXPECT_EQ(*parse_yaml("b: |+\n  x\n\n", "t").find("b")->as_string(), "x\n\n");
+  EXPECT_EQ(*parse_yaml("b: |+\n  x", "t").find("b")->as_string(), "x");
+}
+
 TEST(Yaml, BrokenInputsNameThePlace) {
   const auto fails = [](const std::string& text) {
     return error_of([&] { parse_yaml(text, "t.yaml"); });

@@ -240,6 +240,43 @@ TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
   EXPECT_EQ(to_json(folder.header().model), to_json(to_tree(made.model)));
 }
 
+// Families have fewer keys for dropout than the model has.
+TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
+  const auto unsaid = [&](Family family, double outputs, double attention, double embeddings) {
+    for (const char* name : {"hf", "checkpoint", "back"}) fs::remove_all(at(name));
+    const ModelConfig plain = small(family);
+    write_folder(at("hf"), plain, DType::kF32);
+    import_hf(at("hf"), at("checkpoint"), "0.1.0");
+    CheckpointReader reader(at("checkpoint"));
+    CheckpointHeader header = reader.header();
+    ModelConfig model = plain;
+    model.dropout = outputs;
+    model.attention_dropout = attention;
+    model.embedding_dropout = embeddings;
+    header.model = to_tree(model);
+    std::vector<std::vector<float>> owned;
+    std::vector<StateTensor> state;
+    for (const StoredTensor& t : reader.tensors()) {
+      owned.emplace_back(static_cast<size_t>(t.shape.elements()));
+      const TensorView view{owned.back().data(), t.dtype, t.shape};
+      reader.read(t.name, view);
+      state.push_back({t.name, t.dtype, t.shape, {}, {}, view});
+    }
+    fs::remove_all(at("changed"));
+    save(at("changed"), header, state);
+    return export_hf(at("changed") / "0", at("back"), {}).unsaid;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(unsaid(Family::kGpt2, 0.25, 0.5, 0.125), Lines());
+  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, -1), Lines());
+  EXPECT_EQ(unsaid(Family::kNeox, 0.25, 0.5, 0),
+            Lines{"model.embedding_dropout = 0, which transformers takes for 0.25"});
+  EXPECT_EQ(unsaid(Family::kLlama, 0.25, 0.5, -1),
+            Lines{"model.dropout = 0.25, which transformers takes for 0"});
+  EXPECT_EQ(unsaid(Family::kT5, 0.25, 0, -1),
+            Lines{"model.attention_dropout = 0, which transformers takes for 0.25"});
+}
+
 TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
   write_folder(at("hf"), small(Family::kNeox), DType::kF32);
   const std::string tokenizer =
@@ -277,19 +314,59 @@ TEST_F(HfFolder, WhatBeginsTextsGoesAlong) {
   write_folder(at("hf"), small(Family::kLlama), DType::kF32);
   Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
   config.set("bos_token_id", Tree(int64_t{1}));
+  config.set("eos_token_id", parse_json("[2, 3]", "ids"));
   write_file(at("hf") / "config.json", to_json(config));
   write_file(at("hf") / "tokenizer.model",
              "\n\x03"
              "abc");
   const auto begin = [&] { return hf_text_rules(open_hf(at("hf")).header).begin; };
+  const auto end = [&] { return hf_text_rules(open_hf(at("hf")).header).end; };
   EXPECT_EQ(begin(), std::nullopt);
-  write_file(at("hf") / "tokenizer.json",
-             R"({"post_processor": {"single": [{"SpecialToken": {"id": "<s>"}}]}})");
+  EXPECT_EQ(end(), std::nullopt);
+  const std::string start = R"({"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}})";
+  write_file(at("hf") / "tokenizer.json", R"({"post_processor": {"single": [)" + start + "]}}");
   EXPECT_EQ(begin(), 1);
+  EXPECT_EQ(end(), std::nullopt);
+  write_file(at("hf") / "tokenizer.json", R"({"post_processor": {"single": [)" + start +
+                                              R"(, {"SpecialToken": {"id": "</s>"}}]}})");
+  EXPECT_EQ(end(), 2);
   write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": false})");
   EXPECT_EQ(begin(), std::nullopt);
-  write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": true})");
+  EXPECT_EQ(end(), 2);
+  write_file(at("hf") / "tokenizer_config.json", R"({"add_eos_token": false})");
   EXPECT_EQ(begin(), 1);
+  EXPECT_EQ(end(), std::nullopt);
+  fs::remove(at("hf") / "tokenizer.json");
+  write_file(at("hf") / "tokenizer_config.json",
+             R"({"add_bos_token": true, "add_eos_token": true})");
+  EXPECT_EQ(begin(), 1);
+  EXPECT_EQ(end(), 2);
+  import_hf(at("hf"), at("checkpoint"), "0.1.0");
+  export_hf(at("checkpoint"), at("back"), {});
+  const Tree back = parse_json(read_file(at("back") / "tokenizer_config.json"), "config");
+  EXPECT_EQ(to_json(*back.find("add_bos_token")), "true");
+  EXPECT_EQ(to_json(*back.find("add_eos_token")), "true");
+}
+
+TEST_F(HfFolder, WhatIsPutAroundTextsIsKeptWithTheTokenizer) {
+  CheckpointHeader from, to;
+  const auto kept = [&](const char* state, const char* tokenizer, Tree own) {
+    from.state = parse_json(state, "state");
+    from.tokenizer = "a tokenizer";
+    to.state = std::move(own);
+    to.tokenizer = tokenizer;
+    keep_text_rules(from, to);
+    return to_json(to.state);
+  };
+  const char* all = R"({"imported_from": "x", "stops": [3], "begin": 1, "end": 2, "other": 4})";
+  EXPECT_EQ(kept(all, "a tokenizer", {}), R"({"imported_from":"x","begin":1,"end":2})");
+  EXPECT_EQ(hf_text_rules(to).begin, 1);
+  EXPECT_EQ(hf_text_rules(to).end, 2);
+  EXPECT_EQ(kept(all, "a tokenizer", parse_json(R"({"loss_scale": 8})", "own")),
+            R"({"loss_scale":8,"imported_from":"x","begin":1,"end":2})");
+  EXPECT_EQ(kept(all, "another", {}), "null");
+  EXPECT_EQ(kept(R"({"loss_scale": 8})", "a tokenizer", {}), "null");
+  EXPECT_EQ(kept("null", "a tokenizer", {}), "null");
 }
 
 TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {

@@ -89,12 +89,15 @@ class ProgramFolder : public testing::Test {
     return r;
   }
 
-  // Every file but the log, which a run that fails may write, below `part` of the folder.
+  // Every file and folder below `part` of the folder. Of a log only that it is there: a run that
+  // fails says so in it.
   Files snapshot(const std::string& part = "") const {
     Files files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / part))
-      if (entry.is_regular_file() && entry.path().filename() != "log.txt")
-        files[entry.path().string()] = read_file(entry.path());
+      files[entry.path().string()] = entry.is_directory() ? "a folder"
+                                     : entry.path().filename() == "log.txt"
+                                         ? "a log"
+                                         : read_file(entry.path());
     return files;
   }
 

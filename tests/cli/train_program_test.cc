@@ -1,6 +1,7 @@
 // What faults of the world make of train, generate and eval: every one must give its exit code,
 // name its place, say what was found and wanted and what to do, and leave every file as it was. And
 // a run that is told to stop saves, leaves, and goes on bit for bit.
+#include "base/text_template.h"
 #include "base/wire_message.h"
 #include "tests/cli/program.h"
 
@@ -18,12 +19,17 @@ class TrainProgram : public ProgramFolder {
  protected:
   TrainProgram() { put("run.yaml", kRun); }
 
+  enum class LogMayAppear : uint8_t { kNo, kYes };
+
   void expect_fault(const std::string& arguments, const std::vector<std::string>& parts,
-                    int code = 1) const {
+                    int code = 1, LogMayAppear log = LogMayAppear::kNo) const {
     const Files files = snapshot();
     const ProgramResult r = run(arguments);
     expect_message(arguments, r, parts, code);
-    EXPECT_TRUE(snapshot() == files) << arguments << " changed a file";
+    Files after = snapshot();
+    if (log == LogMayAppear::kYes)
+      std::erase_if(after, [](const auto& f) { return f.second == "a log"; });
+    EXPECT_TRUE(after == files) << arguments << " changed a file";
   }
   static void expect_message(const std::string& arguments, const ProgramResult& r,
                              const std::vector<std::string>& parts, int code = 1) {
@@ -52,6 +58,76 @@ TEST_F(TrainProgram, FaultsOfTheData) {
   put("bad.json", "{\"x");
   expect_fault("train run.yaml model.vocabulary=0 data.tokenizer=bad.json",
                {"bad.json:", "not JSON", "expected string literal"});
+}
+
+// A folder of Hugging Face, imported or not, that is trained on and exported again says of texts
+// what it said: what stands before and behind them.
+TEST_F(TrainProgram, WhatStandsAroundTextsGoesThroughTraining) {
+  for (const char* kind : {"bpe", "unigram"}) {
+    for (const char* made :
+         {"p.model", "p.bin", "p.idx", "p.json", "run", "hf", "i.checkpoint", "back", "again"})
+      std::filesystem::remove_all(folder_ / made);
+    const auto done = [&](const std::string& arguments) {
+      const ProgramResult r = run(arguments);
+      ASSERT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    };
+    done(fmt::format("tokenizer train --kind {} --vocabulary 300 --out p.model a.txt", kind));
+    done("data build --tokenizer p.model --out p a.txt");
+    const std::string train =
+        "train run.yaml model.family=llama model.rotary_share=1 model.vocabulary=0 "
+        "data.tokenizer=p.model data.train=[p] schedule.steps=1 ";
+    done(train);
+    done("checkpoint export run --to hf");
+    Tree config = parse_json(get("hf/config.json"), "config.json");
+    config.set("bos_token_id", Tree(int64_t{1}));
+    put("hf/config.json", to_json(config));
+    std::filesystem::remove(folder_ / "hf/tokenizer.json");
+    const auto said = [&](const std::string& folder) {
+      const Tree t = parse_json(get(folder + "/tokenizer_config.json"), "tokenizer_config.json");
+      return to_json(*t.find("add_bos_token")) + " " + to_json(*t.find("add_eos_token"));
+    };
+    EXPECT_EQ(said("hf"), "false false");
+    for (const auto& [begins, ends] : {std::pair(true, true), {true, false}, {false, true}}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", kind, begins, ends));
+      put("hf/tokenizer_config.json",
+          fmt::format(R"({{"add_bos_token": {}, "add_eos_token": {}}})", begins, ends));
+      for (const char* from : {"i.checkpoint", "hf"}) {
+        for (const char* old : {"i.checkpoint", "run", "back"})
+          std::filesystem::remove_all(folder_ / old);
+        done("checkpoint import --from hf --out i.checkpoint");
+        done(train + "run.stop_after_steps=1 schedule.steps=2 checkpoint.from=" + from);
+        done(train + "schedule.steps=2 checkpoint.from=" + from);  // goes on from its own
+        done("checkpoint export run --to back");
+        EXPECT_EQ(said("back"), fmt::format("{} {}", begins, ends)) << from;
+        if (std::string(kind) == "bpe") continue;  // which is read by its model alone
+        const TextTemplate around =
+            read_text_template(parse_json(get("back/tokenizer.json"), "tokenizer.json"));
+        EXPECT_EQ(around.begin, "") << from;  // a model learned here has no such piece
+        EXPECT_EQ(around.end, ends ? "</s>" : "") << from;
+      }
+    }
+  }
+}
+
+// Where a start made the folder and is refused, nothing of it stays, also of the folders above it;
+// what stood there before stays, and the log of a run that had begun says why it ended.
+TEST_F(TrainProgram, ARefusedStartLeavesNoTrace) {
+  const std::string nowhere = "train run.yaml data.train=[nowhere] run.directory=";
+  for (const char* folder : {"a/b/c", "a/b/c/", "./a"})
+    expect_fault(nowhere + folder, {"nowhere.idx"});
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
+  std::filesystem::create_directories(folder_ / "a" / "b");
+  put("a/b/mine.txt", "keep");
+  expect_fault(nowhere + "a/b", {"nowhere.idx"}, 1, LogMayAppear::kYes);
+  EXPECT_EQ(get("a/b/mine.txt"), "keep");
+  EXPECT_NE(get("a/b/log.txt").find("error: nowhere.idx"), std::string::npos) << get("a/b/log.txt");
+
+  ASSERT_EQ(run("train run.yaml run.stop_after_steps=2").code, 0);
+  const std::string log = get("run/log.txt");
+  expect_fault("train run.yaml run.seed=2", {"holds checkpoints of another run", "run.seed"});
+  const std::string longer = get("run/log.txt");
+  EXPECT_TRUE(longer.starts_with(log));
+  EXPECT_NE(longer.find("error: run holds checkpoints of another run"), std::string::npos);
 }
 
 TEST_F(TrainProgram, NumbersThatCannotBe) {

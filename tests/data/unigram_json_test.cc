@@ -36,7 +36,7 @@ std::string at(const Tree& tree, std::initializer_list<const char*> path) {
 TEST(UnigramJson, SaysWhatTheModelSays) {
   SentencePieceModel model = sample();
   model.byte_fallback = true;
-  const Tree json = parse_json(unigram_tokenizer_json(model, true), "json");
+  const Tree json = parse_json(unigram_tokenizer_json(model, {"", "</s>"}), "json");
   EXPECT_EQ(at(json, {"model", "unk_id"}), "2");
   EXPECT_EQ(at(json, {"model", "byte_fallback"}), "true");
   EXPECT_EQ(at(json, {"model", "vocab"}),
@@ -50,11 +50,36 @@ TEST(UnigramJson, SaysWhatTheModelSays) {
   EXPECT_EQ(added, "0true 1true 2true 4false ");
 }
 
+TEST(UnigramJson, TokensStandAroundATextWhereTheModelHasThem) {
+  SentencePieceModel model = sample();
+  model.pieces.push_back(piece("<s>", 0, PieceType::kControl));
+  const auto made = [&](const TextTemplate& around) {
+    return parse_json(unigram_tokenizer_json(model, around), "json");
+  };
+  const Tree both = made({"<s>", "</s>"});
+  EXPECT_EQ(at(both, {"post_processor", "special_tokens", "<s>", "ids"}), "[6]");
+  EXPECT_EQ(at(both, {"post_processor", "special_tokens", "</s>", "ids"}), "[1]");
+  const std::string begin = R"({"SpecialToken":{"id":"<s>","type_id":0}})";
+  const std::string end = R"({"SpecialToken":{"id":"</s>","type_id":0}})";
+  const auto sequence = [](const std::string& id) {
+    return R"({"Sequence":{"id":")" + id + R"(","type_id":0}})";
+  };
+  EXPECT_EQ(at(both, {"post_processor", "single"}),
+            "[" + begin + "," + sequence("A") + "," + end + "]");
+  EXPECT_EQ(at(both, {"post_processor", "pair"}), "[" + begin + "," + sequence("A") + "," + end +
+                                                      "," + begin + "," + sequence("B") + "," +
+                                                      end + "]");
+  const TextTemplate back = read_text_template(made({"<s>", ""}));
+  EXPECT_EQ(back.begin, "<s>");
+  EXPECT_EQ(back.end, "");
+  EXPECT_EQ(at(made({"<bos>", "<eos>"}), {"post_processor"}), "null");
+}
+
 // RFC 4648; the padding is one, none and two characters.
 TEST(UnigramJson, TheRulesAreInBase64) {
   SentencePieceModel model = sample();
   const auto rules = [&] {
-    const Tree json = parse_json(unigram_tokenizer_json(model, false), "json");
+    const Tree json = parse_json(unigram_tokenizer_json(model, {}), "json");
     return at(json.find("normalizer")->find("normalizers")->as_list()->front(),
               {"precompiled_charsmap"});
   };
@@ -66,13 +91,13 @@ TEST(UnigramJson, TheRulesAreInBase64) {
 }
 
 TEST(UnigramJson, IsEmptyWhereItCannotSayIt) {
-  EXPECT_NE(unigram_tokenizer_json(sample(), true), "");
+  EXPECT_NE(unigram_tokenizer_json(sample(), {}), "");
   for (int what = 0; what < 3; ++what) {
     SentencePieceModel model = sample();
     if (what == 0) model.kind = SentencePieceKind::kBpe;
     if (what == 1) model.space_as_suffix = true;
     if (what == 2) model.escape_spaces = false;
-    EXPECT_EQ(unigram_tokenizer_json(model, true), "") << what;
+    EXPECT_EQ(unigram_tokenizer_json(model, {}), "") << what;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/passes.h"
+#include "ir/lexer.h"
 #include "ir/parse.h"
 #include "ir/summary.h"
 #include "model/forward.h"
@@ -203,6 +204,13 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
                "p.txt:1:45: found '99999999999999999999', wanted a whole number");
   expect_error("report = clear () : f64 [8]", "\"report = clear () : f64 [8]",
                "p.txt:19:5: found a text without end, wanted a closing '\"'");
+}
+
+TEST(Parse, ColumnsCountCharacters) {
+  const std::vector<Token> tokens = tokens_of("a \"é日😀\" x\n\"ü\" 7", "p.txt");
+  ASSERT_EQ(tokens.size(), 8U);
+  EXPECT_EQ(tokens[2].column, 9);
+  EXPECT_EQ(tokens[5].column, 5);
 }
 
 // Any cut or changed byte ends in a program or an Error, never in a crash.

@@ -181,6 +181,32 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   }
 }
 
+// What config.json says of dropout comes back key by key, in the families' own words.
+TEST(HfConfig, EachDropoutIsWrittenAsItWasRead) {
+  const std::pair<std::string, std::vector<const char*>> kCases[] = {
+      {R"({"model_type": "gpt2", "resid_pdrop": 0.25, "embd_pdrop": 0.0, "attn_pdrop": 0.5})",
+       {"resid_pdrop", "embd_pdrop", "attn_pdrop"}},
+      {R"({"model_type": "gpt2", "resid_pdrop": 0.0, "embd_pdrop": 0.125, "attn_pdrop": 0.5})",
+       {"resid_pdrop", "embd_pdrop", "attn_pdrop"}},
+      {pythia(R"(, "hidden_dropout": 0.25, "attention_dropout": 0.5, "classifier_dropout": 0.75)"),
+       {"hidden_dropout", "attention_dropout"}},
+      {llama(R"(, "attention_dropout": 0.5)"), {"attention_dropout"}},
+      {qwen2(R"(, "attention_dropout": 0.5)"), {"attention_dropout"}},
+      {t5("t5", R"(, "dropout_rate": 0.25, "classifier_dropout": 0.75)"), {"dropout_rate"}},
+  };
+  for (const auto& [text, keys] : kCases) {
+    const Tree given = parse_json(text, "config.json");
+    const Tree back = hf_config_of_model(read(text), 3, DType::kF32);
+    for (const char* key : keys)
+      EXPECT_EQ(to_json(*back.find(key)), to_json(*given.find(key))) << key << " of " << text;
+  }
+  EXPECT_LT(read(kCases[2].first).embedding_dropout, 0);  // as its other outputs have it
+  // Absent: what transformers takes.
+  const Tree gpt2 = hf_config_of_model(read(R"({"model_type": "gpt2"})"), 3, DType::kF32);
+  for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
+    EXPECT_EQ(to_json(*gpt2.find(key)), "0.1") << key;
+}
+
 // Which of several keys counts is transformers' rule.
 TEST(HfConfig, KeysThatSayTheSameTwice) {
   const ModelConfig neox = read(pythia(R"(, "rotary_emb_base": 500, "rope_theta": 9)"));

@@ -251,6 +251,7 @@ TEST(RunConfig, EveryRuleHasAMessage) {
                           "model.rotary_scale.factor=0.5",
                           "model.rotary_scale.high=1",
                           "model.dropout=1",
+                          "model.embedding_dropout=1",
                           "model.norm_epsilon=0",
                           "model.vocabulary_multiple=0",
                           "data.train=[]",

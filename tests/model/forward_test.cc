@@ -1,0 +1,64 @@
+#include "model/forward.h"
+
+#include <gtest/gtest.h>
+
+#include "model/presets.h"
+#include "tests/every_family.h"
+
+namespace tessera {
+namespace {
+
+ModelConfig small(Family family) {
+  ModelConfig m;
+  apply_family(family, m);
+  m.layers = 2;
+  m.hidden = 24;
+  m.heads = m.kv_heads = 3;
+  m.feed_forward = 40;
+  m.vocabulary = 30;
+  m.context = 16;
+  if (rule_of(family).encodes) m.encoder_layers = 2;
+  return m;
+}
+
+// The probabilities of dropout, those of embeddings first.
+std::pair<std::vector<double>, std::vector<double>> probabilities(const ModelConfig& model) {
+  const BatchForm form{.tokens = 8, .source = model.encoder_layers > 0 ? 8 : 0};
+  const Graph graph = forward(model, form);
+  std::vector<double> embeddings, outputs;
+  for (const Block& block : graph.blocks)
+    for (const Op& op : block.forward) {
+      if (op.kind != OpKind::kDropout) continue;
+      bool embeds = false;
+      for (const Op& before : block.forward)
+        for (const ValueId out : before.outputs)
+          embeds |= out == op.inputs[0] && block.layers == 1 &&
+                    (before.kind == OpKind::kEmbedding || before.kind == OpKind::kSum);
+      (embeds ? embeddings : outputs).push_back(op.attributes.number("p"));
+    }
+  return {embeddings, outputs};
+}
+
+TEST(Forward, EmbeddingsMayHaveADropoutOfTheirOwn) {
+  for (const Family family : every_family()) {
+    SCOPED_TRACE(rule_of(family).hf_type);
+    ModelConfig m = small(family);
+    const auto all = [](double p, size_t n) { return std::vector<double>(n, p); };
+    const size_t tables = m.encoder_layers > 0 ? 2 : 1;
+    m.dropout = 0.25;
+    const auto [same, outputs] = probabilities(m);
+    EXPECT_EQ(same, all(0.25, tables));
+    EXPECT_FALSE(outputs.empty());
+    EXPECT_EQ(outputs, all(0.25, outputs.size()));
+    m.embedding_dropout = 0.5;
+    EXPECT_EQ(probabilities(m), std::pair(all(0.5, tables), outputs));
+    m.embedding_dropout = 0;
+    EXPECT_EQ(probabilities(m), std::pair(all(0, 0), outputs));
+    m.dropout = 0;
+    m.embedding_dropout = 0.5;
+    EXPECT_EQ(probabilities(m), std::pair(all(0.5, tables), all(0, 0)));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
