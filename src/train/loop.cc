@@ -211,6 +211,7 @@ void Run::resume(const StartingPoint& start) {
   CheckpointReader reader(start.checkpoint);
   const CheckpointHeader& header = reader.header();
   const bool all = start.load == Load::kAll;
+  saves_->begin_from(header);
   for (const Change& c : start.resumes ? accepted_changes(config_, header.config)
                                        : changed_computation(config_, header.model))
     say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));

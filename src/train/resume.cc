@@ -37,10 +37,8 @@ std::vector<Change> model_differences(const RunConfig& config, const Tree& saved
 }  // namespace
 
 StartingPoint find_start(const RunConfig& config) {
-  return find_start(config.checkpoint, Path(config.run.directory) / "checkpoints");
-}
-
-StartingPoint find_start(const CheckpointSection& rules, const Path& own) {
+  const CheckpointSection& rules = config.checkpoint;
+  const Path own = Path(config.run.directory) / "checkpoints";
   StartingPoint start;
   if (rules.resume != Resume::kNever) {
     LatestCheckpoint latest = find_latest(own);

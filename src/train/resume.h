@@ -21,8 +21,6 @@ struct StartingPoint {
 // By checkpoint.resume and checkpoint.from. Throws Error where a checkpoint is required and none
 // is whole.
 StartingPoint find_start(const RunConfig& config);
-// The same of a run whose own checkpoints lie in `own`.
-StartingPoint find_start(const CheckpointSection& rules, const Path& own);
 
 // What differs between the configuration in a checkpoint and now. Throws Error for changes of
 // model, data or seed, unless checkpoint.allow_changes.

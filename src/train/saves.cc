@@ -5,15 +5,8 @@
 
 #include "base/count.h"
 #include "checkpoint/hf_folder.h"
-#include "train/resume.h"
 
 namespace tessera {
-
-Saves::Saves(SavesOptions options) : options_(std::move(options)) {
-  if (options_.world->rank() != 0) return;
-  const StartingPoint from = find_start(options_.rules, options_.folder);
-  if (!from.checkpoint.empty()) origin_ = CheckpointReader(from.checkpoint).header();
-}
 
 bool Saves::due(int64_t step) const {
   const CheckpointSection& c = options_.rules;

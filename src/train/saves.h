@@ -27,9 +27,9 @@ struct SavesOptions {
 // All calls but before_update() and under_way() are the same on every rank, at the same step.
 class Saves {
  public:
-  // Looks at where the run starts: what is put around its texts goes on into its checkpoints.
-  // Throws Error as find_start does (train/resume.h).
-  explicit Saves(SavesOptions options);
+  explicit Saves(SavesOptions options) : options_(std::move(options)) {}
+  // Where the run starts from: what is put around its texts goes on into its own checkpoints.
+  void begin_from(const CheckpointHeader& origin) { origin_ = origin; }
 
   bool due(int64_t step) const;  // by the rules
   // Begins to save `tensors`, which may not change until before_update() has returned. Nothing
@@ -52,7 +52,7 @@ class Saves {
   void settle();
 
   SavesOptions options_;
-  std::optional<CheckpointHeader> origin_;  // of where the run starts; on the first rank
+  std::optional<CheckpointHeader> origin_;  // of where the run starts
   int64_t started_ = -1, last_ = -1;
   std::optional<Saving> saving_;
   bool agreed_ = false;  // that all ranks have written

@@ -32,16 +32,13 @@ struct VectorSums {
 __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, int n, double scale,
                              double (&x)[kGroup]) {
   const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
+  const bool whole = first >= 0 && first + n <= all;
   float g[kGroup];
-  if (first >= 0 && first + n <= all) {
-    read_group(a.of.gradient, a.of.begin + first, n, a.vector, g);
-  } else {
-    for (int k = 0; k < n; ++k)
-      g[k] = first + k >= 0 && first + k < all ? read(a.of.gradient, a.of.begin + first + k) : 0.0f;
-  }
+  if (whole) read_group(a.of.gradient, a.of.begin + first, n, a.vector, g);
   for (int k = 0; k < kGroup; ++k) {
     const bool there = k < n && first + k >= 0 && first + k < all;
-    const double y = there ? static_cast<double>(g[k]) * scale : 0.0;
+    const float x_k = whole || !there ? g[k] : read(a.of.gradient, a.of.begin + first + k);
+    const double y = static_cast<double>(x_k) * scale;
     x[k] = there ? y * y + a.epsilon : 0.0;
   }
 }
@@ -159,7 +156,8 @@ __global__ void update_squares_kernel(const UpdateSquaresWork a) {
     const int there = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
     read_group(a.of.gradient, a.of.begin + i, there, by_groups(a.of), g);
     Places at(a.of.columns, a.of.element + i);
-    for (int k = 0; k < there; ++k, at.next()) {
+    for (int k = 0; k < kGroup; ++k, at.next()) {
+      if (k >= there) break;
       double u = static_cast<double>(g[k]) * scale * static_cast<double>(a.row_scales[at.row()]);
       if (a.of.columns > 0) u *= static_cast<double>(a.column_scales[at.column()]);
       sum[0] += u * u;
@@ -200,7 +198,8 @@ __device__ void update_group(const AdafactorWork& a, const Constants& c, int64_t
   if (a.m.data != nullptr) read_group(a.m, first, n, vector, m);
   PhiloxWords words(a.key, static_cast<uint64_t>(*a.step));
   Places at(a.of.columns, a.of.element + i);
-  for (int k = 0; k < n; ++k, at.next()) {
+  for (int k = 0; k < kGroup; ++k, at.next()) {
+    if (k >= n) break;
     const float u = g[k] * c.scale * scale_at(a, at, c.clip);
     m[k] = c.rate * u + (a.m.data != nullptr ? m[k] * static_cast<float>(a.beta1) : 0.0f);
     w[k] = w[k] * c.keep - m[k];

@@ -41,6 +41,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
   const int mine = warp_index() * kOwnOfWarp;
   const int64_t rows = (b * a.heads() + head) * a.t;
   float delta[kOwnOfWarp] = {}, lse[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
+#pragma unroll
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t i = first + mine + r;
     if (i >= a.t) continue;  // the whole warp
@@ -61,6 +62,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     float dot[kOwnOfWarp], ds[kOwnOfWarp];
     dots(own, k_tile, a.d, dot);
     dots(d_out, v_tile, a.d, ds);
+#pragma unroll
     for (int r = 0; r < kOwnOfWarp; ++r) {
       const Pair pair = pair_of(a, b, head, first + mine + r, j + lane_index());
       ds[r] = gradient_of_pair(a, pair, dot[r], ds[r], lse[r], delta[r], key).ds;
@@ -69,6 +71,7 @@ __global__ void query_grad_kernel(const AttentionWork a) {
     }
     add_weighted(ds, k_tile, a.d, sum);
   }
+#pragma unroll
   for (int r = 0; r < kOwnOfWarp; ++r)
     if (first + mine + r < a.t)
       store_row(a.dq, a.q_at.at(b, first + mine + r, kv, g), a.d, sum[r], a.scale);
@@ -104,6 +107,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
       float ds[kOwnOfWarp], p[kOwnOfWarp];
       dots(k_own, q_tile, a.d, ds);
       dots(v_own, d_out, a.d, p);
+#pragma unroll
       for (int r = 0; r < kOwnOfWarp; ++r) {
         const Pair pair = pair_of(a, b, head, query, first + mine + r);
         const Scores s = gradient_of_pair(a, pair, ds[r], p[r], lse, delta, key);
@@ -114,6 +118,7 @@ __global__ void key_grad_kernel(const AttentionWork a) {
       add_weighted(ds, q_tile, a.d, dk);
     }
   }
+#pragma unroll
   for (int r = 0; r < kOwnOfWarp; ++r) {
     const int64_t j = first + mine + r;
     if (j >= a.s) continue;

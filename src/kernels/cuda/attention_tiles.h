@@ -47,6 +47,7 @@ __device__ inline void dots(const SharedRows& own, const SharedRows& tile, int d
   const int first = warp_index() * kOwnOfWarp;
   for (int k = 0; k < d; ++k) {
     const float x = tile.at(lane_index(), k);
+#pragma unroll
     for (int r = 0; r < kOwnOfWarp; ++r) dot[r] += own.at(first + r, k) * x;
   }
 }
@@ -58,10 +59,13 @@ __device__ void add_weighted(const float (&weight)[kOwnOfWarp], const SharedRows
                              float (&sum)[kOwnOfWarp][kPer]) {
   for (int j = 0; j < kTile; ++j) {
     float w[kOwnOfWarp];
+#pragma unroll
     for (int r = 0; r < kOwnOfWarp; ++r) w[r] = __shfl_sync(kAllLanes, weight[r], j);
+#pragma unroll
     for (int e = 0; e < kPer; ++e) {
       const int k = lane_index() + kWarp * e;
       const float x = k < d ? tile.at(j, k) : 0.0f;
+#pragma unroll
       for (int r = 0; r < kOwnOfWarp; ++r) sum[r][e] += w[r] * x;
     }
   }
@@ -70,6 +74,7 @@ __device__ void add_weighted(const float (&weight)[kOwnOfWarp], const SharedRows
 template <int kPer>
 __device__ void store_row(const Numbers& to, int64_t at, int d, const float (&x)[kPer],
                           float factor) {
+#pragma unroll
   for (int e = 0; e < kPer; ++e) {
     const int k = lane_index() + kWarp * e;
     if (k < d) write(to, at + k, x[e] * factor);

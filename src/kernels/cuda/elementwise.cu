@@ -109,7 +109,8 @@ struct DropWork {
     PhiloxWords words(value_of(a.key), static_cast<uint64_t>(sample));
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
-    for (int k = 0; k < p.n; ++k) {
+    for (int k = 0; k < kGroup; ++k) {
+      if (k >= p.n) break;
       const bool dropped = is_dropped(words.of(element + k), a.probability);
       x[k] = dropped ? 0.0f : x[k] * a.scale;
       if (a.kept != nullptr) a.kept[p.at + k] = dropped ? 0 : 1;
@@ -125,7 +126,8 @@ struct DropGradWork {
     const Groups::Place p = a.groups.place(i);
     float x[kGroup];
     read_group(a.x, p.at, p.n, a.groups.vector, x);
-    for (int k = 0; k < p.n; ++k) x[k] = a.kept[p.at + k] != 0 ? x[k] * a.scale : 0.0f;
+    for (int k = 0; k < kGroup; ++k)
+      if (k < p.n) x[k] = a.kept[p.at + k] != 0 ? x[k] * a.scale : 0.0f;
     write_group(a.y, p.at, p.n, a.groups.vector, x);
   }
 };

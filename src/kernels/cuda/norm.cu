@@ -41,7 +41,8 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
   else
     read_group(a.out, at, n, a.groups.vector, sum);
   float total = 0;
-  for (int k = 0; k < n; ++k) {
+  for (int k = 0; k < kGroup; ++k) {
+    if (k >= n) break;
     const float v = as_stored(sum[k], a.out.type);
     total += centred ? v : v * v;
   }
@@ -61,7 +62,8 @@ __global__ void norm_kernel(const NormRows a) {
     float squares[1] = {0};
     each_group(g, [&](int64_t c, int n) {
       read_group(a.sum.out, row * g.columns + c, n, g.vector, x);
-      for (int k = 0; k < n; ++k) squares[0] += (x[k] - mean) * (x[k] - mean);
+      for (int k = 0; k < kGroup; ++k)
+        if (k < n) squares[0] += (x[k] - mean) * (x[k] - mean);
     });
     block_sums(squares, shared_floats());
     variance = squares[0] / columns;
@@ -112,7 +114,8 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
   float sums[2] = {0, 0};
   each_group(g, [&](int64_t c, int n) {
     const GradTerms t = grad_terms(a, row, c, n);
-    for (int k = 0; k < n; ++k) {
+    for (int k = 0; k < kGroup; ++k) {
+      if (k >= n) break;
       sums[0] += t.g[k];
       sums[1] += t.g[k] * t.xh[k];
     }
@@ -188,7 +191,8 @@ __global__ void __launch_bounds__(kSweepThreads) norm_grad_sweep_kernel(const No
     if (row + 1 < end) next.read(a.rows, row + 1, c, n);
     sweep_row(a.rows, row, c, n, own, gain, kept);
   }
-  for (int k = 0; k < n; ++k) {
+  for (int k = 0; k < kGroup; ++k) {
+    if (k >= n) break;
     a.partials[stripe * g.columns + c + k] = kept.plain[k];
     a.partials[(stripes + stripe) * g.columns + c + k] = kept.scaled[k];
   }

@@ -21,7 +21,9 @@ class PhiloxWords {
       index_ = element / 4;
       block_ = philox_block(key_, static_cast<uint64_t>(index_), lane_);
     }
-    return block_[static_cast<size_t>(element % 4)];
+    // Chosen, not indexed: the block stays in registers.
+    const int64_t e = element % 4;
+    return e < 2 ? (e == 0 ? block_[0] : block_[1]) : (e == 2 ? block_[2] : block_[3]);
   }
 
  private:

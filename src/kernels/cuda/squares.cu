@@ -54,8 +54,8 @@ __global__ void search_kernel(const SearchWork a) {
   for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
     const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
     read_group(a.x, i, n, a.vector, x);
-    for (int k = n - 1; k >= 0; --k)
-      if (!isfinite(x[k]) && i + k < first) first = i + k;
+    for (int k = 0; k < kGroup; ++k)
+      if (k < n && !isfinite(x[k]) && i + k < first) first = i + k;
   }
   first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
   if (threadIdx.x == 0) a.firsts[blockIdx.x] = first;
