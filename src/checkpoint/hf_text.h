@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Keys of a header's state: "stops" [ids], "begin" id, "end" id, each only where it is said.
-// generation_config .json counts before config.json, as in transformers. `by_class`: of a decoder
+// generation_config.json counts before config.json, as in transformers. `by_class`: of a decoder
 // with a SentencePiece model, around whose texts transformers' class puts tokens. Such a text
 // begins with bos_token_id where tokenizer_config.json says add_bos_token, or, where it does not, a
 // tokenizer.json beside it has a template that begins with a token; likewise it ends with

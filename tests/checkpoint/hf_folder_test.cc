@@ -76,6 +76,20 @@ void write_folder(const Path& folder, const ModelConfig& model, DType type,
   write_file(folder / "config.json", to_json(hf_config_of_model(model, std::nullopt, type), 2));
 }
 
+// All tensors of a checkpoint in f32, to be saved again.
+struct StoredState {
+  explicit StoredState(CheckpointReader& reader) {
+    for (const StoredTensor& t : reader.tensors()) {
+      values.emplace_back(static_cast<size_t>(t.shape.elements()));
+      const TensorView view{values.back().data(), t.dtype, t.shape};
+      reader.read(t.name, view);
+      tensors.push_back({t.name, t.dtype, t.shape, {}, {}, view});
+    }
+  }
+  std::vector<std::vector<float>> values;
+  std::vector<StateTensor> tensors;
+};
+
 class HfFolder : public testing::Test {
  protected:
   Path at(const char* name) const { return temporary_.path() / name; }
@@ -254,16 +268,9 @@ TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
     model.attention_dropout = attention;
     model.embedding_dropout = embeddings;
     header.model = to_tree(model);
-    std::vector<std::vector<float>> owned;
-    std::vector<StateTensor> state;
-    for (const StoredTensor& t : reader.tensors()) {
-      owned.emplace_back(static_cast<size_t>(t.shape.elements()));
-      const TensorView view{owned.back().data(), t.dtype, t.shape};
-      reader.read(t.name, view);
-      state.push_back({t.name, t.dtype, t.shape, {}, {}, view});
-    }
+    const StoredState state(reader);
     fs::remove_all(at("changed"));
-    save(at("changed"), header, state);
+    save(at("changed"), header, state.tensors);
     return export_hf(at("changed") / "0", at("back"), {}).unsaid;
   };
   using Lines = std::vector<std::string>;
@@ -394,22 +401,15 @@ TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
   write_folder(at("hf"), small(Family::kNeox), DType::kF32);
   import_hf(at("hf"), at("checkpoint"), "0.1.0");
   CheckpointReader reader(at("checkpoint"));
-  std::vector<std::vector<float>> owned;
-  std::vector<StateTensor> state;
-  for (const StoredTensor& t : reader.tensors()) {
-    owned.emplace_back(static_cast<size_t>(t.shape.elements()));
-    const TensorView view{owned.back().data(), t.dtype, t.shape};
-    reader.read(t.name, view);
-    state.push_back({t.name, t.dtype, t.shape, {}, {}, view});
-  }
+  StoredState state(reader);
   std::vector<float> master(24, 0.1f);
-  state.push_back({"head.norm.gain|master",
-                   DType::kF32,
-                   {24},
-                   {},
-                   {},
-                   {master.data(), DType::kF32, Shape{24}}});
-  save(at("checkpoints"), reader.header(), state);
+  state.tensors.push_back({"head.norm.gain|master",
+                           DType::kF32,
+                           {24},
+                           {},
+                           {},
+                           {master.data(), DType::kF32, Shape{24}}});
+  save(at("checkpoints"), reader.header(), state.tensors);
   export_hf(at("checkpoints") / "0", at("back"), {});
   const SafetensorsFolder folder(at("back"));
   const auto gain = *folder.find("gpt_neox.final_layer_norm.weight");

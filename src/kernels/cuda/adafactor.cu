@@ -33,12 +33,12 @@ __device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, in
                              double (&x)[kGroup]) {
   const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
   const bool whole = first >= 0 && first + n <= all;
-  float g[kGroup];
+  float g[kGroup] = {};
   if (whole) read_group(a.of.gradient, a.of.begin + first, n, a.vector, g);
   for (int k = 0; k < kGroup; ++k) {
     const bool there = k < n && first + k >= 0 && first + k < all;
-    const float x_k = whole || !there ? g[k] : read(a.of.gradient, a.of.begin + first + k);
-    const double y = static_cast<double>(x_k) * scale;
+    if (there && !whole) g[k] = read(a.of.gradient, a.of.begin + first + k);
+    const double y = static_cast<double>(g[k]) * scale;
     x[k] = there ? y * y + a.epsilon : 0.0;
   }
 }
