@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -90,6 +91,7 @@ class Launch {
   AttemptOptions options() const;
   std::vector<std::string> program() const;
   bool prepare_next();
+  bool starts_on_this_host() const;
   bool pause(double seconds) const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
@@ -115,6 +117,21 @@ std::vector<std::string> Launch::program() const {
   return p;
 }
 
+// Whether mpirun starts all ranks here: it has no list of hosts, neither from us nor from a batch
+// system or its own configuration.
+bool Launch::starts_on_this_host() const {
+  if (srun_ || !world_.hosts.empty() || !l_.more.empty()) return false;
+  constexpr std::array kHostLists = {"SLURM_JOB_ID",
+                                     "PBS_NODEFILE",
+                                     "PE_HOSTFILE",
+                                     "LSB_HOSTS",
+                                     "LSB_DJOB_HOSTFILE",
+                                     "OMPI_MCA_orte_default_hostfile",
+                                     "PRTE_MCA_prte_default_hostfile"};
+  return std::none_of(kHostLists.begin(), kHostLists.end(),
+                      [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
 AttemptOptions Launch::options() const {
   StartOptions start;
   start.starter = srun_ ? Starter::kSrun : Starter::kMpirun;
@@ -128,8 +145,14 @@ AttemptOptions Launch::options() const {
   AttemptOptions o;
   o.starter = start.starter;
   o.command = start_command(start);
-  o.addresses = own_addresses();
-  if (!l_.address.empty()) o.addresses = parse_home("-:1:" + l_.address).addresses;
+  if (!l_.address.empty()) {
+    o.addresses = parse_home("-:1:" + l_.address).addresses;
+  } else if (starts_on_this_host()) {
+    o.addresses = {"127.0.0.1"};
+    o.interfaces = Interfaces::kLoopback;
+  } else {
+    o.addresses = own_addresses();
+  }
   o.watch.ranks = world_.ranks;
   o.watch.silence_s = l_.silence_s;
   o.now_s = steady_s;

@@ -3,6 +3,7 @@
 
 #include "base/count.h"
 #include "cli/checkpoint_file.h"
+#include "cli/machine_files.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
@@ -131,8 +132,8 @@ int verb_plan(Args args) {
   if (devices < 0) throw UsageError("plan --devices {}: wanted 1 or more.", devices);
   RunConfig config = open_run(run, overrides);
   Plan plan;
-  plan.hardware = load_hardware(find_config(cluster, "clusters"), figures);
-  if (!software.empty()) plan.software = load_software(find_config(software, "software"));
+  plan.hardware = open_cluster(cluster, figures);
+  if (!software.empty()) plan.software = open_software(software);
   const CpuFeatures cpu = read_cpu_features();
   const bool at_hand = plan.hardware.device.kind == "cpu";
   if (config.precision == Precision::kAuto)

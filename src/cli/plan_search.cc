@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
+#include "cli/machine_files.h"
 #include "cli/run_file.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
@@ -98,7 +99,7 @@ SearchRequest search_request(const RunConfig& config, const Software& software, 
 RunConfig with_found_layout(const std::string& run, std::vector<std::string> overrides,
                             RunConfig config, int64_t ranks, bool small) {
   if (!config.layout_search.search) return config;
-  const Hardware hardware = load_hardware(find_config(config.layout_search.cluster, "clusters"));
+  const Hardware hardware = open_cluster(config.layout_search.cluster);
   RunConfig resolved = config;
   const CpuFeatures cpu = read_cpu_features();
   resolved.precision = resolve_precision(config.precision, cpu);

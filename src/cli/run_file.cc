@@ -26,19 +26,4 @@ void require_layout(const RunConfig& config, const char* verb) {
       config.source, verb);
 }
 
-Path find_config(const std::string& name, const char* folder) {
-  if (std::filesystem::exists(name)) return name;
-  const Path known = Path("configs") / folder / (name + ".yaml");
-  if (std::filesystem::exists(known)) return known;
-  std::string all;
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(Path("configs") / folder, none))
-    all += fmt::format(" {}", entry.path().stem().string());
-  throw Error("there is no file '{}'{}", name,
-              !all.empty() ? fmt::format(", and in configs/{}/ only:{}", folder, all)
-                           : fmt::format(". Its name is looked for in configs/{}/ of the folder "
-                                         "that tessera is started in, too.",
-                                         folder));
-}
-
 }  // namespace tessera

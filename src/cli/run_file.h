@@ -13,7 +13,4 @@ RunConfig open_run(const std::string& path, std::span<const std::string> overrid
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
 void require_layout(const RunConfig& config, const char* verb);
 
-// A file, or the name of one of configs/<folder>/. Throws Error with those that are there.
-Path find_config(const std::string& name, const char* folder);
-
 }  // namespace tessera

@@ -1,6 +1,4 @@
 // tessera submit RUN --nodes N [--tasks-per-node N] [--time T] [--print] [key=value …]
-#include <cstdio>
-
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
@@ -14,20 +12,39 @@ std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-// What sbatch prints, once it has taken the script.
+void require_range(const char* option, int64_t value, int64_t least) {
+  constexpr int64_t kMost = 1'000'000;
+  if (value < least || value > kMost)
+    throw UsageError("submit: {} is {}, expected {} to {}", option, value, least, kMost);
+}
+
+// Returns what sbatch printed. Throws Error with its message if it rejects the script.
 std::string submit(const std::string& script) {
-  const std::string command = "sbatch " + script;
-  std::string said;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw Error("sbatch cannot be started");
-  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) said.push_back(static_cast<char>(c));
-  if (pclose(pipe) != 0)
+  CommandOutput sbatch = run_command({"sbatch", script});
+  if (sbatch.code != 0)
     throw Error(
-        "sbatch did not take {} (its words stand above). The script is good to be changed "
-        "and submitted by hand",
-        script);
+        "sbatch rejected {} (exit code {}):\n{}You can edit the script and submit it yourself.",
+        script, sbatch.code, sbatch.err);
+  fmt::print(stderr, "{}", sbatch.err);
+  std::string& said = sbatch.out;
   while (!said.empty() && said.back() == '\n') said.pop_back();
   return said;
+}
+
+void submit_job(const Path& folder, const std::string& script, bool json) {
+  const Path file = folder / "job.sbatch";
+  std::filesystem::create_directories(folder);
+  write_file(file, script);
+  const std::string said = submit(file.string());
+  if (json) {
+    Tree t;
+    t.set("script", Tree(file.string()));
+    t.set("sbatch", Tree(said));
+    fmt::print("{}\n", to_json(t));
+    return;
+  }
+  fmt::print("{}\nscript    {}\noutput    {}/slurm-JOB.txt, of each rank: {}/ranks/\n", said,
+             file.string(), folder.string(), folder.string());
 }
 
 }  // namespace
@@ -56,7 +73,12 @@ int verb_submit(Args args) {
   a.flag(print, "--print", "show the script, submit nothing");
   a.json(json);
   if (!a.parse(args)) return 0;
-  if (nodes < 1 || tasks < 1) throw UsageError("submit: wanted one node and one task or more");
+  require_range("--nodes", nodes, 1);
+  require_range("--tasks-per-node", tasks, 1);
+  require_range("--cpus-per-task", cpus, 0);
+  require_range("--leave", leave_s, 0);
+  require_range("--requeue", requeues, 0);
+  require_range("--restart", restarts, 0);
   const RunConfig config = open_run(run, overrides);
   job.name = config.run.name;
   job.nodes = static_cast<int>(nodes);
@@ -76,19 +98,7 @@ int verb_submit(Args args) {
     fmt::print("{}", script);
     return 0;
   }
-  const Path file = Path(job.folder) / "job.sbatch";
-  std::filesystem::create_directories(job.folder);
-  write_file(file, script);
-  const std::string said = submit(file.string());
-  if (json) {
-    Tree t;
-    t.set("script", Tree(file.string()));
-    t.set("sbatch", Tree(said));
-    fmt::print("{}\n", to_json(t));
-  } else {
-    fmt::print("{}\nscript    {}\noutput    {}/slurm-JOB.txt, of each rank: {}/ranks/\n", said,
-               file.string(), job.folder, job.folder);
-  }
+  submit_job(job.folder, script, json);
   return 0;
 }
 

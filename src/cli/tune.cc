@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "cli/machine_files.h"
 #include "cli/run_file.h"
 #include "cli/trial.h"
 #include "cli/tune_history.h"
@@ -111,7 +112,7 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   folder_ = Path(config.run.directory) / "trials";
   options_ = {t.run.run, t.run.keys, t.run.ranks, t.steps, t.limit_s, t.memory_gib};
   if (!t.cluster.empty()) {
-    nominal_ = {load_hardware(find_config(t.cluster, "clusters")), cluster_target()};
+    nominal_ = {open_cluster(t.cluster), cluster_target()};
     actual_ = {perturbed(nominal_.hardware, t.perturb, static_cast<uint64_t>(t.seed)),
                nominal_.target};
   }

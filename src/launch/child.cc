@@ -1,6 +1,7 @@
 #include "launch/child.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,6 +94,25 @@ void Child::signal(int number) {
 
 void Child::signal_all(int number) {
   if (!ended()) ::kill(-pid_, number);
+}
+
+CommandOutput run_command(const std::vector<std::string>& command) {
+  Child child(command, {});
+  CommandOutput result;
+  bool out_open = true, err_open = true;
+  while (out_open || err_open) {
+    std::array<pollfd, 2> wait{};
+    nfds_t n = 0;
+    if (out_open) wait[n++] = {child.out().get(), POLLIN, 0};
+    if (err_open) wait[n++] = {child.err().get(), POLLIN, 0};
+    ::poll(wait.data(), n, -1);
+    if (out_open) out_open = receive(child.out(), result.out) != Received::kClosed;
+    if (err_open) err_open = receive(child.err(), result.err) != Received::kClosed;
+  }
+  std::optional<int> code;
+  while (!(code = child.ended())) ::poll(nullptr, 0, 1);
+  result.code = *code;
+  return result;
 }
 
 }  // namespace tessera

@@ -33,4 +33,13 @@ class Child {
   std::optional<int> code_;
 };
 
+struct CommandOutput {
+  int code = 0;  // as Child::ended()
+  std::string out, err;
+};
+
+// Runs a program to its end. The words reach it as they are: no shell reads them. Throws Error if
+// it cannot be started.
+CommandOutput run_command(const std::vector<std::string>& command);
+
 }  // namespace tessera

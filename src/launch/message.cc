@@ -9,7 +9,6 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kLongestLine = size_t{4} << 20;
 constexpr std::array kNames = {"hello", "facts", "beat", "fail", "bye",
                                "pulse", "heard", "stop", "end"};
 
@@ -79,16 +78,24 @@ Message decode(std::string_view line) {
 }
 
 bool LineBuffer::take(std::string& line) {
-  const size_t end = bytes_.find('\n', start_);
+  const size_t end = bytes_.find('\n', searched_);
+  const size_t stop = std::min(end, bytes_.size());
+  cut_ = stop - start_ > longest_;
+  if (cut_ && rule_ == LongLine::kThrow)
+    throw Error("a line of over {} bytes; expected at most {}", stop - start_, longest_);
+  if (cut_) {
+    line = bytes_.substr(start_, longest_);
+    start_ = searched_ = start_ + longest_;
+    return true;
+  }
   if (end == bytes_.npos) {
     bytes_.erase(0, start_);
     start_ = 0;
-    if (bytes_.size() > kLongestLine)
-      throw Error("{} bytes without the end of a line", bytes_.size());
+    searched_ = bytes_.size();
     return false;
   }
   line = bytes_.substr(start_, end - start_);
-  start_ = end + 1;
+  start_ = searched_ = end + 1;
   return true;
 }
 

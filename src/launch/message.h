@@ -46,18 +46,27 @@ struct Message {
 std::string encode(const Message& message);  // with the newline
 Message decode(std::string_view line);       // throws Error
 
-// Lines out of a stream of bytes.
+// Splits a stream of bytes into lines. Holds at most one line of `longest` bytes in addition to
+// what the last append() added.
 class LineBuffer {
  public:
+  enum class LongLine : uint8_t { kThrow, kSplit };  // what happens to a line over `longest` bytes
+
+  explicit LineBuffer(size_t longest = size_t{4} << 20, LongLine rule = LongLine::kThrow)
+      : longest_(longest), rule_(rule) {}
   void append(std::string_view bytes) { bytes_ += bytes; }
-  // True: `line` is the next one, without its newline. Throws Error for a line over 4 MiB, which
-  // is none of ours.
+  // Sets `line` to the next line, without its newline, and returns true; returns false if there is
+  // no complete line. A longer line is returned in pieces (kSplit) or throws Error (kThrow).
   bool take(std::string& line);
+  bool cut() const { return cut_; }  // the last line taken continues in the next one
   std::string rest() const { return bytes_.substr(start_); }  // what has no newline yet
 
  private:
+  size_t longest_;
+  LongLine rule_;
   std::string bytes_;
-  size_t start_ = 0;
+  size_t start_ = 0, searched_ = 0;  // bytes_[start_, searched_) has no newline
+  bool cut_ = false;
 };
 
 }  // namespace tessera

@@ -11,8 +11,10 @@
 namespace tessera {
 namespace {
 
-// A watcher's word that waits behind this many bytes says nothing new.
-constexpr size_t kMostWaiting = 1024;
+constexpr size_t kMostWaiting = 1024;  // unsent bytes; a further message would add nothing new
+constexpr size_t kLongestHello = size_t{16} << 10;
+constexpr size_t kMostAtOnce = size_t{1} << 20;  // bytes read from a rank before others get a turn
+constexpr size_t kSpareStrangers = 64;
 
 void watch(const Descriptor& epoll, const Descriptor& socket) {
   epoll_event event{};
@@ -24,8 +26,10 @@ void watch(const Descriptor& epoll, const Descriptor& socket) {
 
 }  // namespace
 
-Receiver::Receiver(std::string token)
-    : token_(std::move(token)), listener_(listen_anywhere(port_)) {
+Receiver::Receiver(std::string token, int ranks, Interfaces interfaces)
+    : token_(std::move(token)),
+      most_strangers_(static_cast<size_t>(ranks) + kSpareStrangers),
+      listener_(listen_on(interfaces, port_)) {
   epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   watch(epoll_, listener_);
 }
@@ -33,9 +37,23 @@ Receiver::Receiver(std::string token)
 void Receiver::accept_all() {
   for (Descriptor d = accept_one(listener_); d.open(); d = accept_one(listener_)) {
     watch(epoll_, d);
-    const int key = d.get();
-    connections_[key].socket = std::move(d);
+    Connection& c = connections_[d.get()];
+    c.socket = std::move(d);
+    c.arrival = arrivals_++;
+    c.lines = LineBuffer(kLongestHello);
+    limit_strangers();
   }
+}
+
+void Receiver::limit_strangers() {
+  size_t strangers = 0;
+  auto oldest = connections_.end();
+  for (auto at = connections_.begin(); at != connections_.end(); ++at) {
+    if (at->second.rank >= 0) continue;
+    ++strangers;
+    if (oldest == connections_.end() || at->second.arrival < oldest->second.arrival) oldest = at;
+  }
+  if (strangers > most_strangers_) connections_.erase(oldest);
 }
 
 std::vector<RankEvent> Receiver::read() {
@@ -61,7 +79,8 @@ std::vector<RankEvent> Receiver::read() {
 
 bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) {
   std::string bytes, line;
-  const Received received = receive(connection.socket, bytes);
+  const Received received =
+      receive(connection.socket, bytes, connection.rank < 0 ? kLongestHello : kMostAtOnce);
   connection.lines.append(bytes);
   try {
     while (connection.lines.take(line)) {
@@ -69,7 +88,12 @@ bool Receiver::read_one(Connection& connection, std::vector<RankEvent>& events) 
       const bool hello = message.kind == MessageKind::kHello;
       if (hello != (connection.rank < 0)) return false;
       if (hello && message.token != token_) return false;
-      if (hello) connection.rank = static_cast<int>(message.rank);
+      if (hello) {
+        connection.rank = static_cast<int>(message.rank);
+        const std::string rest = connection.lines.rest();
+        connection.lines = LineBuffer();
+        connection.lines.append(rest);
+      }
       events.push_back({connection.rank, false, std::move(message)});
     }
   } catch (const Error&) {

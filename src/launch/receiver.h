@@ -19,8 +19,10 @@ struct RankEvent {
 
 class Receiver {
  public:
-  // Listens at any free port. Who does not begin with this token is turned away.
-  explicit Receiver(std::string token);
+  // Listens on a free port for `ranks` ranks. A connection that does not begin with the token is
+  // closed. Before the token is checked, a connection may use 16 KiB of memory, and at most
+  // ranks + 64 such connections are open: one more closes the oldest of them.
+  Receiver(std::string token, int ranks, Interfaces interfaces = Interfaces::kAll);
   int port() const { return port_; }
   int descriptor() const { return epoll_.get(); }  // readable when something is to be read
 
@@ -32,15 +34,19 @@ class Receiver {
  private:
   struct Connection {
     Descriptor socket;
+    int64_t arrival = 0;
     int rank = -1;  // before its hello
     LineBuffer lines;
     std::string to_send;
   };
   void accept_all();
+  void limit_strangers();
   bool read_one(Connection& connection, std::vector<RankEvent>& events);  // false: it is over
   void post(Connection& connection, MessageKind kind);
 
   std::string token_;
+  size_t most_strangers_;  // connections whose token has not arrived
+  int64_t arrivals_ = 0;
   int port_ = 0;
   Descriptor listener_, epoll_;
   std::map<int, Connection> connections_;  // by descriptor

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <regex>
 
 namespace tessera {
 namespace {
@@ -40,6 +39,38 @@ RankLine parse_labelled(std::string_view line) {
   return {rank, std::string(rest)};
 }
 
+// Removes everything up to and including the first `word`. False if it does not occur.
+bool take_until(std::string_view& text, std::string_view word) {
+  const size_t at = text.find(word);
+  if (at == text.npos) return false;
+  text.remove_prefix(at + word.size());
+  return true;
+}
+
+// "… process rank 1 with PID 0 on node n02 exited on signal 9 (Killed)."
+RankLine parse_mpirun_ending(std::string_view rest) {
+  if (!take_until(rest, "process rank ")) return {};
+  const int rank = take_number(rest);
+  if (rank < 0 || !take_until(rest, " exited on signal ")) return {};
+  const int number = take_number(rest);
+  if (number < 0 || !take(rest, " (")) return {};
+  const size_t end = rest.find(')');
+  if (end == rest.npos) return {};
+  return {rank, "signal " + std::to_string(number) + ", " + std::string(rest.substr(0, end))};
+}
+
+// "srun: error: n02: task 1: Killed"
+RankLine parse_srun_ending(std::string_view rest) {
+  if (!take_until(rest, "srun: error: ")) return {};
+  const size_t host_end = rest.find(' ');
+  if (host_end == rest.npos || host_end == 0) return {};
+  rest.remove_prefix(host_end);
+  if (!take(rest, " task ")) return {};
+  const int rank = take_number(rest);
+  if (rank < 0 || !take(rest, ": ") || rest.empty()) return {};
+  return {rank, std::string(rest)};
+}
+
 }  // namespace
 
 RankLine parse_line(Starter starter, std::string_view line) {
@@ -47,14 +78,7 @@ RankLine parse_line(Starter starter, std::string_view line) {
 }
 
 RankLine parse_ending(Starter starter, std::string_view line) {
-  static const std::regex mpirun(R"(process rank (\d+) .*exited on signal (\d+) \(([^)]*)\))");
-  static const std::regex srun(R"(srun: error: \S+ task (\d+): (.+))");
-  std::match_results<std::string_view::const_iterator> m;
-  const auto& wanted = starter == Starter::kMpirun ? mpirun : srun;
-  if (!std::regex_search(line.begin(), line.end(), m, wanted)) return {};
-  const int rank = std::stoi(m[1].str());
-  if (starter == Starter::kSrun) return {rank, m[2].str()};
-  return {rank, "signal " + m[2].str() + ", " + m[3].str()};
+  return starter == Starter::kMpirun ? parse_mpirun_ending(line) : parse_srun_ending(line);
 }
 
 bool is_noise(std::string_view line) {

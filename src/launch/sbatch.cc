@@ -11,27 +11,64 @@ std::string line(const std::string& option, const std::string& why = "") {
   return fmt::format("#SBATCH {:36}  # {}\n", option, why);
 }
 
+void refuse_control_characters(std::string_view what, const std::string& text) {
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      throw Error(
+          "submit: {} contains the control character 0x{:02x}, which a batch script cannot hold. "
+          "Remove it.",
+          what, static_cast<unsigned char>(c));
+}
+
+void check(const BatchJob& job) {
+  refuse_control_characters("run.name", job.name);
+  refuse_control_characters("--time", job.time);
+  refuse_control_characters("--partition", job.partition);
+  refuse_control_characters("--account", job.account);
+  refuse_control_characters("run.directory", job.folder);
+  for (const std::string& m : job.more) refuse_control_characters("--sbatch", m);
+  for (const std::string& word : job.launch)
+    refuse_control_characters("the run file or an override", word);
+  // sbatch replaces %-patterns in a file name, and none of them after a backslash.
+  if (job.folder.find('\\') != job.folder.npos)
+    throw Error("submit: run.directory = {} contains a backslash. Choose another path.",
+                job.folder);
+}
+
+// In a file name, sbatch reads "%%" as one percent sign.
+std::string without_patterns(const std::string& path) {
+  std::string out;
+  for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out;
+}
+
+// An option with a value, as one word: sbatch reads quotes as a shell does.
+std::string option(const char* name, const std::string& value) {
+  return line(quote_words({name + value}));
+}
+
 std::string header(const BatchJob& job) {
   std::string s = "#!/bin/bash\n";
-  s += line("--job-name=" + job.name);
+  s += option("--job-name=", job.name);
   s += line(fmt::format("--nodes={}", job.nodes));
   s += line(fmt::format("--ntasks-per-node={}", job.tasks_per_node));
   if (job.cpus_per_task > 0) s += line(fmt::format("--cpus-per-task={}", job.cpus_per_task));
-  if (!job.time.empty()) s += line("--time=" + job.time);
-  if (!job.partition.empty()) s += line("--partition=" + job.partition);
-  if (!job.account.empty()) s += line("--account=" + job.account);
-  for (const std::string& m : job.more) s += line(m);
+  if (!job.time.empty()) s += option("--time=", job.time);
+  if (!job.partition.empty()) s += option("--partition=", job.partition);
+  if (!job.account.empty()) s += option("--account=", job.account);
+  for (const std::string& m : job.more) s += line(quote_words(split_words(m)));
   s += line("--requeue", "when a node fails, back to the queue");
   s += line("--open-mode=append", "and the same files go on");
   s += line(fmt::format("--signal=B:TERM@{}", job.leave_s),
             "so many seconds before the limit: save and leave");
-  s += line(fmt::format("--output={}/slurm-%j.txt", job.folder));
+  s += option("--output=", without_patterns(job.folder) + "/slurm-%j.txt");
   return s;
 }
 
 }  // namespace
 
 std::string sbatch_script(const BatchJob& job) {
+  check(job);
   return header(job) + fmt::format(R"(
 # One launch starts the ranks by srun, watches them and begins again at the last checkpoint when one
 # is lost. What each rank prints is in {0}/ranks/rank-N.txt.

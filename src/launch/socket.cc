@@ -52,8 +52,18 @@ Descriptor new_socket(int family) {
   return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-// One socket for IPv4 and IPv6, or for IPv4 alone where the system knows no other.
-Descriptor bind_anywhere() {
+Descriptor bind_v4(in_addr_t address) {
+  Descriptor v4 = new_socket(AF_INET);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(address);
+  if (!v4.open() || ::bind(v4.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0)
+    throw Error("cannot open a port for the ranks' heartbeats: {}", std::strerror(errno));
+  return v4;
+}
+
+// Binds one socket for IPv4 and IPv6, or for IPv4 alone if the system lacks IPv6.
+Descriptor bind_all() {
   if (Descriptor both = new_socket(AF_INET6); both.open()) {
     const int off = 0;
     setsockopt(both.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -61,12 +71,7 @@ Descriptor bind_anywhere() {
     any.sin6_family = AF_INET6;
     if (::bind(both.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0) return both;
   }
-  Descriptor v4 = new_socket(AF_INET);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  if (!v4.open() || ::bind(v4.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
-    throw Error("no port to hear the ranks at: {}", std::strerror(errno));
-  return v4;
+  return bind_v4(INADDR_ANY);
 }
 
 }  // namespace
@@ -85,14 +90,14 @@ void Descriptor::close() {
   fd_ = -1;
 }
 
-Descriptor listen_anywhere(int& port) {
-  Descriptor listener = bind_anywhere();
+Descriptor listen_on(Interfaces interfaces, int& port) {
+  Descriptor listener = interfaces == Interfaces::kLoopback ? bind_v4(INADDR_LOOPBACK) : bind_all();
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   if (::listen(listener.get(), kBacklog) != 0 ||
       ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0)
-    throw Error("no port to hear the ranks at: {}", std::strerror(errno));
-  sockaddr_in v4{};  // the port stands at the same place in both families
+    throw Error("cannot open a port for the ranks' heartbeats: {}", std::strerror(errno));
+  sockaddr_in v4{};  // the port is at the same offset in both families
   std::memcpy(&v4, &bound, sizeof v4);
   port = ntohs(v4.sin_port);
   return listener;
@@ -133,10 +138,11 @@ Descriptor connect_to(const std::string& address, int port, double seconds, std:
   return out;
 }
 
-Received receive(const Descriptor& socket, std::string& bytes) {
+Received receive(const Descriptor& socket, std::string& bytes, size_t most) {
   std::array<char, 16384> piece;
+  const size_t before = bytes.size();
   bool any = false;
-  while (true) {
+  while (bytes.size() - before < most) {
     const ssize_t n = ::read(socket.get(), piece.data(), piece.size());
     if (n > 0) {
       bytes.append(piece.data(), static_cast<size_t>(n));
@@ -149,6 +155,7 @@ Received receive(const Descriptor& socket, std::string& bytes) {
       return Received::kClosed;
     }
   }
+  return Received::kBytes;
 }
 
 bool send_some(const Descriptor& socket, std::string& bytes) {

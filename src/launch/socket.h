@@ -1,6 +1,7 @@
 // The few things we do with TCP sockets. Descriptors are closed on exec and never block.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -22,16 +23,20 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Listens on any free port of all interfaces. Throws Error.
-Descriptor listen_anywhere(int& port);
-Descriptor accept_one(const Descriptor& listener);  // none where nobody waits
+enum class Interfaces : uint8_t { kAll, kLoopback };
+
+// Listens on a free port, which it writes to `port`. kLoopback: on 127.0.0.1 alone, which no other
+// host can reach. Throws Error.
+Descriptor listen_on(Interfaces interfaces, int& port);
+Descriptor accept_one(const Descriptor& listener);  // not open if no connection is waiting
 
 // Connects within `seconds`; `address` is a number (IPv4 or IPv6). None where that fails, and `why`
 // says how.
 Descriptor connect_to(const std::string& address, int port, double seconds, std::string& why);
 
 enum class Received : uint8_t { kBytes, kNothing, kClosed };
-Received receive(const Descriptor& socket, std::string& bytes);  // appends what is there
+// Appends what has arrived, and returns after `most` bytes or more.
+Received receive(const Descriptor& socket, std::string& bytes, size_t most = SIZE_MAX);
 
 // Sends what fits without waiting and removes it from `bytes`. False: the connection is gone.
 bool send_some(const Descriptor& socket, std::string& bytes);

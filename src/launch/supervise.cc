@@ -21,6 +21,8 @@ constexpr double kPulse_s = 0.5;
 // After the ranks were told to end: until the starter is told as well, and until it has no choice.
 constexpr double kPolite_s = 1.5, kPatient_s = 4;
 constexpr size_t kMostWords = 12;  // lines of the starter that are kept
+constexpr size_t kLongestOutputLine = size_t{64}
+                                      << 10;  // bytes; a longer line is passed on in pieces
 
 // A connection a rank: the usual limit of 1,024 files would end at a thousand ranks.
 void allow_many_files() {
@@ -34,7 +36,7 @@ class Attempt {
  public:
   explicit Attempt(const AttemptOptions& options)
       : o_(options),
-        receiver_(token_),
+        receiver_(token_, options.watch.ranks, options.interfaces),
         watch_(options.watch, options.now_s()),
         child_(options.command, {std::string(kHomeVariable) + "=" +
                                  to_text({token_, receiver_.port(), options.addresses})}) {}
@@ -44,14 +46,16 @@ class Attempt {
   struct Stream {
     const Descriptor& from;
     std::FILE* to;
-    LineBuffer lines;
     bool open = true;
+    LineBuffer lines{kLongestOutputLine, LineBuffer::LongLine::kSplit};
+    bool continues = false;  // the next line is the rest of the last one, which was too long
+    int rank = -1;           // that printed the last line
   };
 
   void wait();
   void read_ranks();
   void read_output(Stream& stream);
-  void show(const Stream& stream, const std::string& line);
+  void show(Stream& stream, const std::string& line);
   void obey_user();
   void end_all();
   bool done();
@@ -62,8 +66,7 @@ class Attempt {
   Receiver receiver_;
   Watch watch_;
   Child child_;
-  std::array<Stream, 2> streams_{Stream{child_.out(), o_.out, {}, true},
-                                 Stream{child_.err(), o_.err, {}, true}};
+  std::array<Stream, 2> streams_{Stream{child_.out(), o_.out}, Stream{child_.err(), o_.err}};
   std::map<int, std::ofstream> files_;
   std::vector<std::string> words_;  // the starter's own
   double pulsed_s_ = 0, decided_s_ = 0;
@@ -97,8 +100,11 @@ void Attempt::read_ranks() {
   receiver_.tell_all(MessageKind::kPulse);
 }
 
-void Attempt::show(const Stream& stream, const std::string& line) {
-  const RankLine said = parse_line(o_.starter, line);
+void Attempt::show(Stream& stream, const std::string& line) {
+  const RankLine said =
+      stream.continues ? RankLine{stream.rank, line} : parse_line(o_.starter, line);
+  stream.continues = stream.lines.cut();
+  stream.rank = said.rank;
   if (said.rank < 0) {
     if (const RankLine ending = parse_ending(o_.starter, line); ending.rank >= 0)
       watch_.ended_by(ending.rank, ending.text);

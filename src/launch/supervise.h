@@ -10,14 +10,16 @@
 
 #include "base/file.h"
 #include "launch/relay.h"
+#include "launch/socket.h"
 #include "launch/watch.h"
 
 namespace tessera {
 
 struct AttemptOptions {
   Starter starter = Starter::kMpirun;
-  std::vector<std::string> command;    // from start_command
-  std::vector<std::string> addresses;  // at which ranks reach this process
+  std::vector<std::string> command;          // from start_command
+  std::vector<std::string> addresses;        // at which ranks reach this process
+  Interfaces interfaces = Interfaces::kAll;  // on which it listens for them
   WatchOptions watch;
   std::function<double()> now_s;
   // How many times the user asked to stop: once, the ranks finish their step, save and leave;

@@ -66,6 +66,21 @@ TEST(Relay, Endings) {
   EXPECT_EQ(parse_ending(Starter::kSrun, "srun: error: task").rank, -1);
 }
 
+TEST(Relay, L3_LongAndHugeTextsOfTheStarter) {
+  const std::string host(300'000, 'n');
+  EXPECT_EQ(parse_ending(Starter::kSrun, "srun: error: " + host + ": task 3: Killed").rank, 3);
+  EXPECT_EQ(parse_ending(Starter::kSrun, "srun: error: " + host).rank, -1);
+  EXPECT_EQ(parse_ending(Starter::kSrun, "srun: error: n1: task 99999999999999999999: x").rank, -1);
+  EXPECT_EQ(
+      parse_ending(Starter::kMpirun, "process rank 99999999999999999999 exited on signal 9 (K)")
+          .rank,
+      -1);
+  EXPECT_EQ(
+      parse_ending(Starter::kMpirun, "process rank 2 " + host + " exited on signal 9 (Killed)")
+          .text,
+      "signal 9, Killed");
+}
+
 TEST(Home, RoundTrip) {
   const Home h = parse_home(to_text({new_token(), 4321, {"10.0.0.1", "fd00::1"}}));
   EXPECT_EQ(h.port, 4321);

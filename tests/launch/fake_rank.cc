@@ -1,7 +1,8 @@
 // A rank that trains nothing: reports like one, and fails as it is told.
-//   fake_rank RUN [steps=N] [at=RANK:STEP:WHAT] [folder=F]
+//   fake_rank RUN [steps=N] [at=RANK:STEP:WHAT] [folder=F] [long_line=BYTES]
 // WHAT: kill, stop, exit, error, mute (lives on and says nothing), version, config, clock. With
-// folder=F a step is kept in F/step, and the next start goes on after it. mpirun starts it.
+// folder=F the step is stored in F/step, and the next start continues after it. With
+// long_line=BYTES rank 0 first prints that many '#' in one line. mpirun starts it.
 #include <unistd.h>
 
 #include <charconv>
@@ -96,6 +97,8 @@ int run(const Task& t) {
   int step = state.empty() || !std::filesystem::exists(state) ? 0 : number(read_file(state));
   const int steps = t.keys.contains("steps") ? number(t.keys.at("steps")) : 10;
   if (t.rank == 0) fmt::print("from step {}\n", step);
+  if (t.rank == 0 && t.keys.contains("long_line"))
+    fmt::print("{}\n", std::string(static_cast<size_t>(number(t.keys.at("long_line"))), '#'));
   for (++step; step <= steps && !heartbeat.asked_to_stop(); ++step) {
     heartbeat.say(step, "forward of layer 3");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

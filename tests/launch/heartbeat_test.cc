@@ -68,7 +68,7 @@ class HeartbeatTest : public testing::Test {
     std::string text;
   };
 
-  Receiver receiver_{"secret"};
+  Receiver receiver_{"secret", 4, Interfaces::kLoopback};
   Text ended_;
 };
 
@@ -129,7 +129,7 @@ TEST_F(HeartbeatTest, EndsByItselfWhenItHearsNothing) {
 }
 
 TEST_F(HeartbeatTest, EndsByItselfWhenTheWatcherIsGone) {
-  auto other = std::make_unique<Receiver>("secret");
+  auto other = std::make_unique<Receiver>("secret", 4, Interfaces::kLoopback);
   HeartbeatOptions o = options();
   o.home.port = other->port();
   Heartbeat h(o);
@@ -152,10 +152,46 @@ TEST_F(HeartbeatTest, AStrangerDoesNotMatter) {
   EXPECT_TRUE(read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kBeat; }));
 }
 
+// Connections without the token may not use up memory or descriptors: each has a small buffer, and
+// the oldest are closed for new ones.
+TEST_F(HeartbeatTest, L1_StrangersAreLimited) {
+  std::string why;
+  std::vector<Descriptor> strangers;
+  for (int i = 0; i < 200; ++i) {
+    strangers.push_back(connect_to("127.0.0.1", receiver_.port(), 1, why));
+    ASSERT_TRUE(strangers.back().open()) << why;
+    receiver_.read();
+  }
+  const auto closed = [](const Descriptor& d) {
+    std::string bytes;
+    return receive(d, bytes) == Received::kClosed;
+  };
+  constexpr int kRanksAndSpare = 4 + 64;
+  EXPECT_EQ(std::count_if(strangers.begin(), strangers.end(), closed), 200 - kRanksAndSpare);
+  EXPECT_TRUE(closed(strangers.front()));
+  EXPECT_FALSE(closed(strangers.back()));
+  std::string flood(20000, 'x');  // more than a hello can be
+  send_some(strangers.back(), flood);
+  Heartbeat h(options());
+  EXPECT_TRUE(read_until([](const RankEvent& e) { return e.message.kind == MessageKind::kBeat; }));
+  EXPECT_TRUE(closed(strangers.back()));
+}
+
+TEST(Socket, L1_LoopbackAloneIsNotReachedAtOtherAddresses) {
+  int port = 0;
+  const Descriptor listener = listen_on(Interfaces::kLoopback, port);
+  std::string why;
+  EXPECT_TRUE(connect_to("127.0.0.1", port, 1, why).open()) << why;
+  for (const std::string& address : own_addresses()) {
+    if (address == "127.0.0.1") continue;
+    EXPECT_FALSE(connect_to(address, port, 1, why).open()) << address;
+  }
+}
+
 TEST_F(HeartbeatTest, NamesTheAddressesThatDoNotAnswer) {
   HeartbeatOptions o = options();
   int port = 0;
-  { const Descriptor free = listen_anywhere(port); }
+  { const Descriptor free = listen_on(Interfaces::kAll, port); }
   o.home.port = port;
   o.connecting_s = 0.1;
   try {

@@ -54,6 +54,18 @@ TEST(LineBuffer, PiecesBecomeLines) {
   EXPECT_THROW(b.take(line), Error);
 }
 
+TEST(LineBuffer, L2_ALongLineComesInPieces) {
+  LineBuffer b(4, LineBuffer::LongLine::kSplit);
+  std::string line;
+  std::vector<std::string> pieces;
+  for (const char* bytes : {"abcde", "fgh", "ij\nk", "lmn\n"}) {
+    b.append(bytes);
+    while (b.take(line)) pieces.push_back(line + (b.cut() ? "+" : "."));
+  }
+  EXPECT_EQ(pieces, (std::vector<std::string>{"abcd+", "efgh+", "ij.", "klmn."}));
+  EXPECT_EQ(b.rest(), "");
+}
+
 TEST(DoingSlot, KeepsWholeCharacters) {
   DoingSlot slot;
   std::string text(255, 'a');

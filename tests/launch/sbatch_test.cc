@@ -29,11 +29,39 @@ TEST(Sbatch, Lines) {
        {"#!/bin/bash\n#SBATCH --job-name=pythia-70m\n#SBATCH --nodes=2\n#SBATCH "
         "--ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n#SBATCH --time=4:00:00\n#SBATCH --mem=0\n",
         "#SBATCH --requeue ", "#SBATCH --open-mode=append ", "#SBATCH --signal=B:TERM@180 ",
-        "#SBATCH --output=/runs/a b/slurm-%j.txt\n",
+        "#SBATCH '--output=/runs/a b/slurm-%j.txt'\n",
         "/bin/tessera launch run.yaml 'data.train=[a b]' -n \"$SLURM_NTASKS\" --rank-files "
         "'/runs/a "
         "b'/ranks &\n"})
     EXPECT_NE(s.find(line), std::string::npos) << line << "\nin\n" << s;
+}
+
+TEST(Sbatch, M4_TextsAreQuotedForSbatch) {
+  BatchJob job = sample();
+  job.name = "a b; touch PWNED #";
+  job.more = {"--comment='two words'", "-p gpu --exclusive"};
+  job.folder = "/runs/50% #1";
+  const std::string s = sbatch_script(job);
+  for (const char* line :
+       {"#SBATCH '--job-name=a b; touch PWNED #'\n", "#SBATCH '--comment=two words'\n",
+        "#SBATCH -p gpu --exclusive\n", "#SBATCH '--output=/runs/50%% #1/slurm-%j.txt'\n"})
+    EXPECT_NE(s.find(line), std::string::npos) << line << "\nin\n" << s;
+}
+
+TEST(Sbatch, M4_ControlCharactersAreRejected) {
+  const auto rejects = [](auto change) {
+    BatchJob job = sample();
+    change(job);
+    EXPECT_THROW(sbatch_script(job), Error);
+  };
+  rejects([](BatchJob& j) { j.name = "job\ntouch PWNED #"; });
+  rejects([](BatchJob& j) { j.folder = "/runs/x\ntouch PWNED"; });
+  rejects([](BatchJob& j) { j.folder = "/runs/x\\y"; });
+  rejects([](BatchJob& j) { j.time = "1:00\r"; });
+  rejects([](BatchJob& j) { j.partition = "a\n"; });
+  rejects([](BatchJob& j) { j.account = "a\x7f"; });
+  rejects([](BatchJob& j) { j.more = {"--mem=0\ntouch PWNED"}; });
+  rejects([](BatchJob& j) { j.launch.emplace_back("a\nb"); });
 }
 
 // Runs the script with a launch and an scontrol of our own: what it does for each ending.
@@ -70,6 +98,7 @@ TEST_F(SbatchRun, ARunThatEndsIsOver) { EXPECT_EQ(run("exit 0", 0), "0\n"); }
 TEST_F(SbatchRun, ALostRunGoesBack) { EXPECT_EQ(run("exit 1", 2), "requeue 7\n0\n"); }
 TEST_F(SbatchRun, ButNotForEver) { EXPECT_EQ(run("exit 1", 3), "1\n"); }
 TEST_F(SbatchRun, AMistakeInTheCommandDoesNot) { EXPECT_EQ(run("exit 2", 0), "2\n"); }
+TEST_F(SbatchRun, ARunWhoseNumbersFailedDoesNotGoBack) { EXPECT_EQ(run("exit 3", 0), "3\n"); }
 TEST_F(SbatchRun, AtTheTimeLimitItSavesAndGoesBack) {
   const std::string launch = "trap \"sleep 0.3; exit 0\" TERM; while :; do sleep 0.1; done";
   EXPECT_EQ(run(launch, 9, "sleep 0.7; kill -TERM $job"), "requeue 7\n0\n");

@@ -67,6 +67,14 @@ TEST_F(Supervise, AHealthyRun) {
   EXPECT_NE(read_file(folder_ / "rank-0.txt").find("left at step 20"), std::string::npos);
 }
 
+// A progress bar that rewrites its line with '\r' sends no newline for megabytes.
+TEST_F(Supervise, L2_ALineOfMegabytesIsPassedOn) {
+  const AttemptResult r = run(2, {"steps=3", fmt::format("long_line={}", 5 << 20)});
+  EXPECT_FALSE(r.verdict) << r.report;
+  EXPECT_EQ(std::count(out_.begin(), out_.end(), '#'), 5 << 20);
+  EXPECT_NE(out_.find("left at step 3"), std::string::npos);
+}
+
 TEST_F(Supervise, ARankThatIsKilled) {
   const AttemptResult r = run(4, {"steps=100", "at=2:5:kill"});
   ASSERT_TRUE(r.verdict);

@@ -1,0 +1,18 @@
+// What --cluster and --software name: a file, or a name of configs/clusters or configs/software,
+// which the program contains.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "plan/hardware.h"
+#include "plan/software.h"
+
+namespace tessera {
+
+// Throws Error with the known names if `name` is neither a file nor one of them, and as
+// load_hardware does.
+Hardware open_cluster(const std::string& name, std::span<const std::string> overrides = {});
+Software open_software(const std::string& name);
+
+}  // namespace tessera
