@@ -7,7 +7,8 @@
 namespace tessera {
 
 struct ShippedConfig {
-  std::string_view folder, name, text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
+  std::string_view folder, name,
+      text;  // "clusters", "h100", the text of configs/clusters/h100.yaml
 };
 
 // Sorted by folder and name. Defined in a source that the build writes (shipped_configs.cmake).

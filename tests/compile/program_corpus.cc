@@ -1,0 +1,120 @@
+// Prints one line for each program of a fixed corpus: its name and a checksum of its text. The corpus
+// has all recipes and 200 sampled layouts of tiny models. The test `compile.program_corpus` compares
+// the lines with golden/program_corpus.txt, so that a change that should not change any program shows
+// that it does not.
+//
+//   program_corpus            all lines
+//   program_corpus NAME       the text of one program, to compare with that of another build
+#include <algorithm>
+
+#include "base/file.h"
+#include "checkpoint/checksum.h"
+#include "ir/print.h"
+#include "tests/compile/random_layout.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kLayouts = 200;
+constexpr uint64_t kSeed = 4100;
+
+struct NamedRequest {
+  std::string name;
+  CompileRequest request;
+};
+
+const char* name_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::kTrain:
+      return "train";
+    case Purpose::kValidate:
+      return "validate";
+    case Purpose::kLogits:
+      return "logits";
+    case Purpose::kDecode:
+      return "decode";
+  }
+  return "";
+}
+
+bool one_rank(const CompileRequest& r) { return mesh_of(r.layout).ranks() == 1; }
+
+// Text generation runs on one rank.
+void add_purposes(const std::string& name, const CompileRequest& r,
+                  std::vector<NamedRequest>& all) {
+  for (const Purpose purpose :
+       {Purpose::kTrain, Purpose::kValidate, Purpose::kLogits, Purpose::kDecode}) {
+    const bool generates = purpose == Purpose::kLogits || purpose == Purpose::kDecode;
+    if (generates && !one_rank(r)) continue;
+    CompileRequest of_purpose = r;
+    of_purpose.purpose = purpose;
+    if (purpose != Purpose::kTrain) of_purpose.microbatches = 1;
+    if (generates) of_purpose.adapters = {};
+    all.push_back({fmt::format("{}.{}", name, name_of(purpose)), of_purpose});
+  }
+}
+
+std::vector<NamedRequest> corpus() {
+  std::vector<NamedRequest> all;
+  std::vector<Path> recipes;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_RECIPES))
+    recipes.push_back(entry.path());
+  std::sort(recipes.begin(), recipes.end());
+  for (const Path& path : recipes) {
+    RunConfig c = load_run(path, {});
+    c.precision = c.precision == Precision::kAuto ? Precision::kBf16 : c.precision;
+    resolve_sizes(c);
+    all.push_back({path.stem().string() + ".train", compile_request(c, Purpose::kTrain)});
+  }
+  testing::LayoutDraw draw(kSeed);
+  for (int i = 0; i < kLayouts; ++i)
+    add_purposes(fmt::format("layout{}", i), draw.request(16), all);
+  return all;
+}
+
+// A program of a stage of hundreds is like that of its neighbours: the first two and the last.
+std::vector<size_t> shown_stages(size_t stages) {
+  if (stages <= 3) {
+    std::vector<size_t> all(stages);
+    for (size_t i = 0; i < stages; ++i) all[i] = i;
+    return all;
+  }
+  return {0, 1, stages - 1};
+}
+
+void print_all() {
+  for (const NamedRequest& n : corpus()) {
+    const std::vector<Program> stages = compile_stages(n.request, {});
+    for (const size_t stage : shown_stages(stages.size())) {
+      const std::string text = print(stages[stage]);
+      fmt::print("{}.stage{} {:016x}\n", n.name, stage,
+                 checksum_of(text));
+    }
+  }
+}
+
+int print_one(const std::string& name) {
+  for (const NamedRequest& n : corpus()) {
+    if (!name.starts_with(n.name + ".stage")) continue;
+    const size_t stage = std::stoul(name.substr(n.name.size() + 6));
+    fmt::print("{}", print(compile_stages(n.request, {}).at(stage)));
+    return 0;
+  }
+  fmt::print(stderr, "there is no program '{}' in the corpus\n", name);
+  return 1;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  try {
+    if (argc > 1) return tessera::print_one(argv[1]);
+    tessera::print_all();
+    return 0;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+}
