@@ -47,58 +47,79 @@ void submit_job(const Path& folder, const std::string& script, bool json) {
              file.string(), folder.string(), folder.string());
 }
 
+struct SubmitArguments {
+  std::string run, mpi = "pmix", srun;
+  std::vector<std::string> overrides;
+  BatchJob job;  // without what the run file gives
+  int64_t nodes = 1, tasks = 1, cpus = 0, gpus = 0, leave_s = 180, requeues = 3, restarts = 3;
+  bool print = false, json = false;
+};
+
+bool read_arguments(Args args, SubmitArguments& s) {
+  Arguments a("submit", "Write the batch script of a SLURM job for a run, and submit it.",
+              "tessera submit run.yaml --nodes 2 --tasks-per-node 4 --time 4:00:00 layout.data=8");
+  a.required(s.run, "RUN", "the run file");
+  a.many(s.overrides, "key=value", "overrides of run-file keys");
+  a.option(s.nodes, "--nodes", "N", "number of nodes", true);
+  a.option(s.tasks, "--tasks-per-node", "N", "ranks per node");
+  a.option(s.cpus, "--cpus-per-task", "N", "cores per rank (0: SLURM's default)");
+  a.option(s.gpus, "--gpus-per-node", "N", "GPUs per node");
+  a.option(s.job.time, "--time", "TIME", "time limit, such as 4:00:00");
+  a.option(s.job.partition, "--partition", "NAME", "partition");
+  a.option(s.job.account, "--account", "NAME", "account to charge");
+  a.option(s.job.more, "--sbatch", "OPTION", "further sbatch option, such as --mem=0 (repeatable)");
+  a.option(s.job.setup, "--setup", "COMMAND",
+           "shell command to run first, such as 'module load openmpi' (repeatable)");
+  a.option(s.srun, "--srun", "ARGUMENTS", "further srun arguments, such as --container-image=I");
+  a.option(s.leave_s, "--leave", "SECONDS", "how long before the time limit to save and exit");
+  a.option(s.requeues, "--requeue", "N", "how often the job is requeued after a failure");
+  a.option(s.restarts, "--restart", "N", "how often the run restarts in one job after a failure");
+  a.option(s.mpi, "--mpi", "pmix|pmi2", "how ranks find each other");
+  a.flag(s.print, "--print", "print the script and do not submit it");
+  a.json(s.json);
+  if (!a.parse(args)) return false;
+  require_range("--nodes", s.nodes, 1);
+  require_range("--tasks-per-node", s.tasks, 1);
+  require_range("--cpus-per-task", s.cpus, 0);
+  require_range("--gpus-per-node", s.gpus, 0);
+  require_range("--leave", s.leave_s, 0);
+  require_range("--requeue", s.requeues, 0);
+  require_range("--restart", s.restarts, 0);
+  return true;
+}
+
+BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
+  BatchJob job = s.job;
+  job.name = config.run.name;
+  job.nodes = static_cast<int>(s.nodes);
+  job.tasks_per_node = static_cast<int>(s.tasks);
+  job.cpus_per_task = static_cast<int>(s.cpus);
+  job.gpus_per_node = static_cast<int>(s.gpus);
+  job.folder = absolute(config.run.directory);
+  job.leave_s = static_cast<int>(s.leave_s);
+  job.requeues = static_cast<int>(s.requeues);
+  job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch",
+                absolute(s.run)};
+  job.launch.insert(job.launch.end(), s.overrides.begin(), s.overrides.end());
+  const std::string restarts = std::to_string(s.restarts);
+  for (const char* word :
+       {"--starter", "srun", "--mpi", s.mpi.c_str(), "--restart", restarts.c_str()})
+    job.launch.emplace_back(word);
+  if (!s.srun.empty()) job.launch.insert(job.launch.end(), {"--more", s.srun});
+  return job;
+}
+
 }  // namespace
 
 int verb_submit(Args args) {
-  std::string run, mpi = "pmix";
-  std::vector<std::string> overrides;
-  BatchJob job;
-  int64_t nodes = 1, tasks = 1, cpus = 0, leave_s = 180, requeues = 3, restarts = 3;
-  bool print = false, json = false;
-  Arguments a("submit", "Writes the script of a SLURM job for a run, and submits it.",
-              "tessera submit run.yaml --nodes 2 --tasks-per-node 4 --time 4:00:00 layout.data=8");
-  a.required(run, "RUN", "the run file");
-  a.many(overrides, "key=value", "replaces what the run file says");
-  a.option(nodes, "--nodes", "N", "how many", true);
-  a.option(tasks, "--tasks-per-node", "N", "ranks on each");
-  a.option(cpus, "--cpus-per-task", "N", "cores a rank; 0: SLURM's default");
-  a.option(job.time, "--time", "TIME", "limit, as 4:00:00; without one, the partition's");
-  a.option(job.partition, "--partition", "NAME", "where; without one, SLURM's default");
-  a.option(job.account, "--account", "NAME", "who pays");
-  a.option(job.more, "--sbatch", "OPTION", "one more for sbatch, such as --mem=0; repeatable");
-  a.option(leave_s, "--leave", "SECONDS", "before the limit, when the run saves and leaves");
-  a.option(requeues, "--requeue", "N", "times the job goes back to the queue after a loss");
-  a.option(restarts, "--restart", "N", "times the run goes on within one job after a loss");
-  a.option(mpi, "--mpi", "pmix|pmi2", "how the ranks find each other");
-  a.flag(print, "--print", "show the script, submit nothing");
-  a.json(json);
-  if (!a.parse(args)) return 0;
-  require_range("--nodes", nodes, 1);
-  require_range("--tasks-per-node", tasks, 1);
-  require_range("--cpus-per-task", cpus, 0);
-  require_range("--leave", leave_s, 0);
-  require_range("--requeue", requeues, 0);
-  require_range("--restart", restarts, 0);
-  const RunConfig config = open_run(run, overrides);
-  job.name = config.run.name;
-  job.nodes = static_cast<int>(nodes);
-  job.tasks_per_node = static_cast<int>(tasks);
-  job.cpus_per_task = static_cast<int>(cpus);
-  job.folder = absolute(config.run.directory);
-  job.leave_s = static_cast<int>(leave_s);
-  job.requeues = static_cast<int>(requeues);
-  job.launch = {std::filesystem::read_symlink("/proc/self/exe").string(), "launch", absolute(run)};
-  job.launch.insert(job.launch.end(), overrides.begin(), overrides.end());
-  for (const std::string& more :
-       {std::string("--starter"), std::string("srun"), std::string("--mpi"), mpi,
-        std::string("--restart"), std::to_string(restarts)})
-    job.launch.push_back(more);
+  SubmitArguments s;
+  if (!read_arguments(args, s)) return 0;
+  const BatchJob job = job_of(s, open_run(s.run, s.overrides));
   const std::string script = sbatch_script(job);
-  if (print) {
+  if (s.print)
     fmt::print("{}", script);
-    return 0;
-  }
-  submit_job(job.folder, script, json);
+  else
+    submit_job(job.folder, script, s.json);
   return 0;
 }
 

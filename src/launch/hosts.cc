@@ -1,6 +1,7 @@
 #include "launch/hosts.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <sstream>
 
@@ -9,11 +10,22 @@
 namespace tessera {
 namespace {
 
+constexpr int kMostSlots = 10'000;
+
+// A name goes into mpirun's command line, where a leading '-' or a comma would mean something else.
+void check_name(const std::string& name, const std::string& at) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  };
+  if (name.empty() || name[0] == '-' || !std::all_of(name.begin(), name.end(), plain))
+    throw Error("{}: '{}' is not a host name (letters, digits, '.', '-' and '_')", at, name);
+}
+
 int read_slots(std::string_view text, const std::string& at) {
   int n = 0;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), n);
-  if (wrong != std::errc() || end != text.data() + text.size() || n < 1)
-    throw Error("{}: found '{}' slots, wanted a whole number from 1", at, text);
+  if (wrong != std::errc() || end != text.data() + text.size() || n < 1 || n > kMostSlots)
+    throw Error("{}: slots = '{}', expected an integer from 1 to {}", at, text, kMostSlots);
   return n;
 }
 
@@ -26,11 +38,12 @@ Host read_host(const std::string& line, const std::string& at) {
     host.slots = read_slots(std::string_view(host.name).substr(colon + 1), at);
     host.name.resize(colon);
   }
+  check_name(host.name, at);
   while (words >> word) {
     if (word.starts_with("slots=")) {
       host.slots = read_slots(std::string_view(word).substr(6), at);
     } else if (!word.starts_with("max_slots=") && !word.starts_with("max-slots=")) {
-      throw Error("{}: '{}' is not understood, wanted a line such as 'n01 slots=4'", at, word);
+      throw Error("{}: unknown word '{}', expected a line such as 'n01 slots=4'", at, word);
     }
   }
   return host;
@@ -47,11 +60,14 @@ std::vector<Host> parse_hosts(std::string_view text, const std::string& source) 
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string at = fmt::format("{}:{}", source, number);
     Host host = read_host(line, at);
-    for (const Host& h : out)
-      if (h.name == host.name) throw Error("{}: {} stands there twice", at, host.name);
-    out.push_back(std::move(host));
+    const auto known =
+        std::find_if(out.begin(), out.end(), [&](const Host& h) { return h.name == host.name; });
+    if (known == out.end())
+      out.push_back(std::move(host));
+    else
+      known->slots += host.slots;
   }
-  if (out.empty()) throw Error("{}: no hosts; wanted lines such as 'n01 slots=4'", source);
+  if (out.empty()) throw Error("{}: no hosts, expected lines such as 'n01 slots=4'", source);
   return out;
 }
 

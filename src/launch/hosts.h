@@ -13,8 +13,9 @@ struct Host {
   int slots = 1;  // ranks that may run there
 };
 
-// One host a line: "n01", "n01 slots=4" or "n01:4"; '#' begins a comment. `source` names the file
-// in errors. Throws Error for anything else, a host named twice, and a file without hosts.
+// Reads one host per line: "n01", "n01 slots=4" or "n01:4"; '#' begins a comment. The slots of a
+// host that is listed more than once add up, as mpirun does. `source` names the file in errors.
+// Throws Error for anything else and for a file without hosts.
 std::vector<Host> parse_hosts(std::string_view text, const std::string& source);
 
 int slots(std::span<const Host> hosts);

@@ -27,6 +27,7 @@ void check(const BatchJob& job) {
   refuse_control_characters("--account", job.account);
   refuse_control_characters("run.directory", job.folder);
   for (const std::string& m : job.more) refuse_control_characters("--sbatch", m);
+  for (const std::string& command : job.setup) refuse_control_characters("--setup", command);
   for (const std::string& word : job.launch)
     refuse_control_characters("the run file or an override", word);
   // sbatch replaces %-patterns in a file name, and none of them after a backslash.
@@ -53,6 +54,7 @@ std::string header(const BatchJob& job) {
   s += line(fmt::format("--nodes={}", job.nodes));
   s += line(fmt::format("--ntasks-per-node={}", job.tasks_per_node));
   if (job.cpus_per_task > 0) s += line(fmt::format("--cpus-per-task={}", job.cpus_per_task));
+  if (job.gpus_per_node > 0) s += line(fmt::format("--gpus-per-node={}", job.gpus_per_node));
   if (!job.time.empty()) s += option("--time=", job.time);
   if (!job.partition.empty()) s += option("--partition=", job.partition);
   if (!job.account.empty()) s += option("--account=", job.account);
@@ -69,7 +71,10 @@ std::string header(const BatchJob& job) {
 
 std::string sbatch_script(const BatchJob& job) {
   check(job);
-  return header(job) + fmt::format(R"(
+  std::string setup;
+  for (const std::string& command : job.setup) setup += command + "\n";
+  return header(job) + setup +
+         fmt::format(R"(
 # One launch starts the ranks by srun, watches them and begins again at the last checkpoint when one
 # is lost. What each rank prints is in {0}/ranks/rank-N.txt.
 leaving=
@@ -90,8 +95,7 @@ if [ "$code" = 1 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt {2} ]; then
 fi
 exit "$code"
 )",
-                                   quote_words({job.folder}), quote_words(job.launch),
-                                   job.requeues);
+                     quote_words({job.folder}), quote_words(job.launch), job.requeues);
 }
 
 }  // namespace tessera

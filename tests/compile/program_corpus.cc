@@ -1,7 +1,7 @@
-// Prints one line for each program of a fixed corpus: its name and a checksum of its text. The corpus
-// has all recipes and 200 sampled layouts of tiny models. The test `compile.program_corpus` compares
-// the lines with golden/program_corpus.txt, so that a change that should not change any program shows
-// that it does not.
+// Prints one line for each program of a fixed corpus: its name and a checksum of its text. The
+// corpus has all recipes and 200 sampled layouts of tiny models. The test `compile.program_corpus`
+// compares the lines with golden/program_corpus.txt, so that a change that should not change any
+// program shows that it does not.
 //
 //   program_corpus            all lines
 //   program_corpus NAME       the text of one program, to compare with that of another build
@@ -88,8 +88,7 @@ void print_all() {
     const std::vector<Program> stages = compile_stages(n.request, {});
     for (const size_t stage : shown_stages(stages.size())) {
       const std::string text = print(stages[stage]);
-      fmt::print("{}.stage{} {:016x}\n", n.name, stage,
-                 checksum_of(text));
+      fmt::print("{}.stage{} {:016x}\n", n.name, stage, checksum_of(text));
     }
   }
 }

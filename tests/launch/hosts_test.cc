@@ -17,6 +17,10 @@ TEST(Hosts, Reads) {
   EXPECT_EQ(host_of(hosts, 9), 2U);
 }
 
+TEST(Hosts, SlotsOfAHostThatIsListedTwiceAddUp) {
+  EXPECT_EQ(host_list(parse_hosts("n01 slots=2\nn02\nn01:3\n", "hosts")), "n01:5,n02:1");
+}
+
 TEST(Hosts, RefusesWithThePlace) {
   const auto why = [](const char* text) -> std::string {
     try {
@@ -26,12 +30,13 @@ TEST(Hosts, RefusesWithThePlace) {
     }
     return "";
   };
-  EXPECT_EQ(why(""), "hosts: no hosts; wanted lines such as 'n01 slots=4'");
-  EXPECT_EQ(why("n01\nn01\n"), "hosts:2: n01 stands there twice");
-  EXPECT_EQ(why("n01 slots=x"), "hosts:1: found 'x' slots, wanted a whole number from 1");
-  EXPECT_EQ(why("n01 slots=0"), "hosts:1: found '0' slots, wanted a whole number from 1");
+  EXPECT_EQ(why(""), "hosts: no hosts, expected lines such as 'n01 slots=4'");
+  EXPECT_EQ(why("n01 slots=x"), "hosts:1: slots = 'x', expected an integer from 1 to 10000");
+  EXPECT_EQ(why("n01 slots=0"), "hosts:1: slots = '0', expected an integer from 1 to 10000");
   EXPECT_EQ(why("n01 cores=2"),
-            "hosts:1: 'cores=2' is not understood, wanted a line such as 'n01 slots=4'");
+            "hosts:1: unknown word 'cores=2', expected a line such as 'n01 slots=4'");
+  EXPECT_NE(why("--version\n").find("hosts:1: '--version' is not a host name"), std::string::npos);
+  EXPECT_NE(why("a,b\n").find("is not a host name"), std::string::npos);
 }
 
 }  // namespace

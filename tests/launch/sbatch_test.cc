@@ -48,6 +48,18 @@ TEST(Sbatch, M4_TextsAreQuotedForSbatch) {
     EXPECT_NE(s.find(line), std::string::npos) << line << "\nin\n" << s;
 }
 
+TEST(Sbatch, GpusAndSetupCommands) {
+  BatchJob job = sample();
+  job.gpus_per_node = 8;
+  job.setup = {"module load openmpi/5", "source env.sh"};
+  const std::string s = sbatch_script(job);
+  EXPECT_NE(s.find("\n#SBATCH --gpus-per-node=8\n"), std::string::npos) << s;
+  const size_t setup = s.find("\nmodule load openmpi/5\nsource env.sh\n");
+  EXPECT_NE(setup, std::string::npos) << s;
+  EXPECT_GT(setup, s.rfind("\n#SBATCH"));
+  EXPECT_LT(setup, s.find("/bin/tessera launch"));
+}
+
 TEST(Sbatch, M4_ControlCharactersAreRejected) {
   const auto rejects = [](auto change) {
     BatchJob job = sample();
