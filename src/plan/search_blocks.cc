@@ -56,8 +56,15 @@ class Measure {
       c.elements += p_[v].local().elements();
       c.weight_bytes = size_of(p_[v].dtype);
     }
-    for (const FrameKindId k : g.state)
-      if (k != g.weights) c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
+    c.read_back = reads_back(g);
+    c.trained = !g.frozen;
+    if (g.frozen) return c;
+    for (const FrameKindId k : g.state) {
+      if (k == g.factors)
+        c.factor_bytes += p_.kind(k).bytes;
+      else if (k != g.weights)
+        c.kept_bytes += size_of(p_[p_.kind(k).values.at(0)].dtype);
+    }
     c.sum_bytes = size_of(p_[p_.kind(g.gradients).values.at(0)].dtype);
     const bool narrows = request_.options.communication == WireType::kHalf;
     c.wire_bytes = narrows ? std::min(c.sum_bytes, c.weight_bytes) : c.sum_bytes;
@@ -103,6 +110,14 @@ class Measure {
   }
 
  private:
+  bool reads_back(const WeightGroup& g) const {
+    const std::string& weights = p_.kind(g.weights).name;
+    return std::any_of(g.blocks.begin(), g.blocks.end(), [&](size_t b) {
+      const BlockSegments& s = e_.segments[b];
+      return reads(s.again, weights) || reads(s.backward, weights) || reads(s.weights, weights);
+    });
+  }
+
   // As in SegmentTimes: what such software hides may take no time.
   bool runs_beside(const Segment& s, const Op& op) const {
     const bool again = s.name.starts_with("again.") || p_[op.outputs[0]].name.ends_with(".again");
@@ -148,6 +163,7 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
     } else if (block.input == kNone) {
       costs.embed = measure.cost(s.forward);
       costs.embed_backward = measure.cost(s.backward);
+      costs.embeds_backward = s.backward != kNone;
     } else if (!block.is_stack()) {
       costs.bridge = measure.cost(s.forward);
       costs.bridge_backward = measure.cost(s.backward);

@@ -33,8 +33,11 @@ struct SegmentCost {
 struct GroupCost {
   bool embed = false, head = false;  // who uses them
   int stack = kNone;                 // of the layers that have such weights each of its own
+  bool trained = true;     // false: frozen, so without gradients, optimizer state and update
+  bool read_back = false;  // a backward reads the weights
   int64_t elements = 0;
   int64_t weight_bytes = 0, kept_bytes = 0;  // of an element: of the weight, by the optimizer
+  int64_t factor_bytes = 0;                  // Adafactor's means, which every rank has whole
   int64_t sum_bytes = 0, wire_bytes = 0;     // of its gradient: kept, and sent to other ranks
   int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
 };
@@ -55,6 +58,7 @@ struct StackCosts {
 
 struct BlockCosts {
   std::vector<StackCosts> stacks;
+  bool embeds_backward = false;  // the embedding has a backward: some of its weights are trained
   SegmentCost embed, head, embed_backward;
   SegmentCost bridge, bridge_backward;  // between two stacks
   bool light = false;                   // a layer saves nothing, `again` does before the backward

@@ -103,16 +103,18 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
-    const int64_t gather =
-        zero == 0
-            ? 0
-            : to_ns(collective_s(OpKind::kAllGather, bytes(g.weight_bytes), shard, hardware_));
-    const int64_t reduce =
-        to_ns(collective_s(zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter,
-                           bytes(g.wire_bytes), shard, hardware_));
+    const auto moved = [&](OpKind kind, int64_t each) {
+      return to_ns(collective_s(kind, bytes(each), shard, hardware_));
+    };
+    // Only ZeRO 3 divides weights that are never updated.
+    const bool gathers = zero == 3 || (zero > 0 && g.trained);
+    const int64_t gather = gathers ? moved(OpKind::kAllGather, g.weight_bytes) : 0;
+    const OpKind reduction = zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter;
+    const int64_t reduce = g.trained ? moved(reduction, g.wire_bytes) : 0;
     if (g.stack != kNone) {
       CallNs::OfLayer& layer = n.stacks[static_cast<size_t>(g.stack)];
       layer.gather += gather, layer.reduce += reduce;
+      if (g.read_back) layer.gather_back += gather;
     }
     if (g.embed) n.gather_embed += gather, n.reduce_embed += reduce;
   }

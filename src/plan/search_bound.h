@@ -49,6 +49,7 @@ struct CallNs {
     int64_t layer = 0, again = 0;
     Both backward{}, weights{};
     int64_t gather = 0, reduce = 0;  // of all its weights: what moves over the data ranks
+    int64_t gather_back = 0;         // of those that its backward reads
     int64_t longest_backward() const { return again + std::max(backward[0], backward[1]); }
   };
   std::array<OfLayer, kMostStacks> stacks;

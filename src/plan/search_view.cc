@@ -47,6 +47,12 @@ int64_t CandidateView::weights(int64_t chunk, bool first) const {
   return over_layers(chunk, [&](size_t k) { return n.stacks[k].weights[fresh]; });
 }
 
+bool CandidateView::goes_back(int64_t chunk) const {
+  for (int64_t c = 0; c <= chunk; ++c)
+    if (layers_of(c) > 0 || (c == 0 && blocks->embeds_backward)) return true;
+  return false;
+}
+
 int64_t CandidateView::gathered(int64_t chunk) const {
   if (!divides(1)) return begin;
   const CallNs& n = calls_on(chunk % stages());
@@ -108,7 +114,9 @@ int64_t CandidateView::moving(int64_t stage) const {
     if (!divides(3) || layers_of(c) == 0) continue;
     // A gather for each use; neighbours share one, at most at both ends of a chunk's calls.
     const auto gather = [&](size_t k) { return n.stacks[k].gather; };
-    each += 2 * (over_layers(c, gather) - std::max(gather(first_stack(c)), gather(last_stack(c))));
+    const auto both = [&](size_t k) { return n.stacks[k].gather + n.stacks[k].gather_back; };
+    const int64_t shared = 2 * std::max(gather(first_stack(c)), gather(last_stack(c)));
+    each += std::max<int64_t>(over_layers(c, both) - shared, 0);
   }
   return microbatches * each;
 }
@@ -130,8 +138,9 @@ int64_t CandidateView::step_by_formula() const {
     step = std::max({step, ready + work + tail(s, behind > 0), moves + moving(s) + update(s)});
     const auto at = static_cast<size_t>(s);
     ready += forward(s) + next[at];
-    after += std::min(backward(s, true), backward(s, false)) - ahead(s) +
-             (s + 1 < stages() ? back[at + 1] : 0);
+    if (goes_back(s))
+      after += std::min(backward(s, true), backward(s, false)) - ahead(s) +
+               (s + 1 < stages() ? back[at + 1] : 0);
   }
   const bool divided = weights(0, false) > 0;
   return std::max(step, end_of_first + tail(0, divided));
@@ -145,8 +154,9 @@ int64_t CandidateView::gradient_bytes(const GroupCost& g) const {
 int64_t CandidateView::state_bytes(int64_t stage) const {
   int64_t sum = 0;
   for (const GroupCost& g : blocks->groups)
-    sum += copies(g, stage) * (g.elements * g.weight_bytes / (divides(3) ? shards : 1) +
-                               g.elements * g.kept_bytes / (divides(1) ? shards : 1));
+    sum +=
+        copies(g, stage) * (g.elements * g.weight_bytes / (divides(3) ? shards : 1) +
+                            g.elements * g.kept_bytes / (divides(1) ? shards : 1) + g.factor_bytes);
   return sum;
 }
 

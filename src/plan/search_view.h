@@ -53,6 +53,8 @@ struct CandidateView {
   int64_t weights(int64_t chunk, bool first) const;
   // Of a backward, what needs no gradient yet: the last layer's forward, done again.
   int64_t ahead(int64_t chunk) const;
+  // Whether the chunk or one before it has a backward: gradients are sent to it.
+  bool goes_back(int64_t chunk) const;
   // The earliest start of a stage's first forward by what it must gather.
   int64_t gathered(int64_t chunk) const;
   // What follows the last backward (or weights' part) of a stage's lowest chunk.

@@ -72,7 +72,8 @@ class ActionWalk {
   int64_t arrival(const Action& a) const {
     const size_t at = slot(a.chunk, a.microbatch);
     const bool last = a.chunk + 1 == view_.chunks();
-    if (a.kind == ActionKind::kBackward && !last) return arrived_[1][at];
+    if (a.kind == ActionKind::kBackward && !last)
+      return view_.goes_back(a.chunk) ? arrived_[1][at] : 0;
     // Where the last chunk has no layers, only the head reads what came.
     const bool reads = a.kind == ActionKind::kForward || (a.kind == ActionKind::kBackward && last);
     return reads && a.chunk > 0 ? arrived_[0][at] : 0;
@@ -88,7 +89,8 @@ class ActionWalk {
     if (ns > 0) done = computed_[s] = free_[s] = std::max(came, free_[s] + ahead) + ns - ahead;
     if (a.kind == ActionKind::kForward && a.chunk + 1 < view_.chunks())
       send(s, 0, slot(a.chunk + 1, a.microbatch), done);
-    if (backward && a.chunk > 0) send(s, 1, slot(a.chunk - 1, a.microbatch), done);
+    if (backward && a.chunk > 0 && view_.goes_back(a.chunk - 1))
+      send(s, 1, slot(a.chunk - 1, a.microbatch), done);
     return true;
   }
 

@@ -109,18 +109,18 @@ void Machine::pin() {
   for (const auto& e : executors_) e->pinned(pinned_.pages());
 }
 
-TensorView Machine::elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const {
-  const Program& p = program();
+TensorView Machine::elements(const Program& p, FrameKindId kind, int64_t layer, int64_t first,
+                             int64_t count) const {
   const DType type = p[p.kind(kind).values.at(0)].dtype;
   std::byte* const arena = on_cuda() ? device_arena_.data() : arena_.data();
   return {arena + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
 }
 
-TensorView Machine::view(const StatePiece& x) const {
+TensorView Machine::view(const StatePiece& x, size_t of) const {
   const Box box = {x.begin, x.end};
-  TensorView v = elements(x.kind, x.layer, x.first, box.elements());
+  TensorView v = elements(program(of), x.kind, x.layer, x.first, box.elements());
   v.shape = box.extents();
-  return executors_[0]->fetch(v);
+  return executors_[of]->fetch(v);
 }
 
 void Machine::written(const TensorView& view) const { executors_[0]->send(view); }
@@ -144,7 +144,7 @@ void Machine::round_weights() {
   for (const StatePiece& x : pieces(program(), position().at)) {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
-    const TensorView to = elements(x.copy, x.layer, x.copy_first, from.elements());
+    const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
     const TensorView rounded = executors_[0]->mirrored(to);
     kernels::cast(from, rounded);
     written(rounded);

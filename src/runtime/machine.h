@@ -45,9 +45,10 @@ class Machine {
   Library& library() { return *library_; }
   const Library& library() const { return *library_; }
 
-  // The elements of a piece, in the extents of its box; on a CUDA device a copy of them on the
-  // host, made now.
-  TensorView view(const StatePiece& piece) const;
+  // Returns the elements of a piece of that program, in the extents of its box; on a CUDA device a
+  // copy of them on the host, made now. Programs agree on state; gradients have other offsets in
+  // each.
+  TensorView view(const StatePiece& piece, size_t program = 0) const;
   // After the host wrote to what view() gave.
   void written(const TensorView& view) const;
 
@@ -60,7 +61,8 @@ class Machine {
  private:
   void pin();
   // Where the programs have them.
-  TensorView elements(FrameKindId kind, int64_t layer, int64_t first, int64_t count) const;
+  TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
+                      int64_t count) const;
 
   std::unique_ptr<Library> library_;
   std::unique_ptr<World> alone_;    // where no world was given

@@ -312,8 +312,6 @@ class Validation {
     if (b.ramp.empty() != (b.ramp_steps == 0) || b.ramp_steps < 0)
       fail("batch.ramp_steps", "= {} with {} batches on the ramp, wanted both or none",
            b.ramp_steps, b.ramp.size());
-    if (!b.ramp.empty() && !c_.run.dump_gradients.empty())
-      fail("run.dump_gradients", "is for runs without batch.ramp");
   }
 
   // What is counted in bytes must not leave 64 bits.

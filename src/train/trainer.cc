@@ -70,22 +70,22 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
   machine_->round_weights();
 }
 
-std::vector<StateTensor> Trainer::owned(const std::vector<StatePiece>& pieces) const {
+std::vector<StateTensor> Trainer::owned(const std::vector<StatePiece>& pieces, size_t of) const {
   std::vector<StateTensor> out;
   for (const StatePiece& piece : pieces) {
     if (!piece.owned) continue;
-    const TensorView view = machine_->view(piece);
+    const TensorView view = machine_->view(piece, of);
     out.push_back({piece.name, view.dtype, piece.shape, piece.begin, piece.end, view});
   }
   return out;
 }
 
 std::vector<StateTensor> Trainer::state() {
-  return owned(pieces(program(), machine_->position().at));
+  return owned(pieces(program(), machine_->position().at), kTrain);
 }
 
 std::vector<StateTensor> Trainer::gradients() {
-  return owned(gradient_pieces(program(), machine_->position().at));
+  return owned(gradient_pieces(machine_->program(last_), machine_->position().at), last_);
 }
 
 BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {

@@ -93,7 +93,7 @@ class Trainer {
   StepResult result_of(const StepInput& input);
   BatchView batch_view(Executor& executor, int64_t microbatch);
 
-  std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces) const;
+  std::vector<StateTensor> owned(const std::vector<StatePiece>& pieces, size_t program) const;
 
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0

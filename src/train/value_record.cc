@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "ir/names.h"
 #include "ir/rule.h"
+#include "train/live_values.h"
 
 namespace tessera {
 namespace {
@@ -97,7 +98,10 @@ void ValueDigest::add(const TensorView& part, const Shape& global, std::span<con
 }
 
 ValueRecorder::ValueRecorder(const Program& program, const Position& position)
-    : program_(program), position_(position), all_{position.mesh, position.at, {}} {
+    : program_(program),
+      live_(live_values(program)),
+      position_(position),
+      all_{position.mesh, position.at, {}} {
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
       if (op.kind == OpKind::kJoinHeads) copied_heads_ = program[op.outputs[0]].shape;
@@ -154,7 +158,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (value.role == Role::kGradient)
     made_[name_in(value, e.call)] = {static_cast<int64_t>(all_.records.size()),
                                      fmt::format("{} of {}", name, op.origin)};
-  if (!is_computed(value.role)) return;
+  if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
   if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), key_of(e, name, v), what);

@@ -68,6 +68,7 @@ class ValueRecorder {
   std::string key_of(const OpEvent& e, const std::string& what, ValueId v) const;
 
   const Program& program_;
+  std::vector<bool> live_;  // by value
   Position position_;
   RankRecords all_;
   int64_t step_ = 0;

@@ -35,17 +35,14 @@ TEST(SearchSpace, CandidatesAreAllDifferentAndPossible) {
   }
 }
 
-TEST(SearchBounds, NoLayoutIsFasterOrSmallerThanItsBounds) {
-  const Target target = cluster_target();
-  int64_t looked_at = 0;
-  double closest_time = 0, closest_bytes = 0;
-  for (uint64_t seed = 0; seed < 40; ++seed) {
-    SearchDraw draw(1000 + seed);
-    SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4, 5});
-    r.offload = seed % 4 == 3;
-    Hardware hardware = draw.hardware();
-    hardware.device.host_bytes_per_s = 1e11;
-    const Software software = draw.software();
+// Compares bounds with full simulations of candidates.
+struct Closeness {
+  int64_t layouts = 0;
+  double time = 0, bytes = 0;  // sums of bound / simulated
+
+  void add(const SearchRequest& r, const Hardware& hardware, const Software& software,
+           uint64_t seed) {
+    const Target target = cluster_target();
     Bounds bounds(r, target, hardware, software);
     const std::vector<Candidate> all = candidates(r);
     const size_t step = all.size() / 12 + 1;
@@ -58,17 +55,62 @@ TEST(SearchBounds, NoLayoutIsFasterOrSmallerThanItsBounds) {
       EXPECT_LE(closer.step_ns, ns) << what;
       EXPECT_LE(quick.bytes, closer.bytes) << what;
       EXPECT_LE(closer.bytes, fullest(stages)) << what;
-      closest_time += static_cast<double>(closer.step_ns) / static_cast<double>(ns);
-      closest_bytes += static_cast<double>(closer.bytes) / static_cast<double>(fullest(stages));
-      ++looked_at;
+      time += static_cast<double>(closer.step_ns) / static_cast<double>(ns);
+      bytes += static_cast<double>(closer.bytes) / static_cast<double>(fullest(stages));
+      ++layouts;
     }
   }
+
   // Bounds that say little would prune little.
-  EXPECT_GT(closest_time / static_cast<double>(looked_at), 0.6);
-  EXPECT_GT(closest_bytes / static_cast<double>(looked_at), 0.5);
-  fmt::print("{} layouts: bounds are {:.3f} of the time, {:.3f} of the bytes\n", looked_at,
-             closest_time / static_cast<double>(looked_at),
-             closest_bytes / static_cast<double>(looked_at));
+  void expect_close() const {
+    const auto n = static_cast<double>(layouts);
+    EXPECT_GT(time / n, 0.6);
+    EXPECT_GT(bytes / n, 0.5);
+    fmt::print("{} layouts: bounds are {:.3f} of the time, {:.3f} of the bytes\n", layouts,
+               time / n, bytes / n);
+  }
+};
+
+TEST(SearchBounds, NoLayoutIsFasterOrSmallerThanItsBounds) {
+  Closeness closeness;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SearchDraw draw(1000 + seed);
+    SearchRequest r = draw.request({2, 4, 6, 8}, {2, 3, 4, 5});
+    r.offload = seed % 4 == 3;
+    Hardware hardware = draw.hardware();
+    hardware.device.host_bytes_per_s = 1e11;
+    closeness.add(r, hardware, draw.software(), seed);
+  }
+  closeness.expect_close();
+}
+
+// Groups of weights without gradients or updates, and state that is not one number per weight.
+TEST(SearchBounds, A1_HoldWithFrozenWeightsAdaptersAndEveryOptimizer) {
+  const std::vector<std::vector<std::string>> frozen = {
+      {},
+      {"embed.*"},
+      {"layer.*"},
+      {"*.bias"},
+      {"*.weight"},
+      {"embed.*", "layer.*", "head.norm.*"},
+      {"embed.*", "head.*", "layer.attn.*", "layer.norm*", "layer.mlp.up.*",
+       "layer.mlp.down.weight"}};
+  Closeness closeness;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    SearchDraw draw(3000 + seed);
+    SearchRequest r = draw.request({2, 4, 8}, {1, 2, 3, 5});
+    r.base.optimizer.kind = static_cast<OptimizerKind>(draw.pick({0, 1, 2, 3}));
+    if (seed % 8 == 7)
+      r.base.adapters.rank = 4;
+    else
+      r.base.frozen = frozen[seed % 8];
+    const Hardware hardware = draw.hardware();
+    closeness.add(r, hardware, draw.software(), seed);
+    if (seed % 8 > 4) {
+      EXPECT_GT(search(r, cluster_target(), hardware, {}).candidates, 0);
+    }
+  }
+  closeness.expect_close();
 }
 
 TEST(Search, RefusesDevicesThatNoLayoutCanUse) {
