@@ -12,6 +12,16 @@ struct Line {
   std::string left, help;
 };
 
+// Returns batch.micro=4 for --batch.micro=4, and nothing for what is not a key of a run file.
+std::string key_with_dashes(const std::string& argument) {
+  const size_t begin = argument.find_first_not_of('-');
+  if (!argument.starts_with("-") || begin == argument.npos) return "";
+  const std::string key = argument.substr(begin);
+  const size_t equals = key.find('=');
+  if (key.substr(0, equals).find('.') == key.npos) return "";
+  return equals == key.npos ? key + "=VALUE" : key;
+}
+
 std::string columns(const std::vector<Line>& lines) {
   size_t width = 0;
   for (const Line& l : lines) width = std::max(width, l.left.size());
@@ -28,6 +38,22 @@ struct Arguments::Parser {
   std::vector<Line> positionals, options;
   std::vector<std::string> names;
   std::vector<Line> numbers;  // options that take one, and of which kind
+
+  // Why the number of values does not fit: an option without its value, or one that is given twice.
+  std::string mismatch(Args args, const std::string& otherwise) const {
+    for (const CLI::Option* o : app.get_options()) {
+      const std::string name = o->get_name();
+      const auto times = std::count_if(args.begin(), args.end(), [&](const std::string& a) {
+        return a == name || a.starts_with(name + "=");
+      });
+      if (times > 1 && o->get_expected_max() == 1)
+        return fmt::format("{} is given {} times, expected once at most.", name, times);
+      const auto at = std::find(args.begin(), args.end(), name);
+      if (at != args.end() && (at + 1 == args.end() || (at + 1)->starts_with("--")))
+        return fmt::format("{} is given without a value.", name);
+    }
+    return otherwise;
+  }
 
   template <class T>
   void add_option(T& value, const char* name, const char* of, const char* help, bool must) {
@@ -127,12 +153,18 @@ bool Arguments::parse(Args args) {
           at != std::string::npos)
         fail(fmt::format("{}: wanted {}", e.what() + at, n.help));
     fail(e.what());
+  } catch (const CLI::ArgumentMismatch& e) {
+    fail(parser_->mismatch(args, e.what()));
   } catch (const CLI::ParseError& e) {
     fail(e.what());
   }
   if (const std::vector<std::string> rest = parser_->app.remaining(); !rest.empty()) {
-    const std::string guess = nearest(rest.front(), parser_->names);
-    fail(fmt::format("'{}' is not understood here.{}", rest.front(),
+    const std::string& first = rest.front();
+    if (const std::string key = key_with_dashes(first); !key.empty())
+      fail(fmt::format("'{}' is not an option. Write a key of the run file without --: {}", first,
+                       key));
+    const std::string guess = nearest(first, parser_->names);
+    fail(fmt::format("'{}' is not understood here.{}", first,
                      guess.empty() ? "" : fmt::format(" Did you mean '{}'?", guess)));
   }
   return true;

@@ -1,4 +1,5 @@
 // tessera eval CHECKPOINT
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -106,14 +107,25 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   return t;
 }
 
-// The loss on each set, for people as lines, and as trees. length: of a sample; 0: the context.
+// The length of the samples that the run trained on; the model's context where the header does not
+// have it (an imported model) or it is longer.
+int64_t trained_length(const CheckpointReader& reader, const ModelConfig& model) {
+  const Tree& config = reader.header().config;
+  const Tree* data = config.as_members() ? config.find("data") : nullptr;
+  const Tree* length = data && data->as_members() ? data->find("sequence_length") : nullptr;
+  const auto* n = length ? std::get_if<int64_t>(&length->value) : nullptr;
+  return n && *n > 0 ? std::min(*n, model.context) : model.context;
+}
+
+// Prints the loss on each set as lines, or adds it to `results`. length: of a sample; 0: as
+// trained.
 void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t samples,
                 CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
   if (sets.empty()) return;
   const ModelConfig model = model_of(reader);
   if (length > model.context)
-    throw Error("--sequence-length is {}, but the model's context is {}. Wanted as many or fewer.",
-                length, model.context);
+    throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
+                model.context);
   const auto tokenizer = tokenizer_of(reader);
   for (const std::string& set : sets) {
     const std::string foreign =
@@ -121,7 +133,7 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
     if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", foreign);
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
-    spec.sequence_length = length > 0 ? length : model.context;
+    spec.sequence_length = length > 0 ? length : trained_length(reader, model);
     spec.vocabulary = model.padded_vocabulary();
     if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer);
     const ValidationData data(spec);
@@ -141,7 +153,7 @@ void run_tasks(const TaskChoice& choice, const std::string& examples_file, Check
   const auto tokenizer = tokenizer_of(reader);
   std::string rows;
   for (const Task& t : read_tasks(choice)) {
-    const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, world, options);
+    const TaskResult r = evaluate(reader, *tokenizer, t, world, options);
     results.push(show_task(t.name, r, json || world.rank() > 0));
     for (const ExampleScore& s : r.examples) {
       Tree row = as_tree(s);
@@ -151,6 +163,10 @@ void run_tasks(const TaskChoice& choice, const std::string& examples_file, Check
   }
   if (!examples_file.empty() && world.rank() == 0) write_file(examples_file, rows);
   if (json && world.rank() > 0) results = Tree();
+}
+
+void at_least_0(const char* option, int64_t n) {
+  if (n < 0) throw UsageError("eval: {} is {}, wanted 0 or more.", option, n);
 }
 
 }  // namespace
@@ -166,7 +182,8 @@ int verb_eval(Args args) {
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.many(sets, "PREFIX", "datasets of `tessera data build`");
-  a.option(length, "--sequence-length", "T", "tokens a sample; 0: the model's context");
+  a.option(length, "--sequence-length", "T",
+           "tokens per sample; 0: as the run trained, the context of an imported model");
   a.option(samples, "--samples", "N", "of each set; 0: all");
   a.option(tasks.files, "--task", "FILE", "a task (docs/evaluation.md); may be given repeatedly");
   a.option(tasks.folder, "--data", "FOLDER", "where the tasks' examples are; else beside the task");
@@ -185,9 +202,6 @@ int verb_eval(Args args) {
     throw UsageError(
         "eval: nothing to do. Give the PREFIX of a dataset, --task FILE, or --logits FILE with "
         "--tokens FILE.");
-  const auto at_least_0 = [](const char* option, int64_t n) {
-    if (n < 0) throw UsageError("eval: {} is {}, wanted 0 or more.", option, n);
-  };
   at_least_0("--sequence-length", length);
   at_least_0("--samples", samples);
   at_least_0("--limit", tasks.examples);

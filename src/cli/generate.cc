@@ -1,4 +1,5 @@
 // tessera generate CHECKPOINT
+#include <array>
 #include <cstdio>
 #include <utility>
 
@@ -35,6 +36,15 @@ class TokenStream {
   std::string pending_;
 };
 
+std::string read_standard_input() {
+  std::string text;
+  std::array<char, 4096> piece;
+  for (size_t n; (n = std::fread(piece.data(), 1, piece.size(), stdin)) > 0;)
+    text.append(piece.data(), n);
+  if (std::ferror(stdin) != 0) throw Error("standard input cannot be read");
+  return text;
+}
+
 Tree as_tree(const std::vector<int32_t>& tokens, const std::string& text) {
   Tree list = Tree::list(), root;
   for (const int32_t id : tokens) list.push(Tree(static_cast<int64_t>(id)));
@@ -53,7 +63,7 @@ int verb_generate(Args args) {
   Arguments a("generate", "Continues a text, or answers it, with the model of a checkpoint.",
               "tessera generate runs/pythia-70m --prompt 'The city' --temperature 0.8");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
-  a.option(prompt, "--prompt", "TEXT", "what to continue", true);
+  a.option(prompt, "--prompt", "TEXT", "the text to continue; '-' reads standard input", true);
   a.option(options.max_tokens, "--max-tokens", "N", "new tokens at most");
   a.option(options.sampling.temperature, "--temperature", "X", "0: always the most probable");
   a.option(options.sampling.top_k, "--top-k", "K", "only the K most probable; 0: all");
@@ -64,6 +74,7 @@ int verb_generate(Args args) {
   a.flag(ignore_end, "--ignore-end", "do not stop at the end-of-text token");
   a.json(json);
   if (!a.parse(args)) return 0;
+  if (prompt == "-") prompt = read_standard_input();
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   options.seed = static_cast<uint64_t>(seed);
@@ -76,6 +87,8 @@ int verb_generate(Args args) {
     if (ids.empty())
       throw UsageError("--prompt is empty: this model's encoder wants a text to read");
     source = std::exchange(ids, {0});
+  } else if (ids.empty() && rules.alone) {
+    ids.push_back(*rules.alone);  // nothing to continue: a text from its beginning
   }
   const ModelOptions where = {.threads = threads_or_all(threads),
                               .cuda = cuda_named(device, *self_world())};

@@ -33,7 +33,7 @@ TaskEvaluation task_evaluation(const RunConfig& config) {
     const auto tokenizer = tokenizer_of(reader);
     std::vector<TaskMetrics> results;
     for (const Task& t : tasks) {
-      const TaskResult r = evaluate(reader, *tokenizer, t.spec, t.examples, world, options_of(c));
+      const TaskResult r = evaluate(reader, *tokenizer, t, world, options_of(c));
       results.push_back(metrics_of(t, r));
     }
     return results;

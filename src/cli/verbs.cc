@@ -62,6 +62,11 @@ std::string list_of(const std::string& path, std::span<const Verb> among) {
   return out + fmt::format("\nMore about one: tessera {} --help\n", verb);
 }
 
+bool names_fine_tuning(const std::string& word) {
+  constexpr std::array kNames{"finetune", "fine-tune", "fine_tune", "finetuning", "sft", "lora"};
+  return std::find(kNames.begin(), kNames.end(), word) != kNames.end();
+}
+
 }  // namespace
 
 std::span<const Verb> verbs() { return kVerbs; }
@@ -72,6 +77,11 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
   const std::string before = path.empty() ? "" : path + ": ";
   const std::string command = path.empty() ? "tessera" : "tessera " + path;
   if (args.empty()) throw UsageError("{}a verb is missing.\n{}", before, list_of(path, among));
+  if (args[0] == "help" && args.size() > 1) {  // `help train` is `train --help`
+    std::vector<std::string> asked(args.begin() + 1, args.end());
+    asked.emplace_back("--help");
+    return run_verb(path, among, asked);
+  }
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     fmt::print("Usage: {} VERB …\n{}", command, list_of(path, among));
     return 0;
@@ -81,6 +91,11 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args) {
     if (args[0] == v.name) return v.run(args.subspan(1));
     names.emplace_back(v.name);
   }
+  if (path.empty() && names_fine_tuning(args[0]))
+    throw UsageError(
+        "there is no verb '{}'. `tessera train` fine-tunes when the run file names the checkpoint "
+        "to start from (checkpoint.from); see docs/optimizers.md, Fine-tuning.",
+        args[0]);
   const std::string guess = nearest(args[0], names);
   throw UsageError("{}there is no verb '{}'. {}", before, args[0],
                    guess.empty() ? fmt::format("All of them: {} --help", command)

@@ -57,8 +57,10 @@ std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Toke
   const TextRules rules = text_rules(checkpoint, tokenizer);
   const int64_t context = model_of(checkpoint).context;
   if (spec.max_tokens >= context)
-    throw Error("max_tokens is {}, but the model's context is {}: nothing could be read",
-                spec.max_tokens, context);
+    throw Error(
+        "max_tokens = {} of the task leaves nothing of the model's context of {} for the question. "
+        "Lower max_tokens in the task file, or evaluate a model with a longer context",
+        spec.max_tokens, context);
   GenerateOptions o;
   o.sampling.temperature = 0;
   o.max_tokens = spec.max_tokens;

@@ -79,22 +79,29 @@ std::vector<ExampleScore> score_options(CheckpointReader& checkpoint, const Toke
   return out;
 }
 
+std::vector<ExampleScore> score_examples(CheckpointReader& checkpoint, const Tokenizer& tokenizer,
+                                         const Task& task, std::span<const Example> own,
+                                         const ModelOptions& options) {
+  try {
+    return task.spec.kind == TaskKind::kExactMatch
+               ? write_answers(checkpoint, tokenizer, task.spec, own, options)
+               : score_options(checkpoint, tokenizer, task.spec, own, options);
+  } catch (const Error& e) {
+    throw Error("task {}: {}", task.name, e.what());
+  }
+}
+
 }  // namespace
 
-TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const TaskSpec& spec,
-                    std::span<const Example> examples, World& world, const ModelOptions& options) {
+TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
+                    World& world, const ModelOptions& options) {
   std::vector<Example> own;
-  for (size_t i = static_cast<size_t>(world.rank()); i < examples.size();
+  for (size_t i = static_cast<size_t>(world.rank()); i < task.examples.size();
        i += static_cast<size_t>(world.size()))
-    own.push_back(examples[i]);
-  std::vector<ExampleScore> scores;
-  if (spec.kind == TaskKind::kExactMatch)
-    scores = write_answers(checkpoint, tokenizer, spec, own, options);
-  else
-    scores = score_options(checkpoint, tokenizer, spec, own, options);
+    own.push_back(task.examples[i]);
   TaskResult r;
-  r.examples = gather(world, scores);
-  r.metrics = metrics_of(spec, examples, r.examples);
+  r.examples = gather(world, score_examples(checkpoint, tokenizer, task, own, options));
+  r.metrics = metrics_of(task.spec, task.examples, r.examples);
   return r;
 }
 

@@ -15,10 +15,11 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
   if (options.max_tokens < 0) throw Error("max_tokens = {}, wanted 0 or more.", options.max_tokens);
   const int64_t room = decoder.context() - length;
   if (options.max_tokens > room)
-    throw Error("a prompt of {} tokens and {} new ones do not fit in the model's context of {}. {}",
-                length, options.max_tokens, decoder.context(),
-                room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
-                         : "Shorten the prompt.");
+    throw Error(
+        "a prompt of {} token{} and {} new ones do not fit in the model's context of {}. {}",
+        length, length == 1 ? "" : "s", options.max_tokens, decoder.context(),
+        room > 0 ? fmt::format("Shorten the prompt or ask for at most {} tokens.", room)
+                 : "Shorten the prompt.");
   std::vector<int32_t> out;
   std::vector<std::byte> workspace;
   std::span<float> logits = decoder.read(prompt);
