@@ -133,18 +133,31 @@ bool DocumentStream::next_paragraph(Document& out) {
   return true;
 }
 
+// Counts a bad line, or throws what is wrong with it if no more of them may be left out.
+void DocumentStream::leave_out(const Error& error) {
+  if (options_.skip_bad == 0) throw error;
+  if (bad_lines_ == options_.skip_bad)
+    throw Error("{}. This is bad line {}; --skip-bad leaves out {} at most.", error.what(),
+                bad_lines_ + 1, options_.skip_bad);
+  if (bad_lines_++ == 0) first_bad_ = error.what();
+}
+
 bool DocumentStream::next_json(Document& out) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  std::string_view line;
-  do {
+  for (std::string_view line;;) {
     out.offset = offset_;
     if (!next_line(line)) return false;
     if (line_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
-  } while (line.find_first_not_of(" \t\r") == line.npos);
-  out.line = line_;
-  json_text_.assign(line);
-  json_.parse(json_text_, fmt::format("{}:{}", stream_->name(), line_), out.text);
-  return true;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    out.line = line_;
+    json_text_.assign(line);
+    try {
+      json_.parse(json_text_, fmt::format("{}:{}", stream_->name(), line_), out.text);
+      return true;
+    } catch (const Error& error) {
+      leave_out(error);
+    }
+  }
 }
 
 bool DocumentStream::next(Document& out) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "data/byte_stream.h"
 #include "data/json_line.h"
 #include "data/source_list.h"
@@ -30,6 +31,8 @@ struct DocumentOptions {
   // Above 0: a text file that is one document comes in pieces of that many bytes, so that it need
   // not be held as a whole. Where they are cut means nothing.
   int64_t piece_bytes = 0;
+  // JSON lines that are no JSON, or hold no text under the key: at most this many are left out.
+  int64_t skip_bad = 0;
 };
 
 struct Document {
@@ -57,6 +60,9 @@ class DocumentStream {
   int64_t bytes_read() const;   // of the files as they are stored, so far
   int64_t bytes_total() const;  // −1 where unknown, as for standard input
 
+  int64_t bad_lines() const { return bad_lines_; }             // left out so far
+  const std::string& first_bad() const { return first_bad_; }  // where and why the first one was
+
  private:
   bool open_next();
   bool fill();  // appends to buffer_; false at the end of the file
@@ -65,6 +71,7 @@ class DocumentStream {
   bool next_split_line(Document& out);
   bool next_paragraph(Document& out);
   bool next_json(Document& out);
+  void leave_out(const Error& error);
 
   SourceList sources_;
   DocumentOptions options_;
@@ -77,6 +84,8 @@ class DocumentStream {
   size_t begin_ = 0, end_ = 0;  // what of buffer_ is still to come
   bool file_ended_ = false;
   int64_t offset_ = 0, line_ = 0;  // of buffer_[begin_]; lines before it
+  int64_t bad_lines_ = 0;
+  std::string first_bad_;
 };
 
 }  // namespace tessera
