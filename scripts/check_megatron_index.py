@@ -69,7 +69,7 @@ def random_texts(count):
 
 
 def build(tessera, tokenizer, out, *more):
-    subprocess.run([tessera, "data", "build", "--tokenizer", tokenizer, "--out", out, *more],
+    subprocess.run([tessera, "data", "build", "--force", "--tokenizer", tokenizer, "--out", out, *more],
                    check=True, stdout=subprocess.DEVNULL)
 
 

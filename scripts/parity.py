@@ -116,8 +116,8 @@ def corpus(options, work):
             continue  # kept from a run before
         more = ["--kind", "unigram", "--sentinels", SENTINELS] if encodes(family) else []
         more += ["--words", "qwen2"] if family == "qwen2" else []
-        run_tessera(options, "tokenizer", "train", "--vocabulary", VOCABULARY, *more, "--out",
-                    tokenizer, options.text)
+        run_tessera(options, "tokenizer", "train", "--force", "--vocabulary", VOCABULARY, *more,
+                    "--out", tokenizer, options.text)
         run_tessera(options, "data", "build", "--tokenizer", tokenizer, "--split", "paragraphs",
                     "--out", train, options.text)
 

@@ -4,6 +4,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/pages.h"
@@ -68,14 +69,15 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
 
 std::string pretty(const Tree& tree) { return to_json(tree, 2) + "\n"; }
 
-void write_tokenizer(const Path& folder, const std::string& tokenizer, const std::string& end,
+void write_tokenizer(const Path& folder, const CheckpointHeader& header, const std::string& end,
                      int64_t context) {
-  write_file(folder / kTokenizerFile, tokenizer);
+  write_file(folder / kTokenizerFile, header.tokenizer);
   Tree config = Tree::object();
   config.set("tokenizer_class", Tree(std::string("PreTrainedTokenizerFast")));
   config.set("model_max_length", Tree(context));
   for (const char* key : {"bos_token", "eos_token"})
     if (!end.empty()) config.set(key, Tree(end));
+  complete_tokenizer_config(header, true, config);
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
@@ -87,11 +89,12 @@ Tree ids_of(const std::vector<int32_t>& ids) {
 }
 
 // transformers makes a tokenizer of its class for each family of such a model.
-void write_sentencepiece(const Path& folder, const std::string& tokenizer, const ModelConfig& model,
-                         const std::optional<SentencePieceIds>& ids, const HfTextRules& texts) {
+void write_sentencepiece(const Path& folder, const CheckpointHeader& header,
+                         const ModelConfig& model, const std::optional<SentencePieceIds>& ids) {
+  const HfTextRules texts = hf_text_rules(header);
   const FamilyRule& family = rule_of(model.family);
   const bool described = ids && !ids->tokenizer_json.empty();
-  write_file(folder / family.hf_pieces, tokenizer);
+  write_file(folder / family.hf_pieces, header.tokenizer);
   if (described) write_file(folder / kTokenizerFile, ids->tokenizer_json);
   Tree config = Tree::object();
   config.set("tokenizer_class",
@@ -106,6 +109,7 @@ void write_sentencepiece(const Path& folder, const std::string& tokenizer, const
   // transformers would add as many behind the pieces; as in mT5's, they are among them.
   if (family.encodes && !described)
     config.set("extra_ids", Tree(int64_t{ids && ids->sentinels > 0 ? 0 : 100}));
+  complete_tokenizer_config(header, false, config);
   write_file(folder / "tokenizer_config.json", pretty(config));
 }
 
@@ -226,11 +230,12 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
     if (tokenizer_file_name(tokenizer) == std::string_view(kTokenizerFile)) {
       const std::string source = (checkpoint / kTokenizerFile).string();
       result.end_of_text = end_of_text_token(tokenizer, source, &end);
-      write_tokenizer(part.path(), tokenizer, end, result.model.context);
+      write_tokenizer(part.path(), reader.header(), end, result.model.context);
     } else {
       if (options.sentencepiece) result.end_of_text = options.sentencepiece->end_of_text;
-      write_sentencepiece(part.path(), tokenizer, result.model, options.sentencepiece, texts);
+      write_sentencepiece(part.path(), reader.header(), result.model, options.sentencepiece);
     }
+    write_chat_templates(reader.header(), part.path());
   }
   Tree config = hf_config_of_model(result.model, result.end_of_text, options.dtype);
   result.unsaid = unsaid_dropout(result.model);
@@ -239,6 +244,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
     if (!texts.stops.empty()) said->set("eos_token_id", ids_of(texts.stops));
     if (texts.begin) said->set("bos_token_id", Tree(int64_t{*texts.begin}));
   }
+  complete_generation_config(reader.header(), generation);
   write_file(part.path() / "generation_config.json", pretty(generation));
   write_file(part.path() / "config.json", pretty(config));
   part.put();

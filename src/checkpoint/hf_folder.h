@@ -66,12 +66,18 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
 struct HfTextRules {
   // Before and behind each text, where a SentencePiece model's class puts them.
   std::optional<int32_t> begin, end;
-  std::vector<int32_t> stops;  // eos_token_id of generation_config.json or config.json
+  // Any of them ends what the model writes: those of the run (set_ends), else eos_token_id of
+  // generation_config.json or config.json.
+  std::vector<int32_t> stops;
 };
 HfTextRules hf_text_rules(const CheckpointHeader& header);
 
-// What is put around texts, for the header of a run that began with the weights of `from`: where
-// its tokenizer is the same. What ended texts there (stops) is not kept: this run has its own ends.
+// Sets the ids that end what the model of this run writes: of a run on instructions.
+void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header);
+
+// Copies what `from` holds of texts (what is put around them, chat templates, defaults of
+// generation) to the header of a run that began with its weights, if the tokenizer is the same. The
+// ids that ended texts there (stops) are not copied: this run has its own ends.
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to);
 
 // The model that a checkpoint's header describes. Throws Error.

@@ -1,8 +1,11 @@
 #include "checkpoint/hf_text.h"
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/text_template.h"
+#include "base/utf8.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
@@ -48,10 +51,81 @@ void read_around(const Path& folder, const Tree& config, Tree& state) {
   if (!several || !several->empty()) state.set("end", several ? several->front() : *end);
 }
 
+constexpr const char* kEndsKey = "ends";
+constexpr const char* kTemplateFile = "chat_template.jinja";
+constexpr const char* kTemplateFolder = "additional_chat_templates";
+
+// The keys of tokenizer_config.json that an export repeats: first the names of special tokens.
+constexpr std::array kTokenNames{
+    "bos_token",           "eos_token", "pad_token",  "unk_token",
+    "sep_token",           "cls_token", "mask_token", "additional_special_tokens",
+    "extra_special_tokens"};
+constexpr std::array kOtherKeys{"chat_template", "clean_up_tokenization_spaces", "padding_side",
+                                "truncation_side"};
+
+// The keys of generation_config.json that an export writes itself, or that are not about sampling.
+constexpr std::array kOwnGenerationKeys{"eos_token_id", "decoder_start_token_id",
+                                        "transformers_version", "_from_model_config"};
+
+// Whether what was read is worth a key of the header: not for an object without members.
+void set_if_filled(const char* key, Tree object, Tree& state) {
+  if (object.as_members() && !object.as_members()->empty()) state.set(key, std::move(object));
+}
+
+// A header is JSON, which holds nothing but UTF-8.
+Tree text_of(const Path& file) {
+  std::string text = read_file(file);
+  for (size_t at = 0, n = 0; at < text.size(); at += n) {
+    n = utf8_length(text, at);
+    if (n == 0)
+      throw Error("{}: byte {} is not UTF-8. Correct the file, or remove it to import without it.",
+                  file.string(), at);
+  }
+  return Tree(std::move(text));
+}
+
+void read_templates(const Path& folder, Tree& state) {
+  std::error_code error;
+  if (std::filesystem::exists(folder / kTemplateFile, error))
+    state.set("chat_template", text_of(folder / kTemplateFile));
+  std::vector<Path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / kTemplateFolder, error))
+    if (entry.path().extension() == ".jinja") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  Tree several = Tree::object();
+  for (const Path& file : files) several.set(file.stem().string(), text_of(file));
+  set_if_filled("chat_templates", std::move(several), state);
+}
+
+void read_defaults(const Path& folder, const Tree& generation, Tree& state) {
+  const Tree tokenizer = read_if_there(folder / "tokenizer_config.json");
+  Tree kept = Tree::object(), sampling = Tree::object();
+  const auto keep = [&](const char* key) {
+    if (const Tree* value = given(tokenizer, key)) kept.set(key, *value);
+  };
+  for (const char* key : kTokenNames) keep(key);
+  for (const char* key : kOtherKeys) keep(key);
+  set_if_filled("tokenizer_config", std::move(kept), state);
+  if (generation.as_members())
+    for (const auto& [key, value] : *generation.as_members())
+      if (std::find(kOwnGenerationKeys.begin(), kOwnGenerationKeys.end(), key) ==
+          kOwnGenerationKeys.end())
+        sampling.set(key, value);
+  set_if_filled("generation", std::move(sampling), state);
+}
+
 std::optional<int32_t> as_id(const Tree& t) {
   const auto* n = std::get_if<int64_t>(&t.value);
   if (!n || *n < 0 || *n > INT32_MAX) return std::nullopt;
   return static_cast<int32_t>(*n);
+}
+
+std::vector<int32_t> ids_in(const Tree* list) {
+  std::vector<int32_t> ids;
+  if (list && list->as_list())
+    for (const Tree& id : *list->as_list())
+      if (as_id(id)) ids.push_back(*as_id(id));
+  return ids;
 }
 
 }  // namespace
@@ -62,23 +136,62 @@ void read_text_rules(const Path& folder, const Tree& config, bool by_class, Tree
   if (!ends && !generation.as_members()) ends = given(config, "eos_token_id");
   if (ends) state.set("stops", as_list(*ends));
   if (by_class) read_around(folder, config, state);
+  read_templates(folder, state);
+  read_defaults(folder, generation, state);
+}
+
+void write_chat_templates(const CheckpointHeader& header, const Path& folder) {
+  const Tree* text = given(header.state, "chat_template");
+  if (text && text->as_string()) write_file(folder / kTemplateFile, *text->as_string());
+  const Tree* several = given(header.state, "chat_templates");
+  if (!several || !several->as_members()) return;
+  make_folder(folder / kTemplateFolder);
+  for (const auto& [name, one] : *several->as_members())
+    if (one.as_string() && name.find('/') == name.npos)
+      write_file(folder / kTemplateFolder / (name + ".jinja"), *one.as_string());
+}
+
+void complete_tokenizer_config(const CheckpointHeader& header, bool names, Tree& config) {
+  const Tree* kept = given(header.state, "tokenizer_config");
+  if (!kept) return;
+  const auto repeat = [&](const char* key) {
+    if (const Tree* value = given(*kept, key)) config.set(key, *value);
+  };
+  if (names)
+    for (const char* key : kTokenNames) repeat(key);
+  for (const char* key : kOtherKeys) repeat(key);
+}
+
+void complete_generation_config(const CheckpointHeader& header, Tree& config) {
+  const Tree* kept = given(header.state, "generation");
+  if (!kept || !kept->as_members()) return;
+  for (const auto& [key, value] : *kept->as_members()) config.set(key, value);
+  config.set("_from_model_config", Tree(false));  // transformers would make it again without them
 }
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {
   HfTextRules r;
+  r.stops = ids_in(given(header.state, kEndsKey));
   if (!given(header.state, "imported_from")) return r;
   if (const Tree* begin = given(header.state, "begin")) r.begin = as_id(*begin);
   if (const Tree* end = given(header.state, "end")) r.end = as_id(*end);
-  if (const Tree* stops = given(header.state, "stops"); stops && stops->as_list())
-    for (const Tree& id : *stops->as_list())
-      if (as_id(id)) r.stops.push_back(*as_id(id));
+  if (r.stops.empty()) r.stops = ids_in(given(header.state, "stops"));
   return r;
+}
+
+void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header) {
+  if (ids.empty()) return;
+  Tree list = Tree::list();
+  for (const int32_t id : ids) list.push(Tree(int64_t{id}));
+  if (!header.state.as_members()) header.state = Tree::object();
+  header.state.set(kEndsKey, std::move(list));
 }
 
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to) {
   if (!given(from.state, "imported_from") || from.tokenizer != to.tokenizer) return;
   if (!to.state.as_members()) to.state = Tree::object();
-  for (const char* key : {"imported_from", "begin", "end"})
+  for (const char* key : {"imported_from", "begin", "end", "chat_template", "chat_templates",
+                          "tokenizer_config", "generation"})
     if (const Tree* said = given(from.state, key)) to.state.set(key, *said);
 }
 

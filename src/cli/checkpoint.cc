@@ -96,6 +96,7 @@ int list(Args args) {
       const CheckpointHeader& h = reader.header();
       t.set("tokens", Tree(h.tokens));
       t.set("version", Tree(h.version));
+      t.set("model", h.model);
       t.set("ranks", Tree(int64_t{h.ranks}));
       t.set("tensors", Tree(static_cast<int64_t>(reader.tensors().size())));
       about = fmt::format("{} tokens  {}  {} tensors  saved by {} on {} rank{}",

@@ -2,9 +2,15 @@
 #include "base/config.h"
 
 #include <algorithm>
+#include <filesystem>
 
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/hf_folder.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "tensor/cuda.h"
+#include "train/run_programs.h"
 
 namespace tessera {
 namespace {
@@ -99,19 +105,51 @@ int explain(Args args) {
   return 0;
 }
 
+// The configuration with what the tokenizer and this machine decide, where they can be asked. What
+// cannot stays as it is, with a note on standard error.
+RunConfig resolved(RunConfig config) {
+  try {
+    resolve_sizes(config);
+  } catch (const Error& e) {
+    fmt::print(stderr, "note: model.vocabulary = 0 (the tokenizer's) is not resolved: {}\n",
+               e.what());
+  }
+  const bool cuda = config.run.device == Device::kCuda ||
+                    (config.run.device == Device::kAuto && why_no_cuda().empty());
+  if (cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
+  config.precision = resolve_precision(config.precision, read_cpu_features());
+  if (config.layout.data == 1) config.layout.zero = 0;  // there is nothing to divide
+  return config;
+}
+
+// The model section of a checkpoint, as part of a run file.
+Tree model_section(const std::string& folder) {
+  const CheckpointReader reader(resolve_checkpoint(folder));
+  Tree section;
+  section.set("model", to_tree(model_of_header(reader.header().model, folder)));
+  return section;
+}
+
 int print(Args args) {
   std::string run;
   std::vector<std::string> overrides;
   bool json = false, small = false;
   Arguments arguments("config print",
-                      "Prints a run file with everything resolved, after checking it.",
+                      "Prints a run file with everything resolved, after checking it; of a "
+                      "checkpoint or a run directory the model section.",
                       "tessera config print run.yaml batch.micro=8");
-  arguments.required(run, "RUN", "a run file");
+  arguments.required(run, "RUN|CHECKPOINT",
+                     "a run file; or a run directory, a checkpoint or a Hugging Face folder");
   arguments.many(overrides, "key=value", "keys given again");
   arguments.flag(small, "--small", "its small twin, as `tessera train --small`");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const Tree tree = to_tree(open_run(run, overrides, small));
+  const bool folder = std::filesystem::is_directory(run);
+  if (folder && (small || !overrides.empty()))
+    throw UsageError("config print: {} is a folder, and key=value and --small need a run file.",
+                     run);
+  const Tree tree =
+      folder ? model_section(run) : to_tree(resolved(open_run(run, overrides, small)));
   fmt::print("{}", json ? to_json(tree) + "\n" : to_yaml(tree));
   return 0;
 }
@@ -120,8 +158,8 @@ constexpr const char* kGroup = "Run files";
 const Verb kVerbs[] = {
     {"explain", kGroup, "what a key means, its type and default",
      "tessera config explain optimizer.learning_rate", explain},
-    {"print", kGroup, "a run file with everything resolved", "tessera config print run.yaml",
-     print},
+    {"print", kGroup, "a run file with everything resolved, or a checkpoint's model section",
+     "tessera config print run.yaml", print},
 };
 
 }  // namespace

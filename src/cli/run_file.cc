@@ -1,16 +1,93 @@
 #include "cli/run_file.h"
 
 #include "base/error.h"
+#include "cli/rank.h"
+#include "data/indexed_dataset.h"
+#include "data/samples.h"
 #include "train/small_twin.h"
 
 namespace tessera {
 
-RunConfig open_run(const std::string& path, std::span<const std::string> overrides, bool small) {
+namespace {
+
+// Of a run directory its run.yaml, for a run that goes on there.
+Path run_file_in(const Path& folder) {
+  const Path file = folder / "run.yaml";
+  if (!std::filesystem::exists(file))
+    throw Error(
+        "{}: is a folder without run.yaml. Name a run file, or the directory of a run that has "
+        "begun.",
+        folder.string());
+  return file;
+}
+
+bool is_readable(const std::string& prefix) {
+  std::error_code error;
+  return std::filesystem::exists(prefix + ".idx", error);
+}
+
+// Whether data.split leaves enough of every data set for validation; true where a set cannot be
+// read, which is told elsewhere.
+bool split_suffices(const RunConfig& config) {
+  constexpr int kValidation = 1;
+  for (const DataSource& source : config.data.train) {
+    if (!is_readable(source.prefix)) continue;
+    const IndexedDataset data(source.prefix);
+    const SequenceRange range = split_range(config.data.split, kValidation, data.sequences());
+    const bool asked = split_range(config.data.split, kValidation, 1'000'000).size() > 0;
+    if (asked && data.first_token(range.end) - data.first_token(range.begin) < 2) return false;
+  }
+  return true;
+}
+
+// Keys that leave out the validation data of a recipe that is not there: a small twin is given its
+// training data on the command line. Tells what is left out, on the first rank.
+std::vector<std::string> without_missing_validation(const RunConfig& small) {
+  std::vector<std::string> keys;
+  const auto leave_out = [&](const std::string& key, const std::string& why) {
+    keys.push_back(key);
+    if (read_rank_place().rank == 0) fmt::print(stderr, "note: --small: {}\n", why);
+  };
+  const auto given = [&](const char* key) {
+    const auto at = small.places.find(key);
+    return at != small.places.end() && at->second == "command line";
+  };
+  for (const ValidationSource& v : small.data.validation)
+    if (small.data.instructions.empty() && !given("data.validation") && !is_readable(v.prefix)) {
+      leave_out("data.validation=[]",
+                fmt::format("the recipe's validation data {} is not here, so this run does not "
+                            "validate. Name data of yours with data.validation=[PREFIX].",
+                            v.prefix));
+      return keys;
+    }
+  if (!small.data.split.empty() && small.data.validation.empty() && !given("data.split") &&
+      !split_suffices(small))
+    leave_out("data.split=",
+              fmt::format("data.split={} leaves no document for validation: it divides by "
+                          "documents, and a plain text file is one. This run does not validate; "
+                          "build the data with `tessera data build --split paragraphs`.",
+                          small.data.split));
+  return keys;
+}
+
+}  // namespace
+
+RunConfig open_run(const std::string& argument, std::span<const std::string> given, bool small) {
+  std::vector<std::string> overrides(given.begin(), given.end());
+  Path path = argument;
+  if (std::filesystem::is_directory(path)) {
+    if (!path.has_filename()) path = path.parent_path();
+    overrides.insert(overrides.begin(), "run.directory=" + path.string());
+    path = run_file_in(path);
+  }
   RunConfig config = load_run(path, overrides);
   if (small) {
     std::vector<std::string> keys = small_twin(load_run(path, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
     config = load_run(path, keys);
+    const std::vector<std::string> less = without_missing_validation(config);
+    keys.insert(keys.end(), less.begin(), less.end());
+    if (!less.empty()) config = load_run(path, keys);
   }
   validate(config);
   validate_names(config);

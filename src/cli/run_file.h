@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-// The run file with the command line's key=value over it, checked. `small`: its small twin, with
-// key=value over that.
+// Reads the run file with the command line's key=value over it, and checks it. `path` may be a run
+// directory: then it is the run.yaml in it, with that directory. `small`: its small twin, with
+// key=value over that, and without validation data that is not there.
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
                    bool small = false);
 

@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/tree.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
@@ -29,9 +30,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 Split split_named(const std::string& name) {
-  if (name == "none") return Split::kNone;
-  if (name == "lines") return Split::kLines;
-  if (name == "paragraphs") return Split::kParagraphs;
+  for (const Split split : {Split::kNone, Split::kLines, Split::kParagraphs})
+    if (name == name_of_entry(split)) return split;
   throw UsageError("--split is '{}', wanted {}", name, enum_names(Split{}));
 }
 
@@ -86,13 +86,12 @@ class InvalidBytes {
     if (total_.invalid_bytes == 0) return;
     fmt::print(stderr, "not UTF-8: {} byte{}, the first at {}. ",
                format_count(total_.invalid_bytes), total_.invalid_bytes == 1 ? "" : "s", first_);
-    if (total_.replaced_bytes == 0) {
+    if (total_.replaced_bytes == 0)
       fmt::print(stderr, "Taken byte by byte, nothing is lost.\n");
-    } else {
+    else
       fmt::print(stderr,
                  "The tokenizer has no token for {} of them: U+FFFD stands there instead.\n",
                  format_count(total_.replaced_bytes));
-    }
   }
   void put(Tree& t) const {
     t.set("bytes", Tree(total_.bytes));
@@ -112,7 +111,7 @@ struct TrainOptions {
   std::string out, key = "text", kind = "byte_bpe", normalizer, words = "gpt2";
   int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
   double coverage = SentencePieceTraining{}.coverage;
-  bool json = false, no_byte_fallback = false;
+  bool json = false, no_byte_fallback = false, force = false;
 };
 
 bool parse_train(Args args, TrainOptions& o) {
@@ -141,6 +140,7 @@ bool parse_train(Args args, TrainOptions& o) {
                  "SentencePiece: characters without a piece are unknown, not bytes");
   arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
   arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
+  add_force(arguments, o.force);
   arguments.json(o.json);
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
   if (!arguments.parse(args)) return false;
@@ -173,6 +173,7 @@ void count_lines(DocumentStream& stream, WordCounts& counts, InvalidBytes& inval
 SourceList sources_for(const TrainOptions& o) {
   SourceList sources = list_sources(o.inputs);
   check_output(o.out, sources);
+  refuse_existing(o.out, o.force);
   return sources;
 }
 
@@ -476,11 +477,10 @@ int info(Args args) {
       print_about(file, what...);
     }
   };
-  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(tokenizer.get())) {
+  if (const auto* pieces = dynamic_cast<const SentencePieceTokenizer*>(tokenizer.get()))
     print(*pieces);
-  } else {
+  else
     print(read_tokenizer_json(read_file(file), file), *tokenizer);
-  }
   return 0;
 }
 

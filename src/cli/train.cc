@@ -46,6 +46,7 @@ void print_outcome(const TrainOutcome& outcome) {
   t.set("loss", Tree(outcome.loss));
   t.set("interrupted", Tree(outcome.interrupted));
   t.set("checkpoint", Tree(outcome.checkpoint));
+  t.set("data", outcome.data);
   fmt::print("{}\n", to_json(t));
 }
 

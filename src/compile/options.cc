@@ -31,7 +31,7 @@ void materialise_attention(Graph& graph, bool half) {
     if (op.attributes.has("across") || op.attributes.has("seen"))
       throw Error(
           "compiler.attention = materialised is for causal attention within one text, not for an "
-          "encoder or data.documents_apart. Set it to fused.");
+          "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");
     Builder b(graph, block.forward, index_of(graph, op), "");
     const ValueId qkv = op.inputs[0];
     Attributes scale = {{"scale", op.attributes.number("scale")}};

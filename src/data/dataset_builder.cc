@@ -211,6 +211,14 @@ void make_folder(const Path& folder) {
   if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
 }
 
+// PREFIX.idx is the last of the files to appear: without it there is no dataset.
+void refuse_existing(const BuildOptions& options) {
+  const std::string index = options.out.string() + ".idx";
+  std::error_code error;
+  if (!options.replace && std::filesystem::exists(index, error))
+    throw Error("{}: exists already. Choose another place, or give --force to replace it.", index);
+}
+
 DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
                       const std::vector<std::string>& files) {
   DatasetAbout about;
@@ -255,6 +263,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
                 options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
                 options.documents.key);
   }
+  refuse_existing(options);
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
   Accounts accounts(writer, about);
@@ -272,6 +281,8 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
     batch = reader.next();
   }
   while (!encoders.empty()) write_oldest();
+  result.bad_lines = stream.bad_lines();
+  result.first_bad = stream.first_bad();
   writer.commit(to_json(about));
   return result;
 }

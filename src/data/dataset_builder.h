@@ -19,6 +19,7 @@ struct BuildOptions {
   std::string tokenizer_name;  // as it was named, for PREFIX.json
   bool end_of_text = true;     // a token behind each document, also behind an empty one
   int threads = 1;             // that encode; reading and writing take the caller's
+  bool replace = true;         // a dataset that is there already; false: refuse to
 };
 
 struct BuildProgress {
@@ -29,14 +30,17 @@ struct BuildProgress {
 struct BuildResult {
   DatasetAbout about;
   int64_t skipped_files = 0;  // in folders, by their names
+  int64_t bad_lines = 0;      // left out (DocumentOptions::skip_bad)
+  std::string first_bad;      // why the first of them was
 };
 
 // Documents are encoded in parallel and written in order, so the files do not depend on `threads`.
 // Memory is bounded: about 64 MiB of text and its ids are under way, or one document if that is
 // longer; a text file that is one document is encoded in pieces that give the same ids. `progress`
 // (may be empty) is called by the caller's thread now and then. Throws Error if there is no
-// document in the inputs, if end_of_text is wanted of a tokenizer that has none, and whatever
-// reading, encoding and writing throw; then no file has changed.
+// document in the inputs, if there is a dataset that must not be replaced, if end_of_text is wanted
+// of a tokenizer that has none, and whatever reading, encoding and writing throw; then no file has
+// changed.
 BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
                           const std::function<void(const BuildProgress&)>& progress);
 

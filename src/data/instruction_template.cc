@@ -33,8 +33,9 @@ InstructionTemplate::InstructionTemplate(std::string_view text) {
       at = end;
     }
   }
-  (has_response_ ? behind_ : before_).push_back(part);
+  (has_response_ ? after_ : before_).push_back(part);
   if (!has_response_) refuse(text.size(), "there is no {response}, so nothing would be learned");
+  ending_ = std::exchange(after_.front().text, {});
 }
 
 void InstructionTemplate::add_name(const std::string& name, Part& part) {
@@ -43,7 +44,7 @@ void InstructionTemplate::add_name(const std::string& name, Part& part) {
     part.name = name;
     if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
   }
-  (has_response_ ? behind_ : before_).push_back(std::exchange(part, {}));
+  (has_response_ ? after_ : before_).push_back(std::exchange(part, {}));
   has_response_ = has_response_ || response;
 }
 

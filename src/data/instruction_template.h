@@ -9,8 +9,9 @@
 namespace tessera {
 
 // Text with names in braces, as in "### Question\n{prompt}\n### Answer\n{response}\n"; {{ and }}
-// are braces. {response} is what the model learns to say; the end-of-text token follows it. All
-// other names are of what it is told. Each name may stand several times, {response} once.
+// are braces. The model learns to write {response} and the text after it, up to the next name:
+// the ending of a turn. All other names are of the prompt. Each name may appear several times,
+// {response} once.
 class InstructionTemplate {
  public:
   // Throws Error with the place for a brace that is not closed, an empty name, and a template
@@ -20,14 +21,18 @@ class InstructionTemplate {
   // All but response, each once.
   const std::vector<std::string>& names() const { return names_; }
 
-  // The text before and behind the response; `value` gives what a name stands for.
+  // The template's own text right after {response}, such as "<|im_end|>\n".
+  const std::string& ending() const { return ending_; }
+
+  // The text before the response, and the text after its ending, which begins with a name or is
+  // empty; `value` returns what a name stands for.
   template <class Value>
   std::string before(const Value& value) const {
     return filled(before_, value);
   }
   template <class Value>
-  std::string behind(const Value& value) const {
-    return filled(behind_, value);
+  std::string after(const Value& value) const {
+    return filled(after_, value);
   }
 
  private:
@@ -45,7 +50,8 @@ class InstructionTemplate {
   }
   void add_name(const std::string& name, Part& part);
 
-  std::vector<Part> before_, behind_;
+  std::vector<Part> before_, after_;
+  std::string ending_;
   std::vector<std::string> names_;
   bool has_response_ = false;
 };

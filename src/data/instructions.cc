@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -105,15 +106,14 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
         "the tokenizer has no end-of-text token, so answers would not end. Wanted one with "
         "<|endoftext|> or </s>");
   }
+  find_ending(tokenizer);
   DocumentStream stream(list_sources(spec_.files),
                         {.split = Split::kLines, .format = TextFormat::kText});
-  for (Document line; stream.next(line);) {
-    const std::string& file = stream.sources()[static_cast<size_t>(line.source)];
-    add_line(line, file, tokenizer);
-  }
+  file_names_ = stream.sources();
+  for (Document line; stream.next(line);) add_line(line, tokenizer);
   if (examples() == 0) {
     throw Error("there is no example in {}{}", fmt::join(spec_.files, ", "),
-                skipped_ > 0 ? fmt::format(" ({} are too long)", skipped_) : "");
+                counts_.skipped() > 0 ? fmt::format(" ({} are too long)", counts_.skipped()) : "");
   }
   std::vector<int32_t> lengths;
   for (int64_t e = 0; e < examples(); ++e) {
@@ -125,9 +125,23 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                                           hash_name("instructions.packing", spec_.seed));
 }
 
-void InstructionData::add_line(const Document& line, const std::string& file,
-                               const Tokenizer& tokenizer) {
+// How a turn ends, and which ids end what the model writes.
+void InstructionData::find_ending(const Tokenizer& tokenizer) {
+  const int32_t end = *tokenizer.end_of_text();
+  const std::string_view name = tokenizer.token_bytes(end);
+  ending_ = form_.ending();
+  if (!name.empty() && ending_.ends_with(name)) ending_.resize(ending_.size() - name.size());
+  for (const int32_t id : tokenizer.encode(ending_)) {
+    if (id == end || !tokenizer.is_special(id)) continue;
+    stops_.push_back(id);
+    break;
+  }
+  stops_.push_back(end);
+}
+
+void InstructionData::add_line(const Document& line, const Tokenizer& tokenizer) {
   if (line.text.find_first_not_of(" \t\r") == line.text.npos) return;
+  const std::string& file = file_names_[static_cast<size_t>(line.source)];
   const Tree tree = parse_json(line.text, file, static_cast<int>(line.line));
   const std::string place = fmt::format("{}:{}", file, line.line);
   EncodeCache cache(int64_t{1} << 16);
@@ -135,31 +149,40 @@ void InstructionData::add_line(const Document& line, const std::string& file,
     if (!text.empty()) tokenizer.encode(text, ids_, cache);
     learned_.resize(ids_.size(), learned ? 1 : 0);
   };
-  for (const Turn& turn : turns_of(tree, form_, place)) {
-    const bool begins = ids_.size() == static_cast<size_t>(starts_.back());
-    if (begins && tokenizer.text_begin()) ids_.push_back(*tokenizer.text_begin());
+  const Line here{line.source, line.line};
+  const bool pairs = spec_.target_length > 0, turns_end = stops_.size() > 1;
+  const std::vector<Turn> turns = turns_of(tree, form_, place);
+  for (const Turn& turn : turns) {
+    const auto start = static_cast<size_t>(starts_.back());
+    const bool begins = ids_.size() == start;
     const auto value = [&](const std::string& name) -> const std::string& {
       return turn.fields == nullptr ? turn.prompt : *turn.fields->find(name)->as_string();
     };
     add(form_.before(value), false);
-    if (spec_.target_length > 0 && tokenizer.source_end()) {
+    const std::optional<int32_t> begin = tokenizer.text_begin();
+    const bool written = ids_.size() > start && ids_[start] == begin;  // by the template itself
+    if (begins && begin && !written) {
+      ids_.insert(ids_.begin() + static_cast<std::ptrdiff_t>(start), *begin);
+      learned_.resize(ids_.size(), 0);
+    }
+    if (pairs && tokenizer.source_end()) {
       ids_.push_back(*tokenizer.source_end());
       learned_.push_back(0);
     }
     const size_t response = ids_.size();
-    add(turn.response, true);
-    ids_.push_back(*tokenizer.end_of_text());
-    learned_.push_back(1);
-    if (spec_.target_length > 0)
-      end_pair(response, place);
-    else
-      add(form_.behind(value), false);
+    add(turn.response + ending_, true);
+    if (!pairs) add(form_.after(value), false);
+    if (pairs || !turns_end || &turn == &turns.back()) {
+      ids_.push_back(*tokenizer.end_of_text());
+      learned_.push_back(1);
+    }
+    if (pairs) end_pair(response, here, place);
   }
-  if (spec_.target_length == 0) end_example(place);
+  if (!pairs) end_example(here, place);
 }
 
 // Cut to its lengths, or left out, where it is too long.
-void InstructionData::end_pair(size_t response, const std::string& place) {
+void InstructionData::end_pair(size_t response, Line line, const std::string& place) {
   const auto start = static_cast<size_t>(starts_.back());
   const auto most = static_cast<size_t>(spec_.sequence_length);
   const auto most_target = static_cast<size_t>(spec_.target_length);
@@ -180,16 +203,18 @@ void InstructionData::end_pair(size_t response, const std::string& place) {
   };
   if (!fits && spec_.long_examples == LongExamples::kSkip) {
     cut(start, ids_.size() - start);
-    ++skipped_;
+    ++counts_.skipped_long;
     return;
   }
   if (target > most_target) cut(response + most_target, target - most_target);
   if (source > most) cut(start + most, source - most);
+  counts_.cut += !fits;
   starts_.push_back(static_cast<int64_t>(ids_.size()));
+  lines_.push_back(line);
   CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
 }
 
-void InstructionData::end_example(const std::string& place) {
+void InstructionData::end_example(Line line, const std::string& place) {
   const auto start = static_cast<size_t>(starts_.back());
   const size_t most = static_cast<size_t>(spec_.sequence_length) + 1, size = ids_.size() - start;
   if (size > most && spec_.long_examples == LongExamples::kRefuse) {
@@ -204,12 +229,16 @@ void InstructionData::end_example(const std::string& place) {
   const auto end = first + static_cast<int64_t>(kept);
   const bool skip = size > most && spec_.long_examples == LongExamples::kSkip;
   if (skip || kept < 2 || std::find(first + 1, end, 1) == end) {
-    ++skipped_;
+    ++(skip ? counts_.skipped_long : counts_.skipped_empty);
     kept = 0;
   }
   ids_.resize(start + kept);
   learned_.resize(ids_.size());
-  if (kept > 0) starts_.push_back(static_cast<int64_t>(ids_.size()));
+  if (kept > 0) {
+    counts_.cut += size > kept;
+    starts_.push_back(static_cast<int64_t>(ids_.size()));
+    lines_.push_back(line);
+  }
   CHECK(examples() < std::numeric_limits<int32_t>::max(), "{} examples", examples());
 }
 
@@ -222,11 +251,28 @@ int64_t InstructionData::response_tokens() const {
   return sum;
 }
 
+InstructionCounts InstructionData::counts() const {
+  InstructionCounts c = counts_;
+  c.examples = examples();
+  c.rows = rows();
+  c.tokens = tokens();
+  c.response_tokens = response_tokens();
+  c.positions = rows() * (spec_.sequence_length + spec_.target_length);
+  // The last token of a packed example is only a label.
+  c.padding = c.positions - (c.tokens - (spec_.target_length > 0 ? 0 : c.examples));
+  return c;
+}
+
+std::string InstructionData::place(int64_t example) const {
+  const Line& line = lines_[static_cast<size_t>(example)];
+  return fmt::format("{}:{}", file_names_[static_cast<size_t>(line.file)], line.number);
+}
+
 int64_t InstructionData::response_bytes(const Tokenizer& tokenizer) const {
   const int32_t end = tokenizer.end_of_text().value_or(-1);
   int64_t bytes = 0;
   for (size_t i = 0; i < ids_.size(); ++i)
-    if (learned_[i] != 0 && ids_[i] != end)
+    if (learned_[i] != 0 && ids_[i] != end && !tokenizer.is_special(ids_[i]))
       bytes += static_cast<int64_t>(tokenizer.token_bytes(ids_[i]).size());
   return bytes;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/instruction_counts.h"
 #include "data/instruction_template.h"
 #include "data/row_packing.h"
 #include "data/sample_row.h"
@@ -29,18 +30,26 @@ struct InstructionSpec {
   int64_t target_length = 0;
   uint64_t seed = 0;
   LongExamples long_examples = LongExamples::kRefuse;  // of more than T + 1 tokens
-  bool documents_apart = false;                        // positions begin anew in each example
+  // Positions start at 0 in each example, and examples of a row do not attend to each other.
+  bool documents_apart = true;
 };
 
 // A line is an object that has either a string for each name of the template, {response} among
 // them, or "messages": a list of {"role", "content"} with user and assistant in turn, the last an
 // assistant's; a system message may come first and stands before the first prompt, an empty line
 // between. Of messages the template's name is {prompt}, and it is applied to each pair in turn.
-// Text and answer are encoded apart, so no token lies across where the loss begins.
+// The prompt and the response are encoded separately, so no token crosses where the loss begins.
+//
+// Tokens with a loss: those of the response, those of the template's ending (its own text after
+// {response}, up to the next name), and the end-of-text token. If the ending holds a special token
+// such as <|im_end|>, that token ends a turn, and the end-of-text token appears once, after the
+// template of the last turn. Without one the end-of-text token follows the template of every turn.
+// An ending that is itself the end-of-text token's name is not encoded a second time.
 //
 // For an encoder and a decoder each pair is a row of its own: what stands before the response is
-// the source, with the end that the tokenizer gives sources; the response with an end-of-text token
-// is the labels, and the decoder reads them shifted by one behind token 0, T5's padding.
+// the source, with the end that the tokenizer gives sources; the response with its ending and an
+// end-of-text token is the labels, and the decoder reads them shifted by one, after token 0, T5's
+// padding. The text after the ending is not used.
 class InstructionData {
  public:
   // Reads, encodes and packs all. Throws Error, naming file and line, for what is no JSON, lacks a
@@ -51,9 +60,16 @@ class InstructionData {
   int64_t examples() const { return static_cast<int64_t>(starts_.size()) - 1; }
   int64_t rows() const { return packing_->rows(); }  // an epoch
   int64_t tokens() const { return static_cast<int64_t>(ids_.size()); }
-  int64_t response_tokens() const;                           // that are learned
-  int64_t response_bytes(const Tokenizer& tokenizer) const;  // of their text, ends of text apart
-  int64_t skipped() const { return skipped_; }
+  int64_t response_tokens() const;  // that are learned
+  int64_t response_bytes(
+      const Tokenizer& tokenizer) const;  // of their text, without special tokens
+  InstructionCounts counts() const;
+
+  // The ids that end what the model writes: the special token that ends a turn, if the template has
+  // one, and the end-of-text token.
+  const std::vector<int32_t>& stops() const { return stops_; }
+  // The file and line of an example, as "FILE:LINE".
+  std::string place(int64_t example) const;
 
   // Row of sample n: epoch n / rows(), in each epoch all rows once in another order. Whole examples
   // in a row; the n tokens of one take n − 1 places, since its last is only a label.
@@ -66,9 +82,13 @@ class InstructionData {
   std::span<const char> learned(int64_t example) const;  // 1: the loss counts that token
 
  private:
-  void add_line(const Document& line, const std::string& file, const Tokenizer& tokenizer);
-  void end_example(const std::string& place);
-  void end_pair(size_t response, const std::string& place);
+  struct Line {
+    int64_t file = 0, number = 0;
+  };
+  void find_ending(const Tokenizer& tokenizer);
+  void add_line(const Document& line, const Tokenizer& tokenizer);
+  void end_example(Line line, const std::string& place);
+  void end_pair(size_t response, Line line, const std::string& place);
   void read_pair(int64_t example, const SampleRow& row) const;
   void read_examples(std::span<const int32_t> examples, const SampleRow& row) const;
 
@@ -77,7 +97,11 @@ class InstructionData {
   std::vector<int32_t> ids_;  // of all examples
   std::vector<char> learned_;
   std::vector<int64_t> starts_{0};
-  int64_t skipped_ = 0;
+  std::string ending_;  // of every turn, without the end-of-text token's name
+  std::vector<int32_t> stops_;
+  std::vector<std::string> file_names_;
+  std::vector<Line> lines_;   // of each example
+  InstructionCounts counts_;  // only what was cut and skipped
   std::unique_ptr<RowPacking> packing_;
 };
 

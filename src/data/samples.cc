@@ -94,8 +94,14 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
   if (tokens_ == 0 || per_epoch_ == 0) {
     throw Error(
         "{}: {} documents with {} tokens make no sample of {} + 1 tokens. Wanted a longer "
-        "text, another data.split or a smaller data.sequence_length",
-        data.data_name(), range.size(), tokens_, sequence_length);
+        "text, another data.split or a smaller data.sequence_length{}",
+        data.data_name(), range.size(), tokens_, sequence_length,
+        range.size() == data.sequences()
+            ? ""
+            : fmt::format(
+                  ". data.split divides by documents, of which there {} here: a plain text "
+                  "file is one unless `tessera data build --split paragraphs` cuts it",
+                  data.sequences() == 1 ? "is one" : fmt::format("are {}", data.sequences())));
   }
 }
 

@@ -101,6 +101,13 @@ std::optional<int32_t> SentencePieceTokenizer::end_of_text() const {
   return end_ < 0 ? std::nullopt : std::optional<int32_t>(end_);
 }
 
+bool SentencePieceTokenizer::is_special(int32_t id) const {
+  if (id < 0 || id >= vocabulary_size()) return false;
+  const auto& piece = model_.pieces[static_cast<size_t>(id)];
+  return piece.type == PieceType::kUserDefined && piece.text.starts_with('<') &&
+         piece.text.ends_with('>');
+}
+
 size_t SentencePieceTokenizer::last_cut(std::string_view text) const {
   if (!words_apart_ || !model_.remove_extra_spaces) return 0;
   for (size_t at = text.size(); at-- > 1;) {

@@ -55,6 +55,10 @@ class Tokenizer {
   // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
   virtual std::optional<int32_t> source_end() const { return std::nullopt; }
 
+  // Whether an id is a special token that text can spell, such as <|im_end|>: it is always one
+  // token, whatever is around it.
+  virtual bool is_special(int32_t) const { return false; }
+
   // Sentinels of span corruption: the largest ids, <extra_id_0> the last of all. 0: has none.
   virtual int32_t sentinels() const { return 0; }
 

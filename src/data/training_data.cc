@@ -227,10 +227,18 @@ ValidationData::ValidationData(DatasetSpec spec)
   first_ = data_->first_token(range_.begin);
   tokens_ = data_->first_token(range_.end) - first_;
   if (tokens_ < 2) {
+    const std::string why =
+        spec_.split.empty()
+            ? "Name another dataset in data.validation."
+            : fmt::format(
+                  "data.split = {} divides by documents, and this dataset has {}: a plain text "
+                  "file "
+                  "is one document. Build it with `tessera data build --split paragraphs` (or "
+                  "lines), name a dataset in data.validation, or leave data.split out.",
+                  spec_.split, data_->sequences());
     throw Error(
-        "{}: {} documents with {} tokens are too few to validate on, wanted 2 tokens or more. "
-        "Name another dataset in data.validation, or change data.split",
-        data_->data_name(), range_.size(), tokens_);
+        "{}: {} documents with {} tokens are too few to validate on, expected 2 tokens or more. {}",
+        data_->data_name(), range_.size(), tokens_, why);
   }
 }
 

@@ -147,6 +147,7 @@ class ValidationData {
   // describes just these tokens, else by decoding them. End-of-text tokens stand for none. Of
   // instructions: the responses.
   int64_t text_bytes(const Tokenizer& tokenizer) const;
+  const InstructionData* instructions() const { return instructions_.get(); }  // nullptr: text
 
  private:
   void mark_documents(int64_t sample, const SampleRow& row) const;

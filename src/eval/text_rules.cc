@@ -25,7 +25,8 @@ TextRules text_rules(const CheckpointReader& checkpoint, const Tokenizer& tokeni
 std::vector<int32_t> encode_text(const TextRules& rules, const Tokenizer& tokenizer,
                                  std::string_view text) {
   std::vector<int32_t> ids = tokenizer.encode(text);
-  if (rules.begin) ids.insert(ids.begin(), *rules.begin);
+  const bool begun = !ids.empty() && ids.front() == rules.begin;  // the text has it already
+  if (rules.begin && !begun) ids.insert(ids.begin(), *rules.begin);
   if (rules.end) ids.push_back(*rules.end);
   return ids;
 }

@@ -75,7 +75,7 @@ struct DataSection {
           "instead of train: JSON lines of prompt and response, or of messages");
     visit("template", self.form,
           "text of an instruction: 'Question: {prompt}\nAnswer: {response}'; the loss is on the "
-          "response");
+          "response, the text after it and the end-of-text token");
     visit("long_examples", self.long_examples, "instructions longer than a sample");
     visit("validation", self.validation,
           "data sets (beside instructions: JSON lines) on which the loss is measured, each apart");
@@ -86,7 +86,8 @@ struct DataSection {
           "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
           "0: as span corruption needs");
     visit("documents_apart", self.documents_apart,
-          "attention stays within a document, and positions begin anew in each");
+          "attention stays within a document, and positions start at 0 in each; without it, true "
+          "for data.instructions (not with an encoder), else false");
     visit("objective", self.objective,
           "what is learned: the next token, or T5's spans that were taken out of the text");
     visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out");

@@ -8,12 +8,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/folders.h"
+#include "checkpoint/hf_folder.h"
 #include "data/tokenizer.h"
+#include "train/data_lines.h"
 #include "train/diagnose.h"
 #include "train/doing.h"
 #include "train/gradient_file.h"
 #include "train/layout_line.h"
 #include "train/loss_scale.h"
+#include "train/origin.h"
 #include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_device.h"
@@ -128,7 +131,7 @@ void Run::doing(const OpStart& at) const {
 }
 
 const Tokenizer& Run::tokenizer() {
-  if (!tokenizer_) tokenizer_ = load_tokenizer(config_.data.tokenizer);
+  if (!tokenizer_) tokenizer_ = load_tokenizer(tokenizer_of_run(config_));
   return *tokenizer_;
 }
 
@@ -213,7 +216,7 @@ void Run::resume(const StartingPoint& start) {
   const bool all = start.load == Load::kAll;
   saves_->begin_from(header);
   for (const Change& c : start.resumes ? accepted_changes(config_, header.config)
-                                       : changed_computation(config_, header.model))
+                                       : accepted_model(config_, header.model, start.checkpoint))
     say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
   try {
     trainer_->load(reader, start.load);
@@ -228,7 +231,7 @@ void Run::resume(const StartingPoint& start) {
     if (start.resumes) saves_->resumed(header.step);
     loss_scale_.restore(header.state);
   }
-  say(fmt::format("{}    {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
+  say(fmt::format("{:<9} {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
                   start.checkpoint.string(), since(began)));
 }
@@ -249,7 +252,7 @@ void Run::make_saves() {
   o.waits = [this](std::string_view what) { doing(step_, what); };
   saves_.emplace(std::move(o));
   trainer_->before_update([this] { saves_->before_update(); });
-  if (first_) tokenizer_bytes_ = read_file(config_.data.tokenizer);
+  if (first_) tokenizer_bytes_ = read_file(tokenizer_of_run(config_));
 }
 
 // Weights, data and files, from fresh or from a checkpoint.
@@ -275,9 +278,9 @@ void Run::start() {
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
-  say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
-                  format_count(rows_->tokens()),
-                  rows_->epochs(shape.samples_before(config_.schedule.steps))));
+  const int64_t samples = shape.samples_before(config_.schedule.steps);
+  for (const std::string& line : data_lines(*rows_, validation_, samples)) say(line);
+  outcome_.data = data_counts(*rows_, samples);
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
@@ -410,8 +413,7 @@ void Run::validate(int64_t step) {
                          static_cast<double>(data->predicted_tokens());
     ValidationMetrics m{step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes};
     record_->add(m);
-    say(fmt::format("step {} validation {} {:.3f} ({:.3f} bits/byte)", format_count(step), name,
-                    m.validation_loss, m.bits_per_byte));
+    say(validation_line(m));
   }
 }
 
@@ -437,6 +439,7 @@ void Run::save_checkpoint(int64_t step) {
   header.model = to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = tokenizer_bytes_;
+  if (rows_->instructions()) set_ends(rows_->instructions()->stops(), header);
   saves_->start(std::move(header), trainer_->state());
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/tree.h"
 #include "comm/world.h"
 #include "launch/heartbeat.h"
 #include "train/progress.h"
@@ -30,6 +31,7 @@ struct TrainOutcome {
   double loss = 0;
   bool interrupted = false;  // by a signal: saved and left
   std::string checkpoint;    // the last one; empty: none
+  Tree data;                 // how much data there is (data_counts)
 };
 
 // Throws Error for what the world got wrong, a loss that is not finite among them.

@@ -1,6 +1,8 @@
 #include "train/resume.h"
 
 #include "base/error.h"
+#include "model/family.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
@@ -14,9 +16,9 @@ bool changes_the_run(const std::string& path) {
 // Where and when, not what: not worth a word.
 bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
-         path == "run.directory" || path == "run.name" || path == "run.dump_gradients" ||
-         path == "run.dump_values" || path.starts_with("metrics.") ||
-         path.starts_with("evaluation.");
+         path == "run.directory" || path == "run.name" || path == "model.preset" ||
+         path == "run.dump_gradients" || path == "run.dump_values" ||
+         path.starts_with("metrics.") || path.starts_with("evaluation.");
 }
 
 // With the keys that an older version did not know, as they are where nobody gives them.
@@ -30,8 +32,31 @@ Tree completed(const Tree& saved, const Tree& defaults) {
   return out;
 }
 
+// A head's width may be written down or follow from other keys; the preset is only where the values
+// came from.
+Tree comparable(ModelConfig model) {
+  if (model.heads > 0) model.head_width = model.head_size();
+  model.preset.clear();
+  return to_tree(model);
+}
+
 std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
-  return differences(completed(saved_model, to_tree(ModelConfig{})), to_tree(config.model));
+  ModelConfig saved;
+  Places places;
+  read_fields(fields_of(saved), saved_model, "the checkpoint's header", places);
+  derive_sizes(saved);
+  return differences(comparable(saved), comparable(config.model));
+}
+
+// Whether a key of the model section changes what weights of the same shape compute.
+bool computes(const std::string& path, const FamilyRule& family) {
+  if (path.starts_with("rotary")) return family.turns;
+  if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
+  if (path == "parallel_residual") return family.family == Family::kNeox;
+  if (path == "gelu") return family.family != Family::kLlama && family.family != Family::kQwen2;
+  return path == "norm_epsilon" || path == "layers" || path == "encoder_layers" ||
+         path == "heads" || path == "kv_heads" || path == "head_width" || path == "family" ||
+         path == "tied_embeddings" || path == "vocabulary";
 }
 
 }  // namespace
@@ -81,15 +106,28 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model) {
   std::vector<Change> told;
   for (Change& c : model_differences(config, saved_model)) {
-    const bool computes = c.path.starts_with("rotary") || c.path.starts_with("relative") ||
-                          c.path == "parallel_residual" || c.path == "scaled_head" ||
-                          c.path == "norm_epsilon" || c.path == "gelu" || c.path == "layers" ||
-                          c.path == "encoder_layers" || c.path == "tied_embeddings" ||
-                          c.path == "vocabulary";
-    if (!computes) continue;
+    if (!computes(c.path, rule_of(config.model.family))) continue;
     c.path = "model." + c.path;
     told.push_back(std::move(c));
   }
+  return told;
+}
+
+std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
+                                   const Path& checkpoint) {
+  std::vector<Change> told = changed_computation(config, saved_model);
+  if (config.checkpoint.allow_changes) return told;
+  std::string refused;
+  for (const Change& c : told)
+    // The rows of a smaller vocabulary are the first of a larger one.
+    if (c.path != "model.vocabulary")
+      refused += fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
+  if (!refused.empty())
+    throw Error(
+        "{}: its model is not the one of the run file, which would compute something else with its "
+        "weights:{}\n  Leave the model section out of the run file (it is then the checkpoint's), "
+        "set the keys as they are there, or set checkpoint.allow_changes=true.",
+        checkpoint.string(), refused);
   return told;
 }
 

@@ -26,10 +26,15 @@ StartingPoint find_start(const RunConfig& config);
 // model, data or seed, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
-// What the weights of another model were trained with and this run does not do, where reading them
-// does not fail of it: rotary frequencies, norms and activations, fewer layers, a head that is
-// left.
+// Returns the keys of the model in which the weights of another checkpoint were trained with
+// something that this run does not compute, where reading them does not fail: rotary frequencies,
+// heads, norms and activations, fewer layers, an unused head.
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
+
+// Returns the same. Throws Error, with both values, for all of them but a smaller vocabulary,
+// unless checkpoint.allow_changes is set.
+std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
+                                   const Path& checkpoint);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "model/family.h"
 #include "model/presets.h"
 
 namespace tessera {
@@ -174,7 +175,7 @@ OptimizerSection optimizer_defaults(OptimizerKind kind) {
 }
 
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides) {
+                   std::span<const std::string> overrides, const ModelConfig* model) {
   const auto read = [&](RunConfig& config) {
     const std::vector<Field> fields = fields_of(config);
     read_fields(fields, tree, source, config.places);
@@ -189,15 +190,15 @@ RunConfig read_run(const Tree& tree, const std::string& source,
   config.model.preset = first.model.preset;
   config.model.family = first.model.family;
   config.optimizer = optimizer_defaults(first.optimizer.kind);
-  start_from_preset(config);
+  if (model)
+    config.model = *model;
+  else
+    start_from_preset(config);
+  config.data.documents_apart =
+      !first.data.instructions.empty() && !rule_of(config.model.family).encodes;
   read(config);
   fill_in(config, Path(source));
   return config;
-}
-
-RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
-  const std::string source = path.string();
-  return read_run(parse_yaml(read_file(path), source), source, overrides);
 }
 
 }  // namespace tessera

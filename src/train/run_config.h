@@ -58,9 +58,13 @@ struct RunConfig {
 // (run.name, run.directory, data.sequence_length, kv_heads, feed_forward). Throws Error with file,
 // line and column. What stays open for the data and the machine: model.vocabulary = 0 (the
 // tokenizer's), precision auto, run.device auto, run.threads = 0.
+//
+// load_run: with checkpoint.from and without model.preset and model.layers the model section is
+// that of the checkpoint, under the keys that are given. read_run is pure; `model`, if given, is
+// what the keys of the model section are applied to, instead of the preset.
 RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig read_run(const Tree& tree, const std::string& source,
-                   std::span<const std::string> overrides);
+                   std::span<const std::string> overrides, const ModelConfig* model = nullptr);
 
 // Throws Error where values do not fit each other or this build cannot run them. Names the place,
 // the numbers and what would be possible.

@@ -17,6 +17,11 @@ std::vector<WeightedDataset> blend_of(const std::vector<DataSource>& sources) {
   return blend;
 }
 
+// For messages.
+std::string tokenizer_name(const RunConfig& config) {
+  return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
+}
+
 }  // namespace
 
 DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary) {
@@ -40,7 +45,7 @@ DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tok
   try {
     spec.spans = span_objective(tokenizer);
   } catch (const Error& e) {
-    throw Error("data.objective: {} ({})", e.what(), config.data.tokenizer);
+    throw Error("data.objective: {} ({})", e.what(), tokenizer_name(config));
   }
   spec.spans->how = {config.data.noise_density, config.data.mean_span};
   return spec;
@@ -100,7 +105,8 @@ std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokeniz
     for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
   std::vector<std::string> out;
   for (const std::string& prefix : prefixes) {
-    std::string found = foreign_tokenizer(IndexedDataset(prefix), tokenizer, config.data.tokenizer);
+    std::string found =
+        foreign_tokenizer(IndexedDataset(prefix), tokenizer, tokenizer_name(config));
     if (!found.empty()) out.push_back(std::move(found));
   }
   return out;

@@ -120,16 +120,30 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
         ranks.size(), world.host(world.rank()), gib(together), gib(host_bytes));
 }
 
+namespace {
+
+// In the unit that shows it: 1.5 GiB, 340.2 MiB.
+std::string short_bytes(int64_t bytes) {
+  constexpr double kMib = 1 << 20;
+  return gib(bytes) >= 1 ? fmt::format("{:.2f} GiB", gib(bytes))
+                         : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / kMib);
+}
+
+}  // namespace
+
 std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machine,
                                       const RunDevice& device) {
-  std::vector<std::string> lines = {fmt::format(
-      "memory    peak {:.2f} GiB (arena, {} bytes) + {:.2f} outside at most, of {:.1f} this "
-      "process may use: "
-      "weights {:.2f}, optimizer {:.2f}, gradients {:.2f}, activations {:.2f}, other {:.2f} · live "
-      "set {:.2f}",
-      gib(m.arena), format_count(machine.arena_bytes()), gib(device.outside_bytes()),
-      gib(device.memory_limit()), gib(m.weights), gib(m.optimizer), gib(m.gradients),
-      gib(m.activations), gib(m.other), gib(m.live))};
+  std::vector<std::string> lines = {
+      fmt::format(
+          "memory    peak {} (arena, {} bytes) + {} outside at most, of {} this process may "
+          "use",
+          short_bytes(m.arena), format_count(machine.arena_bytes()),
+          short_bytes(device.outside_bytes()), short_bytes(device.memory_limit())),
+      fmt::format(
+          "          weights {}, optimizer {}, gradients {}, activations {}, other {} · live "
+          "set {}",
+          short_bytes(m.weights), short_bytes(m.optimizer), short_bytes(m.gradients),
+          short_bytes(m.activations), short_bytes(m.other), short_bytes(m.live))};
   if (m.host > 0)
     lines.push_back(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
                                 format_count(machine.host_arena_bytes())));

@@ -3,11 +3,13 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/count.h"
 #include "base/error.h"
 #include "data/span_corruption.h"
 #include "data/tokenizer.h"
+#include "train/origin.h"
 
 namespace tessera {
 namespace {
@@ -25,15 +27,27 @@ int64_t bytes_of(const Program& p, const RunConfig& config) {
   return p.bytes + (config.run.device == Device::kCuda ? 0 : p.host_bytes);
 }
 
+// Adds the bytes of the run with `change`, unless that run cannot be.
+void try_keys(const RunConfig& config, const Target& target, const std::string& keys,
+              const std::function<void(RunConfig&)>& change,
+              std::vector<std::pair<std::string, int64_t>>& found) {
+  RunConfig other = config;
+  change(other);
+  try {
+    validate(other);
+    const Program program = compile(compile_request(other, Purpose::kTrain), target);
+    found.emplace_back(keys, bytes_of(program, other));
+  } catch (const Error&) {
+    return;
+  }
+}
+
 // Runs that need less, as (keys to add, arena bytes), smallest change first.
 std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& config,
                                                           const Target& target) {
   std::vector<std::pair<std::string, int64_t>> found;
   const auto try_run = [&](const std::string& keys, auto change) {
-    RunConfig other = config;
-    change(other);
-    found.emplace_back(keys,
-                       bytes_of(compile(compile_request(other, Purpose::kTrain), target), other));
+    try_keys(config, target, keys, change, found);
   };
   if (config.run.device == Device::kCuda && config.layout.offload == "none")
     try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
@@ -54,6 +68,42 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
   return found;
 }
 
+// Runs that train otherwise and need less: fewer bytes per weight, adapters, more ranks until they
+// need at most `room` bytes.
+std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
+                                                        const Target& target, int64_t room) {
+  std::vector<std::pair<std::string, int64_t>> found;
+  const auto try_run = [&](const std::string& keys, auto change) {
+    try_keys(
+        config, target, keys + " layout.recompute=full batch.micro=1",
+        [&](RunConfig& c) {
+          c.layout.recompute = "full";
+          c.batch.micro = 1;
+          change(c);
+        },
+        found);
+  };
+  const bool cuda = config.run.device == Device::kCuda;
+  if (cuda && config.layout.offload == "none")
+    try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
+  try_run("precision=bf16_sr", [](RunConfig& c) { c.precision = Precision::kBf16Sr; });
+  if (config.lora.rank == 0)
+    try_run("precision=bf16 lora.rank=16", [](RunConfig& c) {
+      c.precision = Precision::kBf16;
+      c.lora.rank = 16;
+    });
+  for (int64_t ranks = 2; ranks <= 64; ranks *= 2) {
+    const Layout& l = config.layout;
+    if (config.batch.global % (l.data * ranks) != 0) break;
+    try_run(fmt::format("layout.data={} layout.zero=3", l.data * ranks), [&](RunConfig& c) {
+      c.layout.data = l.data * ranks;
+      c.layout.zero = 3;
+    });
+    if (!found.empty() && found.back().second <= room) break;  // more would do, too
+  }
+  return found;
+}
+
 }  // namespace
 
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
@@ -63,7 +113,7 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
 
 void resolve_sizes(RunConfig& config) {
   if (config.model.vocabulary == 0)
-    config.model.vocabulary = load_tokenizer(config.data.tokenizer)->vocabulary_size();
+    config.model.vocabulary = load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
   DataSection& data = config.data;
   if (data.sequence_length == 0) data.sequence_length = config.model.context;
   if (data.target_length == 0 && data.objective == Objective::kSpanCorruption)
@@ -86,17 +136,28 @@ void require_memory(const RunConfig& config, const Program& program, int64_t lim
       "{:.2f} · weights {:.2f} · gradients {:.2f} · outside the arena {:.2f}",
       gib(need), gib(limit), gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
       gib(outside));
-  std::string fits;
-  for (const auto& [keys, bytes] : smaller_runs(config, target))
-    if (bytes + outside <= limit)
-      fits += fmt::format("{} {}   {:.2f} GiB",
-                          fits.empty() ? "\n  It fits with  " : "\n                ", keys,
-                          gib(bytes + outside));
-  if (fits.empty())
+  const auto fitting = [&](const std::vector<std::pair<std::string, int64_t>>& runs) {
+    std::string fits;
+    for (const auto& [keys, bytes] : runs)
+      if (bytes + outside <= limit)
+        fits += fmt::format("{} {}   {:.2f} GiB",
+                            fits.empty() ? "\n  It fits with  " : "\n                ", keys,
+                            gib(bytes + outside));
+    return fits;
+  };
+  std::string fits = fitting(smaller_runs(config, target));
+  if (fits.empty()) {
     fits = fmt::format(
         "\n  No smaller micro-batch or recomputation fits: weights and optimizer "
-        "alone take {:.2f} GiB. Use a smaller model or more memory.",
+        "alone take {:.2f} GiB.",
         gib(program.state_bytes + m.gradients));
+    const std::string others = fitting(other_runs(config, target, limit - outside));
+    fits += others.empty() ? " Use a smaller model, more memory or more ranks."
+                           : others +
+                                 "\n  (bf16_sr has no f32 masters; lora trains adapters of a "
+                                 "model that exists, see docs/optimizers.md; layout.data "
+                                 "needs that many devices or hosts)";
+  }
   throw Error("{}", text + fits);
 }
 

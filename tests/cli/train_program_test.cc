@@ -177,11 +177,11 @@ TEST_F(TrainProgram, ADatasetOfAnotherTokenizerIsTold) {
 }
 
 // What loads without a fault though the model computes something else.
-TEST_F(TrainProgram, AnotherBaseModelIsTold) {
+TEST_F(TrainProgram, AnotherBaseModelIsToldWhereItIsAllowed) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1 run.directory=base").code, 0);
   const ProgramResult r =
       run("train run.yaml checkpoint.from=base checkpoint.load=weights model.rotary_base=500000 "
-          "model.layers=1");
+          "model.layers=1 checkpoint.allow_changes=true");
   EXPECT_EQ(r.code, 0) << r.err;
   for (const char* told : {"model.rotary_base: 10000.0 → 500000.0", "model.layers: 2 → 1"})
     EXPECT_NE(r.out.find(told), std::string::npos) << r.out;
@@ -202,7 +202,10 @@ TEST_F(TrainProgram, AnotherModelOrSeed) {
                {"run holds checkpoints of another run", "run.seed was 1, is now 2",
                 "checkpoint.allow_changes=true"});
   expect_fault("train run.yaml checkpoint.from=run model.layers=3 run.directory=other",
-               {"run/checkpoints/2", "layer2.norm1.gain", "model.layers is 2 there, 3 in this run",
+               {"run/checkpoints/2", "model.layers is 2 there, 3 in this run",
+                "set the keys as they are there"});
+  expect_fault("train run.yaml checkpoint.from=run model.hidden=128 run.directory=other",
+               {"run/checkpoints/2", "model.hidden is 64 there, 128 in this run",
                 "Set the model as it is there"});
   expect_fault("train run.yaml checkpoint.from=nowhere run.directory=other",
                {"nowhere: there is no such checkpoint"});

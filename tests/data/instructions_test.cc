@@ -36,6 +36,7 @@ class InstructionsTest : public DatasetFixture {
     }
     return out;
   }
+  void rows_hold_whole_examples(InstructionSpec s, bool apart) const;
   ByteTokenizer tokenizer_;
 };
 
@@ -54,16 +55,24 @@ TEST_F(InstructionsTest, LearnsResponsesOnly) {
            "{\"role\":\"user\",\"content\":\"c\"},{\"role\":\"assistant\",\"content\":\"d\"}]}\n"),
       tokenizer_);
   ASSERT_EQ(data.examples(), 2);
-  EXPECT_EQ(shown(data, 0), "Q:two? A:[2|].");
-  EXPECT_EQ(shown(data, 1), "Q:Be brief.\n\na A:[b|].Q:c A:[d|].");
-  EXPECT_EQ(data.response_tokens(), 6);
+  EXPECT_EQ(shown(data, 0), "Q:two? A:[2.|");
+  EXPECT_EQ(shown(data, 1), "Q:Be brief.\n\na A:[b.|]Q:c A:[d.|");
+  EXPECT_EQ(data.response_tokens(), 9);
+  EXPECT_EQ(data.stops(), std::vector<int32_t>{256});
 }
 
 TEST_F(InstructionsTest, RowsHoldWholeExamples) {
-  const InstructionData data(spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n"
-                                  "{\"prompt\":\"x\",\"response\":\"yz\"}\n",
-                                  32),
-                             tokenizer_);
+  InstructionSpec s = spec(
+      "{\"prompt\":\"two?\",\"response\":\"2\"}\n"
+      "{\"prompt\":\"x\",\"response\":\"yz\"}\n",
+      32);
+  EXPECT_TRUE(s.documents_apart);  // unless they are to see each other (B8)
+  for (const bool apart : {true, false}) rows_hold_whole_examples(s, apart);
+}
+
+void InstructionsTest::rows_hold_whole_examples(InstructionSpec s, bool apart) const {
+  s.documents_apart = apart;
+  const InstructionData data(s, tokenizer_);
   ASSERT_EQ(data.rows(), 1);
   Row row(32);
   data.read_row(0, row.view());
@@ -76,7 +85,7 @@ TEST_F(InstructionsTest, RowsHoldWholeExamples) {
       EXPECT_EQ(row.tokens[at], ids[t]);
       EXPECT_EQ(row.labels[at], learned[t + 1] != 0 ? ids[t + 1] : kIgnoredLabel);
       EXPECT_EQ(row.documents[at], document);
-      EXPECT_EQ(row.positions[at], static_cast<int32_t>(at));
+      EXPECT_EQ(row.positions[at], static_cast<int32_t>(apart ? t : at));
     }
     ++document;
   }
@@ -93,8 +102,7 @@ TEST_F(InstructionsTest, PackingLosesAndRepeatsNothing) {
     lines += fmt::format("{{\"prompt\":\"{}\",\"response\":\"{}\"}}\n", i,
                          std::string(static_cast<size_t>(i * 37 % 50), 'r'));
   }
-  InstructionSpec s = spec(lines);
-  s.documents_apart = true;
+  const InstructionSpec s = spec(lines);
   const InstructionData data(s, tokenizer_);
   EXPECT_EQ(data.examples(), 300);
   EXPECT_LT(static_cast<double>(data.rows() * 64), 1.1 * static_cast<double>(data.tokens() - 300));
@@ -164,11 +172,12 @@ TEST_F(InstructionsTest, LongExamplesAreSkippedOrCutIfWanted) {
            std::string(80, 'r') + "\"}\n");
   s.long_examples = LongExamples::kSkip;
   EXPECT_EQ(InstructionData(s, tokenizer_).examples(), 1);
-  EXPECT_EQ(InstructionData(s, tokenizer_).skipped(), 1);
+  EXPECT_EQ(InstructionData(s, tokenizer_).counts().skipped_long, 1);
   s.long_examples = LongExamples::kCut;
   const InstructionData cut(s, tokenizer_);
   ASSERT_EQ(cut.examples(), 2);
   EXPECT_EQ(cut.ids(1).size(), 65u);
+  EXPECT_EQ(cut.counts().cut, 1);
 }
 
 // A validation set of them has every row once, in one order, and counts what it asks.
@@ -185,8 +194,8 @@ TEST_F(InstructionsTest, ValidationReadsEachRowOnce) {
     ASSERT_EQ(data.samples(), plain.rows());
     EXPECT_EQ(data.row_tokens(), target > 0 ? 12 : 24);
     EXPECT_EQ(data.row_source(), target > 0 ? 24 : 0);
-    EXPECT_EQ(data.predicted_tokens(), 45 + 9);  // and their ends
-    EXPECT_EQ(data.text_bytes(tokenizer_), 45);
+    EXPECT_EQ(data.predicted_tokens(), 45 + 2 * 9);  // and their points and ends
+    EXPECT_EQ(data.text_bytes(tokenizer_), 45 + 9);
     Row row(data.row_tokens());
     row.source.resize(static_cast<size_t>(data.row_source()));
     int64_t asked = 0;
@@ -206,9 +215,45 @@ TEST_F(InstructionsTest, ExamplesBeginAsTheTokenizerSays) {
     std::optional<int32_t> text_begin() const override { return '^'; }
   };
   InstructionSpec s = spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n");
-  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:[2|].");
+  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:[2.|");
   s.target_length = 8;
-  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:|[2|");
+  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^Q:two? A:|[2.|");
+  s.target_length = 0;
+  s.form = "^{prompt}{response}";  // a template that begins the text itself
+  EXPECT_EQ(shown(InstructionData(s, Begins()), 0), "^two?[2|");
+}
+
+// The template's own text after the response is learned, too; a special token in it ends a turn.
+TEST_F(InstructionsTest, A4_TheEndOfATurnIsLearned) {
+  struct Chat : ByteTokenizer {
+    bool is_special(int32_t id) const override { return id == '$' || id == 256; }
+  };
+  const char* two =
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+      "{\"role\":\"assistant\",\"content\":\"b\"},{\"role\":\"user\",\"content\":\"c\"},"
+      "{\"role\":\"assistant\",\"content\":\"d\"}]}\n";
+  InstructionSpec s = spec(two);
+  s.form = "u{prompt}$a{response}$\n";
+  const InstructionData chat(s, Chat());
+  EXPECT_EQ(shown(chat, 0), "ua$a[b$\n]uc$a[d$\n|");
+  EXPECT_EQ(chat.stops(), (std::vector<int32_t>{'$', 256}));
+  EXPECT_EQ(chat.response_bytes(Chat()), 4);  // b, d and the ends of lines
+  EXPECT_EQ(chat.place(0), path("i.jsonl") + ":1");
+  // Without a special token the end of text ends every turn.
+  EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "ua$a[b$\n|]uc$a[d$\n|");
+  // Only the text up to the next name is learned.
+  s = spec("{\"p\":\"a\",\"response\":\"b\",\"source\":\"s\"}\n");
+  s.form = "{p}:{response}. From {source}!";
+  EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "a:[b. From ]s![|");
+  // An ending that is the end of text itself is not written twice.
+  struct Named : ByteTokenizer {
+    std::string_view token_bytes(int32_t id) const override {
+      return id == 256 ? "</s>" : ByteTokenizer::token_bytes(id);
+    }
+  };
+  s = spec(two);
+  s.form = "{prompt}:{response}</s>";
+  EXPECT_EQ(shown(InstructionData(s, Named()), 0), "a:[b|]c:[d|");
 }
 
 TEST_F(InstructionsTest, SourcesEndAsTheTokenizerSays) {
@@ -217,8 +262,8 @@ TEST_F(InstructionsTest, SourcesEndAsTheTokenizerSays) {
   };
   InstructionSpec s = spec("{\"prompt\":\"two?\",\"response\":\"2\"}\n");
   s.target_length = 8;
-  EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "Q:two? A:|[2|");
-  EXPECT_EQ(shown(InstructionData(s, Plain()), 0), "Q:two? A:[2|");
+  EXPECT_EQ(shown(InstructionData(s, tokenizer_), 0), "Q:two? A:|[2.|");
+  EXPECT_EQ(shown(InstructionData(s, Plain()), 0), "Q:two? A:[2.|");
   s.form = "{response}";
   EXPECT_TRUE(contains(error_of([&] { InstructionData(s, Plain()); }),
                        "i.jsonl:1: nothing stands before the response"));
@@ -239,7 +284,9 @@ TEST_F(InstructionsTest, TemplatesAreChecked) {
   EXPECT_EQ(t.names(), (std::vector<std::string>{"a", "b", "c"}));
   const auto upper = [](const std::string& name) { return name + name; };
   EXPECT_EQ(t.before(upper), "{aa}: bbaa");
-  EXPECT_EQ(t.behind(upper), "!cc");
+  EXPECT_EQ(t.ending(), "!");
+  EXPECT_EQ(t.after(upper), "cc");
+  EXPECT_EQ(InstructionTemplate("{a}{response}").ending(), "");
 }
 
 TEST(RowPacking, PutsEachThingIntoOneRow) {

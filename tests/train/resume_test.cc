@@ -70,5 +70,40 @@ TEST(Resume, WhatShapesDoNotShowIsTold) {
   EXPECT_EQ(told, "model.rotary_base model.rotary_scale.factor model.norm_epsilon ");
 }
 
+std::string model_refusal(const RunConfig& config, const Tree& saved) {
+  try {
+    accepted_model(config, saved, "base");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Resume, B2_AContradictionWithTheCheckpointIsRefused) {
+  const RunConfig before = [] {
+    RunConfig c = llama();
+    c.model.hidden = 64;
+    c.model.heads = c.model.kv_heads = 4;
+    c.model.vocabulary = 100;
+    return c;
+  }();
+  const Tree saved = to_tree(before.model);
+  RunConfig now = before;
+  now.model.preset = "a name";
+  now.model.head_width = 16;        // what it is anyway
+  now.model.relative_buckets = 64;  // of t5 alone
+  now.model.vocabulary = 90;        // fewer rows of the tables
+  EXPECT_EQ(model_refusal(now, saved), "");
+  now.model.heads = now.model.kv_heads = 8;
+  now.model.head_width = 0;
+  EXPECT_NE(model_refusal(now, saved).find("model.heads is 4 there, 8 in this run"),
+            std::string::npos);
+  now.checkpoint.allow_changes = true;
+  EXPECT_EQ(model_refusal(now, saved), "");
+  RunConfig named = before;
+  named.model.preset = "a name";  // of values that are compared themselves
+  EXPECT_TRUE(accepted_changes(named, to_tree(before)).empty());
+}
+
 }  // namespace
 }  // namespace tessera

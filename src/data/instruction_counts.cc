@@ -1,0 +1,42 @@
+// Writes the counts of instruction data as text and as JSON.
+#include "data/instruction_counts.h"
+
+#include "base/count.h"
+#include "base/error.h"
+
+namespace tessera {
+
+std::string describe(const InstructionCounts& c) {
+  std::string line = fmt::format(
+      "{} example{} in {} row{} · {} tokens, {} of them in responses · {:.1f} % padding",
+      format_count(c.examples), c.examples == 1 ? "" : "s", format_count(c.rows),
+      c.rows == 1 ? "" : "s", format_count(c.tokens), format_count(c.response_tokens),
+      c.positions == 0 ? 0
+                       : 100 * static_cast<double>(c.padding) / static_cast<double>(c.positions));
+  if (c.cut > 0) line += fmt::format(" · cut: {}", format_count(c.cut));
+  std::string reasons;
+  const auto add = [&](int64_t count, const char* reason) {
+    if (count == 0) return;
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", format_count(count), reason);
+  };
+  add(c.skipped_long, "too long");
+  add(c.skipped_empty, "without a response in a row's length");
+  if (!reasons.empty()) line += fmt::format(" · skipped: {}", reasons);
+  return line;
+}
+
+Tree to_tree(const InstructionCounts& c) {
+  Tree skipped, t;
+  skipped.set("too_long", Tree(c.skipped_long));
+  skipped.set("without_response", Tree(c.skipped_empty));
+  t.set("examples", Tree(c.examples));
+  t.set("rows", Tree(c.rows));
+  t.set("tokens", Tree(c.tokens));
+  t.set("response_tokens", Tree(c.response_tokens));
+  t.set("padding", Tree(c.padding));
+  t.set("cut", Tree(c.cut));
+  t.set("skipped", std::move(skipped));
+  return t;
+}
+
+}  // namespace tessera

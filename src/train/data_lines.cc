@@ -1,0 +1,57 @@
+// The lines about the data in the log of a run.
+#include "train/data_lines.h"
+
+#include "base/count.h"
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// Repeating text more than about four times teaches little (Muennighoff et al. 2023); fine-tuning
+// on instructions takes a few epochs.
+constexpr double kManyEpochs = 10;
+
+std::string read_times(double epochs) {
+  if (epochs < 1) return fmt::format("this run reads {:.2f} of an epoch", epochs);
+  return epochs < kManyEpochs ? fmt::format("this run reads {:.2f} epochs", epochs)
+                              : fmt::format("this run reads {:.0f} epochs", epochs);
+}
+
+}  // namespace
+
+std::vector<std::string> data_lines(const TrainingRows& rows,
+                                    const std::vector<ValidationSet>& validation, int64_t samples) {
+  const double epochs = rows.epochs(samples);
+  const InstructionData* instructions = rows.instructions();
+  std::vector<std::string> lines = {fmt::format(
+      "data      {} · {}",
+      instructions ? describe(instructions->counts()) : format_count(rows.tokens()) + " tokens",
+      read_times(epochs))};
+  for (const auto& [name, data] : validation)
+    if (const InstructionData* set = data->instructions())
+      lines.push_back(fmt::format("validate  {}: {}", name, describe(set->counts())));
+  if (epochs >= kManyEpochs)
+    lines.push_back(fmt::format(
+        "warning   the data is read {:.0f} times: the model will learn it by heart. Use more data, "
+        "or lower schedule.steps",
+        epochs));
+  return lines;
+}
+
+Tree data_counts(const TrainingRows& rows, int64_t samples) {
+  Tree t;
+  if (rows.instructions())
+    t = to_tree(rows.instructions()->counts());
+  else
+    t.set("tokens", Tree(rows.tokens()));
+  t.set("epochs", Tree(rows.epochs(samples)));
+  return t;
+}
+
+std::string validation_line(const ValidationMetrics& m) {
+  return fmt::format("step {} validation loss{} {:.3f} ({:.3f} bits/byte)", format_count(m.step),
+                     m.name == "validation" ? "" : " on " + m.name, m.validation_loss,
+                     m.bits_per_byte);
+}
+
+}  // namespace tessera
