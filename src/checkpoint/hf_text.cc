@@ -101,7 +101,7 @@ void read_defaults(const Path& folder, const Tree& generation, Tree& state) {
   const Tree tokenizer = read_if_there(folder / "tokenizer_config.json");
   Tree kept = Tree::object(), sampling = Tree::object();
   const auto keep = [&](const char* key) {
-    if (const Tree* value = given(tokenizer, key)) kept.set(key, *value);
+    if (const Tree* value = tokenizer.find(key)) kept.set(key, *value);  // null: has none
   };
   for (const char* key : kTokenNames) keep(key);
   for (const char* key : kOtherKeys) keep(key);
@@ -155,7 +155,7 @@ void complete_tokenizer_config(const CheckpointHeader& header, bool names, Tree&
   const Tree* kept = given(header.state, "tokenizer_config");
   if (!kept) return;
   const auto repeat = [&](const char* key) {
-    if (const Tree* value = given(*kept, key)) config.set(key, *value);
+    if (const Tree* value = kept->find(key)) config.set(key, *value);
   };
   if (names)
     for (const char* key : kTokenNames) repeat(key);

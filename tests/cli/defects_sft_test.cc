@@ -229,6 +229,7 @@ TEST_F(Defects, B5_ChatTemplatesAndSamplingDefaultsSurvive) {
     EXPECT_EQ(file_key("back/tokenizer_config.json", "chat_template"), "\"{{ bos_token }}\"");
     EXPECT_EQ(file_key("back/tokenizer_config.json", "eos_token"), "\"<|im_end|>\"");
     EXPECT_EQ(file_key("back/tokenizer_config.json", "pad_token"), "\"<|endoftext|>\"");
+    EXPECT_EQ(file_key("back/tokenizer_config.json", "bos_token"), "null");
     for (const auto& [key, value] : {std::pair("temperature", "0.6"),
                                      {"top_p", "0.95"},
                                      {"do_sample", "true"},
