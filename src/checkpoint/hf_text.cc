@@ -72,7 +72,7 @@ void set_if_filled(const char* key, Tree object, Tree& state) {
   if (object.as_members() && !object.as_members()->empty()) state.set(key, std::move(object));
 }
 
-// A header is JSON, which holds nothing but UTF-8.
+// A header is JSON, which holds only UTF-8.
 Tree text_of(const Path& file) {
   std::string text = read_file(file);
   for (size_t at = 0, n = 0; at < text.size(); at += n) {

@@ -10,7 +10,7 @@ namespace tessera {
 
 namespace {
 
-// Of a run directory its run.yaml, for a run that goes on there.
+// Returns the run.yaml of a run directory, with which the run resumes.
 Path run_file_in(const Path& folder) {
   const Path file = folder / "run.yaml";
   if (!std::filesystem::exists(file))
@@ -27,7 +27,7 @@ bool is_readable(const std::string& prefix) {
 }
 
 // Whether data.split leaves enough of every data set for validation; true where a set cannot be
-// read, which is told elsewhere.
+// read, which is reported elsewhere.
 bool split_suffices(const RunConfig& config) {
   constexpr int kValidation = 1;
   for (const DataSource& source : config.data.train) {
@@ -41,7 +41,7 @@ bool split_suffices(const RunConfig& config) {
 }
 
 // Keys that leave out the validation data of a recipe that is not there: a small twin is given its
-// training data on the command line. Tells what is left out, on the first rank.
+// training data on the command line. The first rank prints what is left out.
 std::vector<std::string> without_missing_validation(const RunConfig& small) {
   std::vector<std::string> keys;
   const auto leave_out = [&](const std::string& key, const std::string& why) {

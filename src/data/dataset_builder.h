@@ -19,7 +19,7 @@ struct BuildOptions {
   std::string tokenizer_name;  // as it was named, for PREFIX.json
   bool end_of_text = true;     // a token behind each document, also behind an empty one
   int threads = 1;             // that encode; reading and writing take the caller's
-  bool replace = true;         // a dataset that is there already; false: refuse to
+  bool replace = true;         // an existing dataset; false: an error instead
 };
 
 struct BuildProgress {

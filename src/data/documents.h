@@ -31,7 +31,7 @@ struct DocumentOptions {
   // Above 0: a text file that is one document comes in pieces of that many bytes, so that it need
   // not be held as a whole. Where they are cut means nothing.
   int64_t piece_bytes = 0;
-  // JSON lines that are no JSON, or hold no text under the key: at most this many are left out.
+  // The largest number of lines to leave out that are not JSON or hold no text under the key.
   int64_t skip_bad = 0;
 };
 

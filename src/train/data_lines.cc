@@ -32,7 +32,7 @@ std::vector<std::string> data_lines(const TrainingRows& rows,
       lines.push_back(fmt::format("validate  {}: {}", name, describe(set->counts())));
   if (epochs >= kManyEpochs)
     lines.push_back(fmt::format(
-        "warning   the data is read {:.0f} times: the model will learn it by heart. Use more data, "
+        "warning   the data is read {:.0f} times: the model will memorize it. Use more data, "
         "or lower schedule.steps",
         epochs));
   return lines;

@@ -69,9 +69,9 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
 }
 
 // Runs that train otherwise and need less: fewer bytes per weight, adapters, more ranks until they
-// need at most `room` bytes.
+// need at most `available` bytes.
 std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
-                                                        const Target& target, int64_t room) {
+                                                        const Target& target, int64_t available) {
   std::vector<std::pair<std::string, int64_t>> found;
   const auto try_run = [&](const std::string& keys, auto change) {
     try_keys(
@@ -99,7 +99,7 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
       c.layout.data = l.data * ranks;
       c.layout.zero = 3;
     });
-    if (!found.empty() && found.back().second <= room) break;  // more would do, too
+    if (!found.empty() && found.back().second <= available) break;  // more ranks fit, too
   }
   return found;
 }
