@@ -16,7 +16,7 @@ bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "run.dump_gradients" ||
          path == "run.dump_values" || path.starts_with("metrics.") ||
-         path.starts_with("evaluation.");
+         path.starts_with("evaluation.") || path.starts_with("divergence.");
 }
 
 // With the keys that an older version did not know, as they are where nobody gives them.
@@ -28,6 +28,19 @@ Tree completed(const Tree& saved, const Tree& defaults) {
     out.set(key, found ? completed(*found, value) : value);
   }
   return out;
+}
+
+// Moments of another optimizer mean other things, though they may have the same names and shapes.
+void require_same_optimizer(const RunConfig& config, const StartingPoint& start,
+                            const CheckpointHeader& header) {
+  const Tree* optimizer = header.config.as_members() ? header.config.find("optimizer") : nullptr;
+  const Tree* kind = optimizer && optimizer->as_members() ? optimizer->find("kind") : nullptr;
+  const std::string own = name_of_entry(config.optimizer.kind);
+  if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() == own) return;
+  throw Error(
+      "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or start "
+      "a new run from its weights (checkpoint.from, checkpoint.load=weights).",
+      start.checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }
 
 std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
@@ -91,6 +104,14 @@ std::vector<Change> changed_computation(const RunConfig& config, const Tree& sav
     told.push_back(std::move(c));
   }
   return told;
+}
+
+std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
+                                  const CheckpointHeader& header) {
+  std::vector<Change> changes = start.resumes ? accepted_changes(config, header.config)
+                                              : changed_computation(config, header.model);
+  if (start.load == Load::kAll) require_same_optimizer(config, start, header);
+  return changes;
 }
 
 std::string other_model(const RunConfig& config, const Tree& saved_model) {

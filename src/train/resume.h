@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "train/run_config.h"
 
@@ -30,6 +31,11 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
 // does not fail of it: rotary frequencies, norms and activations, fewer layers, a head that is
 // left.
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
+
+// What has changed since the checkpoint that the run starts from, by the rule that fits: one of the
+// two above. Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
+std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
+                                  const CheckpointHeader& header);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.
