@@ -42,6 +42,7 @@ class Parser : TokenReader {
   Shape shape();
   uint8_t per();
   PartOf whole();
+  WeightPart held_part();
   Sharding sharding();
   Mesh mesh();
   Attributes::Constant constant();
@@ -186,6 +187,8 @@ void Parser::value_option(Value& v) {
     v.initial.constant = number();
   else if (take_key("whole"))
     v.whole = whole();
+  else if (take_key("holds"))
+    v.parts.push_back(held_part());
   else if (take_key("place"))
     v.sharding = sharding();
   else if (take_key("part"))
@@ -197,7 +200,8 @@ void Parser::value_option(Value& v) {
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
-    fail(peek(), "per=, decays, frozen, std=, constant=, whole=, place=, part=, in= or offset=");
+    fail(peek(),
+         "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
 }
 
 PartOf Parser::whole() {
@@ -207,6 +211,15 @@ PartOf Parser::whole() {
   w.first = key_integer("first");
   w.copies = key_integer("copies");
   return w;
+}
+
+WeightPart Parser::held_part() {
+  WeightPart p;
+  p.name = name();
+  p.dim = key_integer("dim");
+  p.first = key_integer("first");
+  p.count = key_integer("count");
+  return p;
 }
 
 void Parser::values(std::vector<Value>& list) {
