@@ -58,10 +58,6 @@ double DivergenceGuard::limit() const {
 
 double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median(recent_); }
 
-bool DivergenceGuard::is_high() const {
-  return rule_.ratio > 0 && !recent_.empty() && recent_.back() > limit();
-}
-
 bool DivergenceGuard::ended_diverged() const { return is_high() && recent_median() > limit(); }
 
 bool DivergenceGuard::diverged() const {

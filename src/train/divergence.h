@@ -36,7 +36,8 @@ class DivergenceGuard {
   double median_before() const { return median_before_; }  // of the losses before a spike
 
   // Whether the last loss exceeds the limit. While it does, no checkpoint should be removed.
-  bool is_high() const;
+  bool is_high() const { return !recent_.empty() && is_high(recent_.back()); }
+  bool is_high(double loss) const { return rule_.ratio > 0 && first_ && loss > limit(); }
   bool diverged() const;           // judged by `steps` losses
   bool ended_diverged() const;     // judged at the end of the run, by at most `steps` losses
   double recent_median() const;    // of at most `steps` losses

@@ -1,5 +1,6 @@
 #include "train/loop.h"
 
+#include <cmath>
 #include <deque>
 #include <numbers>
 #include <numeric>
@@ -56,7 +57,7 @@ class Run {
   bool ends_alone(int64_t step) const;
   void after_step(const StepResult& r, double seconds);
   void show_progress(const StepMetrics& m, double tokens);
-  [[noreturn]] void stop_at_bad_number(const StepResult& r);
+  [[noreturn]] void stop_at_bad_number(const StepResult& r, bool updated = false);
   [[noreturn]] void stop_diverged();
   void validate(int64_t step);
   void evaluate(int64_t step);
@@ -277,33 +278,27 @@ void Run::start() {
   write_run_file();
 }
 
-// The step changed nothing, so the state is that of the step before it. It is saved where it is
-// finite; earlier checkpoints stay, because it may be the first bad one.
-void Run::stop_at_bad_number(const StepResult& r) {
+// `updated`: step r is done, and the loss is that of its new weights. Otherwise step r changed
+// nothing, so the state is that of the step before it, which is saved if its loss was finite.
+void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   const std::string first = first_bad_value(*trainer_, world_);
-  std::string state;
-  try {
-    if (r.step > first_step_) save_checkpoint(r.step - 1, false);
-    saves_->finish();
-  } catch (const NumericError& e) {
-    state = std::string("\n  ") + e.what();
-  }
-  throw NumericError("{}{}", judge_->bad_number_text(r, first, saves_->last_path()), state);
+  if (!updated && std::isfinite(r.loss) && r.step > first_step_) save_checkpoint(r.step - 1, false);
+  saves_->finish();
+  throw NumericError("{}", judge_->bad_number_text(r, updated, first, saves_->last_path()));
 }
 
 // The weights are finite, so the step is saved; earlier checkpoints stay.
 void Run::stop_diverged() {
   while (trainer_->under_way() > 0)
-    if (const StepResult r = trainer_->finish_step(); r.finite) {
-      outcome_.step = r.step;
-      after_step(r, since(finished_s_));
-    }
+    if (const StepResult r = trainer_->finish_step(); r.finite) after_step(r, since(finished_s_));
   save_checkpoint(outcome_.step, false);
   saves_->finish();
   throw NumericError("{}", judge_->divergence_text(outcome_.step));
 }
 
 void Run::after_step(const StepResult& r, double seconds) {
+  outcome_.step = r.step;
+  outcome_.loss = r.loss;
   tokens_ += static_cast<int64_t>(r.tokens);
   const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == last_step_;
   StepMetrics m;
@@ -389,8 +384,6 @@ void Run::finish_step(const StepResult& r) {
   finished_s_ = options_.now_s();
   const StepVerdict verdict = judge_->judge(r);
   if (verdict == StepVerdict::kBadNumber) stop_at_bad_number(r);
-  outcome_.step = r.step;
-  outcome_.loss = r.loss;
   if (r.step == first_step_) {
     say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
     if (first_) measure_machine();
@@ -430,6 +423,12 @@ void Run::evaluate(int64_t step) {
 }
 
 void Run::save_checkpoint(int64_t step, bool prunes) {
+  if (saves_->is_saved(step)) return;
+  if (step >= first_step_) {
+    const double loss = trainer_->loss_on_last_batch();
+    if (!std::isfinite(loss)) stop_at_bad_number({.step = step, .loss = loss}, true);
+    prunes = prunes && judge_->may_prune(loss);
+  }
   CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
@@ -439,7 +438,7 @@ void Run::save_checkpoint(int64_t step, bool prunes) {
   header.model = to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = tokenizer_bytes_;
-  saves_->start(std::move(header), trainer_->state(), prunes && judge_->may_prune());
+  saves_->start(std::move(header), trainer_->state(), prunes);
 }
 
 SaveGroup Run::save_group() const {

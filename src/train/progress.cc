@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 
+#include "train/metrics.h"
+
 namespace tessera {
 namespace {
 

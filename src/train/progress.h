@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "base/count.h"
-#include "train/metrics.h"
 
 namespace tessera {
 
@@ -40,6 +39,8 @@ std::string cut_to_columns(const std::string& line, int columns);
 
 // Resident memory of this process, from /proc/self/statm; 0 where that cannot be read.
 int64_t resident_bytes();
+
+struct StepMetrics;  // train/metrics.h
 
 // What the metrics of a step show: `tokens` in the step, `mean_s` the mean seconds of the last
 // steps, `matrix_rate` in flop/s.

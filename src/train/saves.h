@@ -44,6 +44,7 @@ class Saves {
   void between_steps();
   void finish();  // waits until nothing is under way
 
+  bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
   void resumed(int64_t step) { started_ = last_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
   std::string last_path() const;          // of that checkpoint; empty: none

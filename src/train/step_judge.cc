@@ -45,7 +45,8 @@ std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
                      : "go back to a checkpoint: " + go_back(checkpoint));
 }
 
-std::string StepJudge::bad_number_text(const StepResult& r, const std::string& first_bad,
+std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
+                                       const std::string& first_bad,
                                        const std::string& last_checkpoint) const {
   std::string before;
   for (const double n : norms_) before += fmt::format(" {:.3g}", without_nan_sign(n));
@@ -58,9 +59,9 @@ std::string StepJudge::bad_number_text(const StepResult& r, const std::string& f
                           scale_.least())
                     : "the gradient is not finite";
   return fmt::format(
-      "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "
+      "{} {} step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "
       "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer warm-up.",
-      what, format_count(r.step), first_bad, norms_.size(), before,
+      what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
       last_checkpoint.empty() ? "There is no checkpoint yet."
                               : fmt::format("Last good checkpoint: {}.", last_checkpoint));
 }
@@ -76,8 +77,8 @@ std::string StepJudge::divergence_text(int64_t step) const {
 }
 
 void StepJudge::save(Tree& state) const {
-  if (scales_)
-    for (const auto& [key, value] : *scale_.state().as_members()) state.set(key, value);
+  const Tree scale = scales_ ? scale_.state() : Tree::object();
+  for (const auto& [key, value] : *scale.as_members()) state.set(key, value);
   guard_.save(state);
 }
 

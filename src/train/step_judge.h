@@ -27,16 +27,18 @@ class StepJudge {
 
   bool scales() const { return scales_; }
   double loss_scale() const { return scales_ ? scale_.scale() : 1; }  // of the next step
-  // Whether old checkpoints may be removed: not while the loss is far above where it began.
-  bool may_prune() const { return !guard_.is_high(); }
+  // Whether old checkpoints may be removed when one is saved whose weights give this loss: not while
+  // the loss is far above where it began.
+  bool may_prune(double loss) const { return !guard_.is_high() && !guard_.is_high(loss); }
   // Whether a run that ends now has diverged.
   bool ends_diverged() const { return guard_.ended_diverged(); }
 
   // A warning about the step that was judged last, or nothing. `checkpoint`: the step of the last
   // checkpoint; negative: there is none.
   std::string warning(const StepResult& r, int64_t checkpoint) const;
-  // The messages of the error that ends the run at the step `r`.
-  std::string bad_number_text(const StepResult& r, const std::string& first_bad,
+  // The messages of the error that ends the run at the step `r`. `updated`: its loss is that of the
+  // weights after the step.
+  std::string bad_number_text(const StepResult& r, bool updated, const std::string& first_bad,
                               const std::string& last_checkpoint) const;
   std::string divergence_text(int64_t step) const;
 

@@ -185,6 +185,24 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
   machine_->executor(program_of(again.step)).run(observe);
 }
 
+double Trainer::loss_on_last_batch() {
+  Executor& e = machine_->executor(kValidate);
+  const BatchView from = batch_view(machine_->executor(last_), 0), to = batch_view(e, 0);
+  const auto copy = [](auto source, auto target) {
+    CHECK(source.size() == target.size(), "batches of {} and {}", source.size(), target.size());
+    if (source.data() != target.data()) std::copy(source.begin(), source.end(), target.begin());
+  };
+  copy(from.tokens, to.tokens);
+  copy(from.labels, to.labels);
+  copy(from.positions, to.positions);
+  copy(from.samples, to.samples);
+  copy(from.documents, to.documents);
+  copy(from.source, to.source);
+  e.run();
+  const auto* report = e.view(e.named("report")).as<double>();
+  return report[kLossSum] / std::max(report[kLossTokens], 1.0);
+}
+
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);

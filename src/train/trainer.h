@@ -76,6 +76,11 @@ class Trainer {
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
+  // The loss of the weights as they are now, on the first micro-batch of the last step that was
+  // finished (of each data rank). What a save asks: an update can leave weights that are finite,
+  // and give no finite loss.
+  double loss_on_last_batch();
+
   // `sequences` samples of a set from its start (at most all of it).
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 

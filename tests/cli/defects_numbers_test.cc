@@ -77,7 +77,7 @@ TEST_F(Defects, M2_ALossThatIsNotFiniteEndsAnFp16Run) {
     std::filesystem::remove_all(folder_ / "run");
     expect(3, fmt::format("train n.yaml precision=fp16 schedule.steps=60 optimizer.learning_rate={}",
                           rate),
-           {"tessera: the loss is", "at step"});
+           {"tessera: the loss is"});
     for (const double loss : metrics("loss")) EXPECT_TRUE(std::isfinite(loss));
     if (exists("run/checkpoints")) {
       const ProgramResult r = run("checkpoint verify run");
@@ -90,11 +90,10 @@ TEST_F(Defects, M2_ALossThatIsNotFiniteEndsAnFp16Run) {
 // saved, and the checkpoint that the message calls good is good.
 TEST_F(Defects, M2_WeightsThatAreNotFiniteAreNotSaved) {
   expect(0, "train n.yaml schedule.steps=3");
-  const ProgramResult r =
-      expect(3, "train n.yaml optimizer.kind=adamw optimizer.learning_rate=1e38 schedule.steps=9 "
-                "checkpoint.allow_changes=true");
-  EXPECT_NE((r.out + r.err).find("not finite"), std::string::npos) << r.err;
+  expect(3, "train n.yaml optimizer.learning_rate=1e38 schedule.steps=9",
+         {"after step 4", "Last good checkpoint: run/checkpoints/3."});
   expect(0, "checkpoint verify run", {"whole"});
+  EXPECT_FALSE(exists("run/checkpoints/4"));
   for (const double x : metrics("loss")) EXPECT_TRUE(std::isfinite(x));
   // The good ones from before are still there.
   EXPECT_TRUE(exists("run/checkpoints/3"));

@@ -131,7 +131,7 @@ TEST(StepJudge, M2_ALossThatIsNotFiniteIsNeverASkippedStep) {
         StepJudge judge(config(p));
         EXPECT_EQ(judge.judge(result(loss, finite)), StepVerdict::kBadNumber);
         EXPECT_EQ(judge.loss_scale(), p == Precision::kFp16 ? 4 : 1);
-        const std::string text = judge.bad_number_text(result(loss, finite), "x", "");
+        const std::string text = judge.bad_number_text(result(loss, finite), false, "x", "");
         EXPECT_EQ(text.find("-nan"), std::string::npos) << text;
       }
 }
@@ -143,7 +143,7 @@ TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kSkipped);
   EXPECT_EQ(judge.loss_scale(), 1);
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kBadNumber);
-  const std::string text = judge.bad_number_text(result(9, false), "x", "run/checkpoints/2");
+  const std::string text = judge.bad_number_text(result(9, false), false, "x", "run/checkpoints/2");
   EXPECT_NE(text.find("lowest loss scale"), std::string::npos) << text;
   EXPECT_NE(text.find("Last good checkpoint: run/checkpoints/2."), std::string::npos) << text;
   EXPECT_EQ(text.find("-nan"), std::string::npos) << text;
