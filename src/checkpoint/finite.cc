@@ -70,8 +70,7 @@ NonFinite find_in(CheckpointReader& checkpoint, const StoredTensor& t) {
   if (!is_float(t.dtype)) return found;
   std::vector<std::byte> slab;
   for (int64_t at = 0; at < t.shape.elements(); at += kSlab)
-    for (const Box& box :
-         boxes_of_range(t.shape, at, std::min(at + kSlab, t.shape.elements()))) {
+    for (const Box& box : boxes_of_range(t.shape, at, std::min(at + kSlab, t.shape.elements()))) {
       slab.resize(static_cast<size_t>(box.elements() * size_of(t.dtype)));
       checkpoint.read(t.name, box.begin, box.end, {slab.data(), t.dtype, box.extents()});
       const NonFinite here = find_non_finite(slab.data(), t.dtype, box.elements());
@@ -117,10 +116,8 @@ std::string describe(const NonFinite& found, const std::string& name, const Shap
                      found.count == 1 ? "is" : "are");
 }
 
-void require_finite(CheckpointReader& checkpoint, const std::string& name,
-                    const TensorView& view) {
-  const NonFinite here =
-      find_non_finite(view.as<std::byte>(), view.dtype, view.elements());
+void require_finite(CheckpointReader& checkpoint, const std::string& name, const TensorView& view) {
+  const NonFinite here = find_non_finite(view.as<std::byte>(), view.dtype, view.elements());
   if (!here) return;
   const StoredTensor* stored = checkpoint.find(name);
   const NonFinite found = stored ? find_in(checkpoint, *stored) : NonFinite();

@@ -11,9 +11,9 @@ namespace tessera {
 
 // What a flat array of numbers holds that is not finite.
 struct NonFinite {
-  int64_t first = -1;    // index of the first such element; -1: all elements are finite
-  int64_t count = 0;     // such elements
-  std::string kind;      // of the first: "nan", "inf" or "-inf"
+  int64_t first = -1;  // index of the first such element; -1: all elements are finite
+  int64_t count = 0;   // such elements
+  std::string kind;    // of the first: "nan", "inf" or "-inf"
   explicit operator bool() const { return count > 0; }
 };
 

@@ -114,7 +114,7 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
     const int64_t n = std::min(kChunk, piece.bytes - at);
     tessera::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
-        at / element_bytes);
+                 at / element_bytes);
     checksum.add({data + at, static_cast<size_t>(n)});
     file_->write(data + at, static_cast<size_t>(n));
   }

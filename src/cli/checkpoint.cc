@@ -135,7 +135,8 @@ int verify_one(FoundCheckpoint& c, int64_t& bytes) {
 int verify(Args args) {
   std::string where;
   bool json = false;
-  Arguments arguments("checkpoint verify", "Reads every byte, compares it with its checksum, and looks for NaN.",
+  Arguments arguments("checkpoint verify",
+                      "Reads every byte, compares it with its checksum, and looks for NaN.",
                       "tessera checkpoint verify runs/pythia-70m");
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
   arguments.json(json);

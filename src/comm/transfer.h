@@ -40,8 +40,8 @@ struct Transfer {
   std::function<void(const Step&)> finish = [](const Step&) {};
 };
 
-// Bytes of staging memory of a group: kStagingBytes, and more where that would leave a peer less than
-// kLeastStagedBytes in each step.
+// Bytes of staging memory of a group: kStagingBytes, and more where that would leave a peer less
+// than kLeastStagedBytes in each step.
 constexpr int64_t kLeastStagedBytes = 64;
 constexpr int64_t staging_bytes(int64_t ranks) {
   return std::max(kStagingBytes, kStepsInFlight * kLeastStagedBytes * (ranks - 1));

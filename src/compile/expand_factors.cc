@@ -1,8 +1,8 @@
 // Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch
 // of a flat frame: so each rank adds up what it owns, over the global rows and columns, and the
 // sums of all ranks of the stage are added. Every rank then keeps all means, which are a few
-// numbers compared with the weights, and no layout shows in them. A packed weight has means for each
-// of its parts (Value::parts), as the published model's optimizer has.
+// numbers compared with the weights, and no layout shows in them. A packed weight has means for
+// each of its parts (Value::parts), as the published model's optimizer has.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -41,8 +41,6 @@ class Parser : TokenReader {
   DType dtype() { return entry(dtype_from_name, "an element type"); }
   Shape shape();
   uint8_t per();
-  PartOf whole();
-  WeightPart held_part();
   Sharding sharding();
   Mesh mesh();
   Attributes::Constant constant();
@@ -186,9 +184,9 @@ void Parser::value_option(Value& v) {
   else if (take_key("constant"))
     v.initial.constant = number();
   else if (take_key("whole"))
-    v.whole = whole();
+    v.whole = PartOf{name(), shape(), key_integer("first"), key_integer("copies")};
   else if (take_key("holds"))
-    v.parts.push_back(held_part());
+    v.parts.push_back({name(), key_integer("dim"), key_integer("first"), key_integer("count")});
   else if (take_key("place"))
     v.sharding = sharding();
   else if (take_key("part"))
@@ -202,24 +200,6 @@ void Parser::value_option(Value& v) {
   else
     fail(peek(),
          "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
-}
-
-PartOf Parser::whole() {
-  PartOf w;
-  w.name = name();
-  w.shape = shape();
-  w.first = key_integer("first");
-  w.copies = key_integer("copies");
-  return w;
-}
-
-WeightPart Parser::held_part() {
-  WeightPart p;
-  p.name = name();
-  p.dim = key_integer("dim");
-  p.first = key_integer("first");
-  p.count = key_integer("count");
-  return p;
 }
 
 void Parser::values(std::vector<Value>& list) {

@@ -42,8 +42,7 @@ void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
     MemberStretch piece = s;
     piece.first = s.first + done;
     piece.global = at;
-    piece.elements =
-        std::min(s.elements - done, (part.first + part.count) * inner - within);
+    piece.elements = std::min(s.elements - done, (part.first + part.count) * inner - within);
     piece.place = first_place + i;
     piece.element = outer * part.count * inner + within - part.first * inner;
     out.push_back(piece);

@@ -116,11 +116,10 @@ void run_adafactor(const BoundOp& b) {
   for (const auto& [place, own] : ranges) {
     const FactorPlace& f = b.factors[place];
     u.ranges = own;
-    b.kernels->adafactor(b.stream, u, update_constants(b), numbers_of(b.in[1], b.in[2]),
-                         scales_at(scales, f),
-                         {weight_squares + place, update_squares + place,
-                          static_cast<double>(f.elements()), a.number("least_scale"),
-                          a.number("update_clip")});
+    b.kernels->adafactor(
+        b.stream, u, update_constants(b), numbers_of(b.in[1], b.in[2]), scales_at(scales, f),
+        {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
+         a.number("least_scale"), a.number("update_clip")});
   }
 }
 

@@ -38,9 +38,9 @@ class DivergenceGuard {
   // Whether the last loss exceeds the limit. While it does, no checkpoint should be removed.
   bool is_high() const { return !recent_.empty() && is_high(recent_.back()); }
   bool is_high(double loss) const { return rule_.ratio > 0 && first_ && loss > limit(); }
-  bool diverged() const;           // judged by `steps` losses
-  bool ended_diverged() const;     // judged at the end of the run, by at most `steps` losses
-  double recent_median() const;    // of at most `steps` losses
+  bool diverged() const;         // judged by `steps` losses
+  bool ended_diverged() const;   // judged at the end of the run, by at most `steps` losses
+  double recent_median() const;  // of at most `steps` losses
   double first_loss() const { return first_ ? *first_ : 0; }
   double limit() const;
 

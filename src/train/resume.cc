@@ -38,7 +38,8 @@ void require_same_optimizer(const RunConfig& config, const StartingPoint& start,
   const std::string own = name_of_entry(config.optimizer.kind);
   if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() == own) return;
   throw Error(
-      "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or start "
+      "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or "
+      "start "
       "a new run from its weights (checkpoint.from, checkpoint.load=weights).",
       start.checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }

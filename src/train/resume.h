@@ -33,7 +33,8 @@ std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved)
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
 
 // What has changed since the checkpoint that the run starts from, by the rule that fits: one of the
-// two above. Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
+// two above. Throws Error if the optimizer's state is to be loaded and belongs to another
+// optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const CheckpointHeader& header);
 

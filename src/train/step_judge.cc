@@ -38,7 +38,8 @@ std::string StepJudge::go_back(int64_t step) const {
 std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
   if (!guard_.spiked()) return "";
   return fmt::format(
-      "the loss of step {} is {:.4g}; the median of the steps before it is {:.4g}. If it stays high, "
+      "the loss of step {} is {:.4g}; the median of the steps before it is {:.4g}. If it stays "
+      "high, "
       "{}.",
       format_count(r.step), r.loss, guard_.median_before(),
       checkpoint < 0 ? "start again with a lower learning rate"
@@ -51,16 +52,16 @@ std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
   std::string before;
   for (const double n : norms_) before += fmt::format(" {:.3g}", without_nan_sign(n));
   const std::string what =
-      !std::isfinite(r.loss)
-          ? fmt::format("the loss is {}", without_nan_sign(r.loss))
-          : scales_ ? fmt::format(
-                          "the gradient is not finite, also at the lowest loss scale "
-                          "(loss_scale.least = {:g})",
-                          scale_.least())
-                    : "the gradient is not finite";
+      !std::isfinite(r.loss) ? fmt::format("the loss is {}", without_nan_sign(r.loss))
+      : scales_              ? fmt::format(
+                                   "the gradient is not finite, also at the lowest loss scale "
+                                                "(loss_scale.least = {:g})",
+                                   scale_.least())
+                : "the gradient is not finite";
   return fmt::format(
       "{} {} step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "
-      "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer warm-up.",
+      "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer "
+      "warm-up.",
       what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
       last_checkpoint.empty() ? "There is no checkpoint yet."
                               : fmt::format("Last good checkpoint: {}.", last_checkpoint));

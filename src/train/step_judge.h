@@ -1,9 +1,9 @@
 // Judges the result of each step: whether the run may continue, and what to tell people.
 //
 //   loss not finite                         stop: no loss scale can change a forward pass
-//   gradients not finite, fp16              skip the step and lower the scale; stop at the least one
-//   gradients not finite, other precisions  stop
-//   the loss has diverged (divergence.h)    save this step, then stop
+//   gradients not finite, fp16              skip the step and lower the scale; stop at the least
+//   one gradients not finite, other precisions  stop the loss has diverged (divergence.h)    save
+//   this step, then stop
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ class StepJudge {
 
   bool scales() const { return scales_; }
   double loss_scale() const { return scales_ ? scale_.scale() : 1; }  // of the next step
-  // Whether old checkpoints may be removed when one is saved whose weights give this loss: not while
-  // the loss is far above where it began.
+  // Whether old checkpoints may be removed when one is saved whose weights give this loss: not
+  // while the loss is far above where it began.
   bool may_prune(double loss) const { return !guard_.is_high() && !guard_.is_high(loss); }
   // Whether a run that ends now has diverged.
   bool ends_diverged() const { return guard_.ended_diverged(); }

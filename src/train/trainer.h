@@ -23,8 +23,8 @@ struct StepResult {
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
   double learning_rate = 0;
-  double began_s = 0;    // on the trainer's clock
-  double data_s = 0;     // from then until the batch was there
+  double began_s = 0;  // on the trainer's clock
+  double data_s = 0;   // from then until the batch was there
 };
 
 struct ValidationResult {
@@ -110,7 +110,7 @@ class Trainer {
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
-  size_t last_ = 0;                // the program of the last step that was started
+  size_t last_ = 0;  // the program of the last step that was started
   StepInput finished_;
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;

@@ -1,5 +1,5 @@
-// The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped are
-// not updates.
+// The number of updates that a run has made, as its checkpoints keep it. Steps that fp16 skipped
+// are not updates.
 #pragma once
 
 #include "checkpoint/checkpoint.h"

@@ -75,8 +75,9 @@ class Defects : public ProgramFolder {
 TEST_F(Defects, M2_ALossThatIsNotFiniteEndsAnFp16Run) {
   for (const char* rate : {"1e10", "1e30"}) {
     std::filesystem::remove_all(folder_ / "run");
-    expect(3, fmt::format("train n.yaml precision=fp16 schedule.steps=60 optimizer.learning_rate={}",
-                          rate),
+    expect(3,
+           fmt::format("train n.yaml precision=fp16 schedule.steps=60 optimizer.learning_rate={}",
+                       rate),
            {"tessera: the loss is"});
     for (const double loss : metrics("loss")) EXPECT_TRUE(std::isfinite(loss));
     if (exists("run/checkpoints")) {
@@ -125,8 +126,9 @@ TEST_F(Defects, M14_ADivergedRunSaysSo) {
          {"the loss has diverged", "tessera train n.yaml --from-step"});
   EXPECT_TRUE(exists("run/checkpoints/4"));   // not pruned by steps of a diverged run
   EXPECT_TRUE(exists("run/checkpoints/16"));  // the last step is saved
-  expect(0, "train n.yaml run.directory=off optimizer.kind=sgd optimizer.learning_rate=1e10 "
-            "divergence.ratio=0 schedule.steps=3");
+  expect(0,
+         "train n.yaml run.directory=off optimizer.kind=sgd optimizer.learning_rate=1e10 "
+         "divergence.ratio=0 schedule.steps=3");
 }
 
 TEST_F(Defects, M14_ADivergedRunEndsBeforeItsLastStep) {
@@ -141,9 +143,8 @@ TEST_F(Defects, M14_WeightsThatAreNotFiniteAreNamed) {
   expect(0, "train n.yaml schedule.steps=2");
   const std::string checkpoint = "run/checkpoints/2";
   const std::string name = "layer0.mlp.down.weight";
-  for (const auto& [value, kind] :
-       {std::pair{std::numeric_limits<float>::quiet_NaN(), "nan"},
-        {-std::numeric_limits<float>::infinity(), "-inf"}}) {
+  for (const auto& [value, kind] : {std::pair{std::numeric_limits<float>::quiet_NaN(), "nan"},
+                                    {-std::numeric_limits<float>::infinity(), "-inf"}}) {
     forge(checkpoint, name, value, {33, 40, 41});
     const std::vector<std::string> said = {"'" + name + "' has " + kind + " at [0, 33]; 3 of its"};
     expect(3, "checkpoint verify run", said);
@@ -162,7 +163,8 @@ TEST_F(Defects, M14_ImportNamesWeightsThatAreNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::memcpy(bytes.data() + bytes.size() - 4, &nan, sizeof(nan));
   put("hf/model.safetensors", bytes);
-  expect(3, "checkpoint import --from hf --out bad.checkpoint", {"hf: '", " has nan at ", "1 of its"});
+  expect(3, "checkpoint import --from hf --out bad.checkpoint",
+         {"hf: '", " has nan at ", "1 of its"});
   EXPECT_FALSE(exists("bad.checkpoint"));
   expect(3, "eval hf d --samples 1", {" has nan at "});
 }
@@ -201,13 +203,15 @@ TEST_F(Defects, F5_LoadAllRefusesAnotherOptimizer) {
   for (const char* kind : {"optimizer.kind=lion", "optimizer.kind=sgd optimizer.beta1=0.9"})
     expect(1, other + "checkpoint.load=all " + kind, {"holds the optimizer state of adamw"});
   expect(0, other + "optimizer.kind=lion");
-  expect(0, "train n.yaml run.directory=same checkpoint.from=run/checkpoints/2 schedule.steps=3 "
-            "checkpoint.load=all");
+  expect(0,
+         "train n.yaml run.directory=same checkpoint.from=run/checkpoints/2 schedule.steps=3 "
+         "checkpoint.load=all");
 }
 
 TEST_F(Defects, L10_ExtremeNumbersAreRefused) {
-  expect(1, "train n.yaml 'data.train=[{prefix: d, weight: 1.0e+308}, {prefix: d, weight: "
-            "1.0e-308}]' data.size_exponent=1",
+  expect(1,
+         "train n.yaml 'data.train=[{prefix: d, weight: 1.0e+308}, {prefix: d, weight: "
+         "1.0e-308}]' data.size_exponent=1",
          {"data.train has d with weight 1e+308"});
   expect(1, "train n.yaml optimizer.epsilon=1e-320", {"optimizer.epsilon = ", "expected a value"});
 }

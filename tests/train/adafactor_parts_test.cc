@@ -69,7 +69,8 @@ void adafactor(Numbers& w, const Numbers& g, int64_t columns, Moments& m, int64_
   Numbers row(static_cast<size_t>(rows)), column(static_cast<size_t>(columns)), u = g;
   for (int64_t i = 0; i < n; ++i) {
     const double square = g[static_cast<size_t>(i)] * g[static_cast<size_t>(i)] + o.epsilon;
-    at(row, columns > 0 ? i / columns : i) += square / static_cast<double>(std::max<int64_t>(columns, 1));
+    at(row, columns > 0 ? i / columns : i) +=
+        square / static_cast<double>(std::max<int64_t>(columns, 1));
     if (columns > 0) at(column, i % columns) += square / static_cast<double>(rows);
   }
   m.rows.resize(row.size());
@@ -135,7 +136,8 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
           error += (found[i] - w[i]) * (found[i] - w[i]);
           change += (w[i] - old[i]) * (w[i] - old[i]);
         }
-        EXPECT_LT(std::sqrt(error), 2e-5 * std::sqrt(change)) << s.name << " " << p.name << " " << t;
+        EXPECT_LT(std::sqrt(error), 2e-5 * std::sqrt(change))
+            << s.name << " " << p.name << " " << t;
         const std::string suffix = p.name.empty() ? "" : "." + p.name;
         const Numbers& rows = after.at(s.name + "|rows" + suffix);
         ASSERT_EQ(rows.size(), m.rows.size()) << s.name;
