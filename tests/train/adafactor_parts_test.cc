@@ -1,6 +1,7 @@
 // F3: Adafactor on packed weights is transformers' on the tensors that Hugging Face stores. The
 // reference below is written from transformers/optimization.py (Adafactor.step), in double
 // precision, on the parts as published.
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -146,6 +147,85 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
       }
     }
   }
+}
+
+using Means = std::map<std::string, std::vector<float>>;
+
+// Means of the rows and columns of packed weights, as version 0.1 named them.
+Means packed_means(const std::vector<StateTensor>& state) {
+  Means means;
+  for (const StateTensor& t : state) {
+    if (t.name.find('|') != t.name.npos) continue;
+    const std::vector<Published> parts = published(t);
+    if (parts.size() == 1) continue;
+    const int64_t n = t.shape.elements(), columns = parts[0].columns;
+    for (int64_t i = 0; i < (columns > 0 ? n / columns : n); ++i)
+      means[t.name + "|rows"].push_back(1.0f + static_cast<float>(i * 37 % 11));
+    for (int64_t j = 0; j < columns; ++j)
+      means[t.name + "|columns"].push_back(0.5f + static_cast<float>(j * 13 % 7));
+  }
+  return means;
+}
+
+void save_with(Means& means, const std::vector<StateTensor>& state, const RunConfig& c,
+               const Path& folder) {
+  CheckpointWriter writer(folder);
+  for (const StateTensor& t : state)
+    if (t.name.find('.', std::min(t.name.size(), t.name.find('|'))) == t.name.npos) writer.add(t);
+  for (auto& [name, values] : means) {
+    const auto n = static_cast<int64_t>(values.size());
+    writer.add({name, DType::kF32, {n}, {}, {}, {values.data(), DType::kF32, {n}}});
+  }
+  CheckpointHeader header;
+  header.step = 5;
+  header.model = to_tree(c.model);
+  writer.commit(header);
+}
+
+double mean(const auto& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
+}
+
+// A checkpoint of 0.1 has one set of means for a packed weight. The estimate of each element's
+// second moment, rows[i] · columns[j] / mean(rows), stays what it was.
+TEST_P(PackedAdafactor, F3_OldCheckpointsAreSplit) {
+  RunConfig c = tiny(GetParam());
+  c.optimizer = optimizer_defaults(OptimizerKind::kAdafactor);
+  const auto world = self_world();
+  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
+  trainer.initialise();
+  Means old = packed_means(trainer.state());
+  std::string folder = std::filesystem::temp_directory_path() / "tessera_factors.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  save_with(old, trainer.state(), c, Path(folder) / "5");
+  CheckpointReader reader(Path(folder) / "5");
+  trainer.load(reader, Load::kAll);
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(trainer.updates(), 5);
+  std::map<std::string, Numbers> now;
+  for (const StateTensor& t : trainer.state()) now[t.name] = values(t);
+  int64_t compared = 0;
+  for (const StateTensor& t : trainer.state()) {
+    if (!old.contains(t.name + "|rows")) continue;
+    const std::vector<float>& packed = old.at(t.name + "|rows");
+    for (const Published& p : published(t)) {
+      const Numbers& rows = now.at(t.name + "|rows." + p.name);
+      for (size_t e = 0; e < p.elements.size(); ++e, ++compared) {
+        const auto at = static_cast<size_t>(p.elements[e]);
+        if (p.columns == 0) {
+          EXPECT_EQ(rows[e], static_cast<double>(packed[at]));
+          continue;
+        }
+        const auto width = static_cast<size_t>(p.columns);
+        const Numbers& columns = now.at(t.name + "|columns." + p.name);
+        const double before = static_cast<double>(packed[at / width]) *
+                              static_cast<double>(old.at(t.name + "|columns")[at % width]) /
+                              mean(packed);
+        EXPECT_NEAR(rows[e / width] * columns[e % width] / mean(rows), before, 1e-6 * before);
+      }
+    }
+  }
+  EXPECT_GT(compared, 1000);
 }
 
 }  // namespace
