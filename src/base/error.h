@@ -20,6 +20,15 @@ class Error : public std::runtime_error {
       : std::runtime_error(fmt::format(format, std::forward<A>(a)...)) {}
 };
 
+// A result that training computed is not a number to continue with: it is NaN or infinite, or the
+// loss diverges. The same command would fail again, so main() gives it an exit code of its own,
+// kNumericExitCode, and `tessera launch --restart` does not restart after it.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+constexpr int kNumericExitCode = 3;
+
 [[noreturn]] void check_failed(const char* file, int line, const char* condition,
                                const std::string& message);
 

@@ -75,7 +75,7 @@ struct StoredTensor {
 // Writes one checkpoint piece by piece; nothing stands at `folder` before commit(). Without
 // commit(), also after an error, what was written is removed. An existing checkpoint at `folder`
 // is replaced atomically. All ranks construct, and all ranks commit, or finish. Throws Error (full
-// disk …).
+// disk …), and NumericError for a tensor that holds NaN or infinity: such a state is never saved.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Path folder, SaveGroup group = {});

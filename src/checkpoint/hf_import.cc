@@ -29,6 +29,13 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   result.has_tokenizer = !source.header.tokenizer.empty();
 
   CheckpointWriter writer(checkpoint);
+  const auto add = [&](const StateTensor& t, const FillPiece& fill) {
+    try {
+      writer.add_streamed(t, fill);
+    } catch (const NumericError& e) {
+      throw NumericError("{}: {}. It is not imported.", hf_folder.string(), e.what());
+    }
+  };
   for (size_t i = 0; i < source.tensors.size(); ++i) {
     const StoredTensor& stored = source.tensors[i];
     result.stored_as = stored.dtype;
@@ -39,8 +46,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
       t.shape = stored.shape;
       t.begin = stored.pieces[p].begin;
       t.end = stored.pieces[p].end;
-      writer.add_streamed(
-          t, transposed(piece.bytes, stored.dtype, piece.view, piece.axes, DType::kF32));
+      add(t, transposed(piece.bytes, stored.dtype, piece.view, piece.axes, DType::kF32));
       release_pages(piece.bytes);
       result.parameters += piece.view.elements();
       ++result.tensors;

@@ -12,6 +12,10 @@ Error told(int64_t step, const Error& error) {
       step, error.what());
 }
 
+NumericError not_saved(int64_t step, const NumericError& error) {
+  return NumericError("the state after step {} is not saved: {}", step, error.what());
+}
+
 }  // namespace
 
 Saving::Saving(SaveRequest request)
@@ -62,6 +66,10 @@ void Saving::work() {
       if (request_.keep) prune(request_.checkpoints, *request_.keep);
     }
     set(SaveState::kOver);
+  } catch (const NumericError& error) {
+    const NumericError failure = not_saved(step(), error);
+    non_finite_ = failure.what();
+    failed_ = std::make_exception_ptr(failure);
   } catch (const Error& error) {
     failed_ = std::make_exception_ptr(told(step(), error));
   } catch (...) {
@@ -105,6 +113,11 @@ void Saving::publish() {
 void Saving::wait() {
   if (thread_.joinable()) thread_.join();
   if (failed_) std::rethrow_exception(failed_);
+}
+
+std::string Saving::non_finite() const {
+  const std::lock_guard lock(mutex_);
+  return state_ == SaveState::kFailed ? non_finite_ : "";
 }
 
 double Saving::seconds() const {

@@ -18,6 +18,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -59,6 +60,8 @@ class Saving {
   void publish();             // every rank is at kWritten
   // Until it is over. Throws the Error that the thread met: it names the step and the place.
   void wait();
+  // The message of wait() if the save failed because the state is not finite; otherwise empty.
+  std::string non_finite() const;
   double seconds() const;  // from the start until it was over
 
  private:
@@ -75,6 +78,7 @@ class Saving {
   bool read_ = false, may_publish_ = false, given_up_ = false;
   double began_s_ = 0, ended_s_ = 0;
   std::exception_ptr failed_;
+  std::string non_finite_;
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/durable.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/index.h"
 #include "checkpoint/tree_fields.h"
 
@@ -30,6 +31,16 @@ void wait_for_all(const SaveGroup& group) {
 Box box_of(const StateTensor& t) {
   if (t.begin.empty() && t.end.empty()) return whole_box(t.shape);
   return {t.begin, t.end};
+}
+
+void refuse_non_finite(const NonFinite& found, const StateTensor& t) {
+  if (!found) return;
+  const Box box = box_of(t);
+  throw NumericError("{}{}", describe(found, t.name, box.extents()),
+                     box == whole_box(t.shape)
+                         ? std::string()
+                         : fmt::format(", in the part of {} that begins at {}", to_string(t.shape),
+                                       to_string(Shape(box.begin))));
 }
 
 // Brings the pieces of one name together; sorted by name.
@@ -98,11 +109,16 @@ void CheckpointWriter::add(const StateTensor& tensor) {
   CHECK(tensor.data.bytes() == piece.bytes, "the piece of '{}' has {} bytes, its data {}",
         tensor.name, piece.bytes, tensor.data.bytes());
   Checksum checksum;
+  NonFinite non_finite;
+  const int64_t element_bytes = size_of(tensor.dtype);
   for (int64_t at = 0; at < piece.bytes; at += kChunk) {
-    const auto n = static_cast<size_t>(std::min(kChunk, piece.bytes - at));
-    checksum.add({data + at, n});
-    file_->write(data + at, n);
+    const int64_t n = std::min(kChunk, piece.bytes - at);
+    tessera::add(non_finite, find_non_finite(data + at, tensor.dtype, n / element_bytes),
+                 at / element_bytes);
+    checksum.add({data + at, static_cast<size_t>(n)});
+    file_->write(data + at, static_cast<size_t>(n));
   }
+  refuse_non_finite(non_finite, tensor);
   piece.checksum = checksum.value();
 }
 
@@ -113,13 +129,16 @@ void CheckpointWriter::add_streamed(const StateTensor& tensor, const FillPiece& 
   const int64_t step = std::min(kChunk / element_bytes, std::max<int64_t>(elements, 1));
   std::vector<std::byte> chunk(static_cast<size_t>(step * element_bytes));
   Checksum checksum;
+  NonFinite non_finite;
   for (int64_t first = 0; first < elements; first += step) {
     const int64_t count = std::min(step, elements - first);
     const std::span<std::byte> bytes(chunk.data(), static_cast<size_t>(count * element_bytes));
     fill(first, count, bytes.data());
+    tessera::add(non_finite, find_non_finite(bytes.data(), tensor.dtype, count), first);
     checksum.add(bytes);
     file_->write(bytes.data(), bytes.size());
   }
+  refuse_non_finite(non_finite, tensor);
   piece.checksum = checksum.value();
 }
 

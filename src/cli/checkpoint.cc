@@ -5,6 +5,7 @@
 #include "base/config.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/compare.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/index.h"
@@ -114,10 +115,29 @@ int list(Args args) {
   return 0;
 }
 
+// Checks every byte of a checkpoint, then every number. Sets `broken` to what is wrong with it.
+// Returns the exit code that this checkpoint asks for.
+int verify_one(FoundCheckpoint& c, int64_t& bytes) {
+  try {
+    if (!c.broken.empty()) return 1;
+    CheckpointReader reader(c.path);
+    bytes = reader.verify();
+    require_finite(reader);
+    return 0;
+  } catch (const NumericError& error) {
+    c.broken = error.what();
+    return kNumericExitCode;
+  } catch (const Error& error) {
+    c.broken = error.what();
+    return 1;
+  }
+}
+
 int verify(Args args) {
   std::string where;
   bool json = false;
-  Arguments arguments("checkpoint verify", "Reads every byte and compares it with its checksum.",
+  Arguments arguments("checkpoint verify",
+                      "Reads every byte, compares it with its checksum, and looks for NaN.",
                       "tessera checkpoint verify runs/pythia-70m");
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
   arguments.json(json);
@@ -125,16 +145,13 @@ int verify(Args args) {
   std::vector<FoundCheckpoint> found = all_at(where);
   if (found.empty()) throw Error("{}: no checkpoints to verify", where);
   Tree all = Tree::list();
-  int broken = 0;
+  int broken = 0, damaged = 0;
   for (FoundCheckpoint& c : found) {
     const Clock clock;
     int64_t bytes = 0;
-    try {
-      if (c.broken.empty()) bytes = CheckpointReader(c.path).verify();
-    } catch (const Error& error) {
-      c.broken = error.what();
-    }
-    broken += c.broken.empty() ? 0 : 1;
+    const int code = verify_one(c, bytes);
+    broken += code == 0 ? 0 : 1;
+    damaged += code == 1 ? 1 : 0;
     if (!json)
       fmt::print("step {:>9}  {}\n", with_commas(c.step),
                  c.broken.empty()
@@ -148,7 +165,8 @@ int verify(Args args) {
   root.set("checkpoints", std::move(all));
   root.set("broken", Tree(int64_t{broken}));
   if (json) fmt::print("{}\n", to_json(root));
-  return broken > 0 ? 1 : 0;
+  if (damaged > 0) return 1;
+  return broken > 0 ? kNumericExitCode : 0;
 }
 
 // A header's own lines as one tree, for the comparison key by key.

@@ -138,6 +138,11 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
     if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer);
     const ValidationData data(spec);
     Score s = score(reader, data, samples, options);
+    if (!std::isfinite(s.loss()))
+      throw NumericError(
+          "{}: the loss on {} is not finite, though every weight is. Evaluate with --precision "
+          "fp32, or use another checkpoint.",
+          reader.folder().string(), set);
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /
               static_cast<double>(data.predicted_tokens());
     results.push(as_tree(set, s));

@@ -211,7 +211,7 @@ int Launch::go() {
     t.set("losses", losses);
     fmt::print("{}\n", to_json(t));
   }
-  return last_.verdict ? 1 : 0;
+  return last_.verdict ? last_.verdict->code : 0;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
-// 0 ok, 1 the world is wrong, 2 the command line is.
+// 0 success, 1 runtime error, 2 usage error, 3 numeric failure (NumericError).
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -35,6 +35,9 @@ int main(int argc, char** argv) {
   } catch (const tessera::UsageError& e) {
     fmt::print(stderr, "tessera: {}\n", e.what());
     code = 2;
+  } catch (const tessera::NumericError& e) {
+    fmt::print(stderr, "tessera: {}\n", e.what());
+    code = tessera::kNumericExitCode;
   } catch (const tessera::Error& e) {
     fmt::print(stderr, "tessera: {}\n", e.what());
   } catch (const std::bad_alloc&) {

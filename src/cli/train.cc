@@ -82,8 +82,8 @@ constexpr const char* kNoMemory = "out of memory: the system gave no more";
 
 // Tells the watcher, or people where nobody watches, and ends all ranks. False: there is one rank
 // and nobody watches, so that the error is main's to tell.
-bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
-  const bool told = heartbeat.fail(error);
+bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* world) {
+  const bool told = heartbeat.fail(error, code);
   const bool alone = world == nullptr || world->size() == 1;
   if (alone) return told;
   if (told)
@@ -91,7 +91,7 @@ bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
   else
     fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
                error);
-  world->abort(1);
+  world->abort(code);
   return told;
 }
 
@@ -150,9 +150,12 @@ int verb_train(Args args) {
     if (options.json && world->rank() == 0) print_outcome(outcome);
     return 0;
   } catch (const std::bad_alloc&) {
-    if (!give_up(kNoMemory, *heartbeat, world.get())) throw;
+    if (!give_up(kNoMemory, 1, *heartbeat, world.get())) throw;
+  } catch (const NumericError& e) {
+    if (!give_up(e.what(), kNumericExitCode, *heartbeat, world.get())) throw;
+    return kNumericExitCode;
   } catch (const std::exception& e) {
-    if (!give_up(e.what(), *heartbeat, world.get())) throw;
+    if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
   }
   return 1;
 }

@@ -211,7 +211,7 @@ class MpiCommunicator : public Communicator {
  private:
   Member member() const { return {rank(), size(), staging_.data()}; }
   Member reducing() {
-    if (!staging_.data()) staging_ = Buffer("staging", kStagingBytes);
+    if (!staging_.data()) staging_ = Buffer("staging", staging_bytes(size()));
     return member();
   }
   Ticket push(Line& line, Transfer t) {

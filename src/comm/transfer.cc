@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "comm/reduce.h"
-#include "comm/world.h"
 
 namespace tessera {
 namespace {
@@ -51,17 +50,18 @@ void add(std::vector<Message>& to, std::byte* data, int64_t bytes, int64_t peer,
   if (bytes > 0) to.push_back({data, bytes, peer, receives});
 }
 
-// Where the piece of a peer waits for its turn in the sum.
-std::byte* staged(const Member& m, const Step& step, int64_t peer) {
-  const int64_t bytes = kStagingBytes / kStepsInFlight;
-  const int64_t place = peer < m.rank ? peer : peer - 1;
-  return m.staging + step.slot * bytes + bytes / (m.size - 1) / 64 * 64 * place;
+// Bytes of a step that one peer sends.
+int64_t staged_bytes(const Member& m) {
+  constexpr int64_t kLine = kLeastStagedBytes;
+  const int64_t peers = std::max<int64_t>(m.size - 1, 1);
+  return staging_bytes(m.size) / kStepsInFlight / peers / kLine * kLine;
 }
 
-int64_t staged_bytes(const Member& m) {
-  const int64_t bytes = kStagingBytes / kStepsInFlight / (m.size - 1) / 64 * 64;
-  CHECK(bytes > 0, "a sum over {} ranks at once", m.size);
-  return bytes;
+// Where the piece of a peer waits for its turn in the sum.
+std::byte* staged(const Member& m, const Step& step, int64_t peer) {
+  const int64_t bytes = staging_bytes(m.size) / kStepsInFlight;
+  const int64_t place = peer < m.rank ? peer : peer - 1;
+  return m.staging + step.slot * bytes + staged_bytes(m) * place;
 }
 
 // All terms in rank order: the own one from `own`.

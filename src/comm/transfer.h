@@ -5,10 +5,12 @@
 //   all_reduce       the one, then the other over the parts; what is small goes to everyone whole
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/world.h"
 
 namespace tessera {
 
@@ -38,10 +40,17 @@ struct Transfer {
   std::function<void(const Step&)> finish = [](const Step&) {};
 };
 
+// Bytes of staging memory of a group: kStagingBytes, and more where that would leave a peer less
+// than kLeastStagedBytes in each step.
+constexpr int64_t kLeastStagedBytes = 64;
+constexpr int64_t staging_bytes(int64_t ranks) {
+  return std::max(kStagingBytes, kStepsInFlight * kLeastStagedBytes * (ranks - 1));
+}
+
 // A rank's view of its group.
 struct Member {
   int64_t rank = 0, size = 1;
-  std::byte* staging = nullptr;  // kStagingBytes, for transfers that reduce
+  std::byte* staging = nullptr;  // staging_bytes(size), for transfers that reduce
 };
 
 Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,

@@ -1,7 +1,8 @@
 // Adafactor's second moments are sums over rows and columns of a weight, and a rank has a stretch
 // of a flat frame: so each rank adds up what it owns, over the global rows and columns, and the
 // sums of all ranks of the stage are added. Every rank then keeps all means, which are a few
-// numbers beside the weights, and no layout shows in them.
+// numbers compared with the weights, and no layout shows in them. A packed weight has means for
+// each of its parts (Value::parts), as the published model's optimizer has.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -37,6 +38,8 @@ int64_t Expander::columns_of(ValueId weight) const {
 
 void Expander::factor_frames(WeightGroup& g) {
   const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
+  int64_t matrices = 0;
+  for (const ValueId w : weights.values) matrices += std::ssize(parts_of(g_[w]));
   const auto make = [&](const std::string& suffix, DType type, bool state) {
     std::vector<ValueId> members;
     const auto add = [&](const std::string& name, int64_t n) {
@@ -51,12 +54,17 @@ void Expander::factor_frames(WeightGroup& g) {
     };
     const std::string mark = state ? "|" : "|sums.";
     for (const ValueId w : weights.values) {
-      const int64_t columns = columns_of(w), elements = g_[w].shape.elements();
-      const std::string name = g_[w].name;
-      add(name + mark + "rows", columns > 0 ? elements / columns : elements);
-      if (columns > 0) add(name + mark + "columns", columns);
+      const int64_t columns = columns_of(w);
+      const Value weight = g_[w];
+      for (const WeightPart& part : parts_of(weight)) {
+        const int64_t elements =
+            weight.shape.elements() / weight.shape[static_cast<int>(part.dim)] * part.count;
+        const std::string own = part.name.empty() ? "" : "." + part.name;
+        add(weight.name + mark + "rows" + own, columns > 0 ? elements / columns : elements);
+        if (columns > 0) add(weight.name + mark + "columns" + own, columns);
+      }
     }
-    if (!state) add(g.name + ".weight_squares", static_cast<int64_t>(weights.values.size()));
+    if (!state) add(g.name + ".weight_squares", matrices);
     const FrameKindId kind = frame(g.name + "." + suffix, members, weights.per, state);
     out_.program.kinds.back().stages = weights.stages;
     return kind;
@@ -68,7 +76,7 @@ void Expander::factor_frames(WeightGroup& g) {
   Value squares;
   squares.name = g.name + ".update_squares";
   squares.dtype = DType::kF64;
-  squares.shape = {static_cast<int64_t>(weights.values.size())};
+  squares.shape = {matrices};
   squares.role = Role::kScratch;
   squares.per = weights.per;
   g_.values.push_back(std::move(squares));

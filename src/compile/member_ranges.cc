@@ -40,14 +40,28 @@ std::vector<FactorPlace> factor_places(const Program& p, const std::string& memb
   std::vector<FactorPlace> places;
   for (const ValueId v : p.kind(factors).values) {
     const int64_t at = p[v].offset / size_of(p[v].dtype);
-    if (p[v].name.ends_with("|rows")) places.push_back({p[v].shape[0], 0, at, kNone});
-    if (!p[v].name.ends_with("|columns")) continue;
+    if (p[v].name.find("|rows") != std::string::npos) {
+      places.push_back({p[v].shape[0], 0, at, kNone});
+      continue;
+    }
     places.back().columns = p[v].shape[0];
     places.back().columns_at = at;
   }
-  CHECK(places.size() == p.kind(table).values.size(), "{} has {} weights, {} of them with factors",
-        members, p.kind(table).values.size(), places.size());
+  size_t expected = 0;
+  for (const ValueId w : p.kind(table).values) expected += parts_of(p[w]).size();
+  CHECK(places.size() == expected, "{} has {} matrices, {} of them with factors", members, expected,
+        places.size());
   return places;
+}
+
+std::vector<size_t> first_factor_places(const Program& p, const std::string& members) {
+  std::vector<size_t> first;
+  size_t next = 0;
+  for (const ValueId w : p.kind(find_kind(p, members)).values) {
+    first.push_back(next);
+    next += parts_of(p[w]).size();
+  }
+  return first;
 }
 
 }  // namespace tessera

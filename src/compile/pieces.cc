@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "compile/piece_cutter.h"
 #include "compile/weight_tables.h"
 
@@ -60,14 +61,20 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
 }
 
 // Adafactor's means, which all ranks of a stage have in full.
-void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
-                 std::vector<StatePiece>& out) {
+void add_factors(const Program& p, FrameKindId table, FrameKindId kind, int64_t layer,
+                 const Coordinates& at, std::vector<StatePiece>& out) {
   bool first = is_first_stage(p, p.kind(kind));
   for (size_t a = 0; a < kMaxAxes; ++a)
     first = first && (a == static_cast<size_t>(AxisKind::kPipeline) || at.at[a] == 0);
+  const auto weight_of = [&](const Value& factor) {
+    for (const ValueId w : p.kind(table).values)
+      if (factor.name.starts_with(p[w].name + "|")) return w;
+    CHECK(false, "{} has no weight", factor.name);
+  };
   for (const ValueId v : p.kind(kind).values) {
     StatePiece x;
     x.name = full_name(p[v], layer);
+    x.weight = weight_of(p[v]);
     x.role = Role::kFactor;
     x.kind = kind;
     x.layer = layer;
@@ -106,7 +113,8 @@ std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
       for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
     const FrameKindId factors = find_kind(p, group_of(p, k.table) + ".factors");
     if (factors == kNone) continue;
-    for (const int64_t layer : layers_of(p, factors)) add_factors(p, factors, layer, at, out);
+    for (const int64_t layer : layers_of(p, factors))
+      add_factors(p, k.table, factors, layer, at, out);
   }
   return out;
 }

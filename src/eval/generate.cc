@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/finite.h"
 
 namespace tessera {
 
@@ -27,6 +28,11 @@ std::vector<int32_t> generate(Decoder& decoder, std::span<const int32_t> prompt,
     const auto position = static_cast<uint64_t>(decoder.position());
     auto vocabulary = static_cast<int64_t>(logits.size());
     if (options.vocabulary > 0) vocabulary = std::min(vocabulary, options.vocabulary);
+    if (find_non_finite(std::as_bytes(logits).data(), DType::kF32, vocabulary))
+      throw NumericError(
+          "the logits after {} tokens are not finite, though every weight is. Use another "
+          "checkpoint.",
+          length + std::ssize(out));
     workspace.resize(static_cast<size_t>(kernels::sample_workspace_bytes(vocabulary)));
     const int32_t token =
         kernels::sample({logits.data(), DType::kF32, {vocabulary}}, options.sampling,

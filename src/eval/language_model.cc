@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "data/validation_batch.h"
@@ -70,6 +71,7 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
   for (const StatePiece& piece : pieces(machine->program())) {
     const TensorView view = machine->view(piece);
     checkpoint.read(piece.name, piece.begin, piece.end, view);
+    require_finite(checkpoint, piece.name, view);
     machine->written(view);
   }
   return machine;

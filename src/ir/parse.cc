@@ -41,7 +41,6 @@ class Parser : TokenReader {
   DType dtype() { return entry(dtype_from_name, "an element type"); }
   Shape shape();
   uint8_t per();
-  PartOf whole();
   Sharding sharding();
   Mesh mesh();
   Attributes::Constant constant();
@@ -185,7 +184,9 @@ void Parser::value_option(Value& v) {
   else if (take_key("constant"))
     v.initial.constant = number();
   else if (take_key("whole"))
-    v.whole = whole();
+    v.whole = PartOf{name(), shape(), key_integer("first"), key_integer("copies")};
+  else if (take_key("holds"))
+    v.parts.push_back({name(), key_integer("dim"), key_integer("first"), key_integer("count")});
   else if (take_key("place"))
     v.sharding = sharding();
   else if (take_key("part"))
@@ -197,16 +198,8 @@ void Parser::value_option(Value& v) {
   else if (take_key("in"))
     places_.emplace_back(values_->size(), at_), next();
   else
-    fail(peek(), "per=, decays, frozen, std=, constant=, whole=, place=, part=, in= or offset=");
-}
-
-PartOf Parser::whole() {
-  PartOf w;
-  w.name = name();
-  w.shape = shape();
-  w.first = key_integer("first");
-  w.copies = key_integer("copies");
-  return w;
+    fail(peek(),
+         "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
 }
 
 void Parser::values(std::vector<Value>& list) {

@@ -179,6 +179,9 @@ class Printer {
       if (v.whole)
         say(" whole={} {} first={} copies={}", name(v.whole->name), to_string(v.whole->shape),
             v.whole->first, v.whole->copies);
+      for (const WeightPart& part : v.parts)
+        say(" holds={} dim={} first={} count={}", name(part.name), part.dim, part.first,
+            part.count);
       sharding(v.sharding);
       if (v.part) say(" part={}", to_string(*v.part));
       if (v.frame != kNone) say(" in={}", kind_name(v.frame));

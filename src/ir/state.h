@@ -5,11 +5,13 @@ namespace tessera {
 
 // Value `step` (f64[kStepSize]): written by the host before each run of a program.
 enum StepSlot : int {
-  kStepNumber = 0,    // from 1
+  kStepNumber = 0,    // from 1: the key of dropout
   kLearningRate = 1,  // of this step
   kSeed = 2,          // of the run, for dropout and stochastic rounding
   kLossScale = 3,     // what the gradient of the loss begins with: 1, but under fp16
   kSkipBefore = 4,    // 1: this step is skipped because the one before was (Executor::start)
+  kUpdate = 5,        // t of the optimizer, from 1: the updates before this step that were not
+                      // skipped, plus 1
   kStepSize = 8,
 };
 

@@ -11,6 +11,11 @@ std::string_view name_of(Role r) {
   return kNames.at(static_cast<size_t>(r));
 }
 
+std::vector<WeightPart> parts_of(const Value& weight) {
+  if (!weight.parts.empty()) return weight.parts;
+  return {{"", 0, 0, weight.shape[0]}};
+}
+
 namespace {
 
 std::string of_layer(const Value& v, const std::string& name, int64_t layer) {

@@ -76,6 +76,15 @@ struct PartOf {
   bool operator==(const PartOf&) const = default;
 };
 
+// One of the matrices (or vectors) that a packed weight holds, each a tensor of its own in the
+// published model: the elements whose index in dimension `dim` is in [first, first + count). Of
+// qkv [K, G+2, D, F] these are q (dim 1, first 0, count G), k (G, 1) and v (G + 1, 1).
+struct WeightPart {
+  std::string name;  // "q"
+  int64_t dim = 0, first = 0, count = 0;
+  bool operator==(const WeightPart&) const = default;
+};
+
 struct Value {
   std::string name;  // "layer.attn.qkv.weight"
   DType dtype = DType::kF32;
@@ -87,6 +96,9 @@ struct Value {
   bool decays = false;  // a weight that weight decay applies to: a matrix or table
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   Initial initial;
+  // Of a packed weight: its parts, all in one dimension, which they cover in order. Empty: the
+  // weight is one matrix. Optimizers that treat a matrix as a whole work on these.
+  std::vector<WeightPart> parts;
   std::optional<PartOf> whole;  // of a weight: where checkpoints know it as a part of another
   FrameKindId frame = kNone;    // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;       // bytes from the start of its frame (or of the scratch)
@@ -99,6 +111,9 @@ struct Value {
 };
 
 std::string_view name_of(Role r);
+
+// The parts of a weight: those that it names, or itself as one part without a name.
+std::vector<WeightPart> parts_of(const Value& weight);
 
 // "layer.attn.qkv.weight" of layer 7 is "layer7.attn.qkv.weight"; a name without layer stays.
 std::string full_name(const Value& v, int64_t layer);

@@ -86,9 +86,10 @@ void Heartbeat::facts(const std::string& config) {
   post(message);
 }
 
-bool Heartbeat::fail(const std::string& error) {
+bool Heartbeat::fail(const std::string& error, int code) {
   Message message;
   message.kind = MessageKind::kFail;
+  message.code = code;
   message.text = error;
   return post_last(message);
 }

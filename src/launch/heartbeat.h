@@ -53,7 +53,7 @@ class Heartbeat {
   // The configuration (JSON) with which this rank runs: the watcher compares those of all.
   void facts(const std::string& config);
   // Both return when the watcher has it, after a second at most; true: it has, and tells people.
-  bool fail(const std::string& error);
+  bool fail(const std::string& error, int code = 1);  // `code`: the exit code of this rank
   bool leave();
   bool asked_to_stop() const { return asked_to_stop_.load(std::memory_order_relaxed); }
 

@@ -48,6 +48,7 @@ void members(auto& m, auto&& visit) {
   const bool has_text =
       m.kind == MessageKind::kFacts || m.kind == MessageKind::kBeat || m.kind == MessageKind::kFail;
   if (has_text) visit("text", m.text);
+  if (m.kind == MessageKind::kFail) visit("code", m.code);
   if (m.kind == MessageKind::kBeat) {
     visit("step", m.step);
     visit("since_s", m.since_s);

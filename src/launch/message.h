@@ -36,6 +36,7 @@ struct Message {
   double clock_s = 0;        // seconds since 1970, when it was sent
   // facts: the configuration as JSON; beat: what the rank is doing; fail: the error
   std::string text;
+  int64_t code = 1;  // fail: the exit code of the rank
   // beat
   int64_t step = 0;    // 0: before the first
   double since_s = 0;  // how long it has been doing that

@@ -37,6 +37,10 @@ Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>&
   if (static_cast<int>(ends.size()) > options.limit) return {};
   const AttemptEnd& last = ends.back();
   if (last.verdict.loss == Loss::kDisagree) return {false, 0, "this does not mend itself"};
+  if (last.verdict.loss == Loss::kError && last.verdict.code == kNumericExitCode)
+    return {false, 0,
+            "a numeric failure (exit code 3) would happen again. Change the learning rate or the "
+            "data, or start from an earlier step"};
   if (last.verdict.loss == Loss::kError && last.verdict.step == 0)
     return {false, 0, "an error before the first step would come again"};
   if (ends.size() > 1 && same_error(last, ends[ends.size() - 2]))

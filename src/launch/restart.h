@@ -29,8 +29,8 @@ struct Restart {
 };
 
 // Twice the pause for each loss in a row without progress. Not again: what the ranks disagree on,
-// an error before the first step, and the same error at the same step as the time before, because
-// that is no accident.
+// an error before the first step, a numeric failure (kNumericExitCode: the same computation would
+// give the same numbers), and the same error at the same step as the time before.
 Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends);
 
 // The batch and the layout, as far as fewer ranks matter.

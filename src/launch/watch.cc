@@ -67,6 +67,7 @@ void Watch::heard(double now_s, int rank, const Message& message) {
     case MessageKind::kFail:
       r.life = Life::kFailed;
       r.error = message.text;
+      r.code = message.code;
       sign(Loss::kError, rank);
       break;
     case MessageKind::kBye:
@@ -212,6 +213,7 @@ void Watch::decide() {
     if (v.loss != Loss::kEnded && i == first_->rank) continue;
     if (lost_with(ranks_[static_cast<size_t>(i)], first)) v.ranks.push_back(i);
   }
+  if (v.loss == Loss::kError && first.code == kNumericExitCode) v.code = kNumericExitCode;
   verdict_ = std::move(v);
   blame_unreported();
 }

@@ -32,11 +32,13 @@ struct Verdict {
   Loss loss = Loss::kError;
   std::vector<int> ranks;  // that were lost; empty: cannot be said
   int64_t step = 0;        // that was reached
+  int code = 1;            // of `launch`: kNumericExitCode if the first rank failed with that
 };
 
 struct RankState {
   enum class Life : uint8_t { kAwaited, kAlive, kFailed, kDied, kLeft };
   Life life = Life::kAwaited;
+  int64_t code = 1;  // with which it failed
   Message hello, beat;
   double heard_s = 0, died_s = 0;  // the last word, and the end, on the watch's clock
   std::string config, error, last_line, ending;

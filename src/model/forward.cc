@@ -61,6 +61,17 @@ ValueId BlockWriter::vector(const std::string& name, Shape shape, double constan
   return v;
 }
 
+void BlockWriter::name_parts(ValueId weight, int64_t dim,
+                             const std::vector<std::pair<const char*, int64_t>>& parts) {
+  int64_t first = 0;
+  for (const auto& [name, count] : parts) {
+    graph_[weight].parts.push_back({name, dim, first, count});
+    first += count;
+  }
+  CHECK(first == graph_[weight].shape[static_cast<int>(dim)], "{} has {} of {} indices in parts",
+        graph_[weight].name, first, to_string(graph_[weight].shape));
+}
+
 ValueId BlockWriter::common(const std::string& name, Shape shape, double std, int divided) {
   const ValueId v = matrix(name, std::move(shape), std, divided);
   graph_[v].per = kOne;
@@ -144,10 +155,16 @@ ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias
   const int64_t K = key_value_heads(model_), G = model_.heads / K, D = model_.head_size();
   const int64_t r = batch_.head_copies;
   const Shape packed{K, G + 2, D};
-  if (r == 1 && bias) return linear(name, x, packed, std_in());
   if (r == 1) {
+    const auto named = [&](ValueId v) {
+      name_parts(v, 1, {{"q", G}, {"k", 1}, {"v", 1}});
+      return v;
+    };
     const Shape all{K, G + 2, D, graph_[x].shape[-1]};
-    return product(name, x, matrix(name + ".weight", all, std_in(), 0));
+    const ValueId w = named(matrix(name + ".weight", all, std_in(), 0));
+    if (!bias) return product(name, x, w);
+    const ValueId b = named(vector(name + ".bias", packed, 0, 0));
+    return sum(name, {product(name, x, w)}, {b});
   }
   CHECK(G % r == 0, "{} queries of a key/value head of {} copies", G, r);
   const ValueId q = part_of_heads(name, "queries", x, {K * r, G / r, D}, {"", packed, 0, r}, bias);

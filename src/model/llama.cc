@@ -33,6 +33,7 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool he
   const ValueId middle = w.sum("residual1", {x, w.dropout("attn.drop", attended)});
 
   const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, w.std_in(), 0);
+  w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
   const ValueId fed = w.product("mlp.down", w.gated_activation("mlp.gate", pairs, "silu"), down);

@@ -47,6 +47,7 @@ ValueId attend(BlockWriter& w, const std::string& name, ValueId x, ValueId keys,
   const ValueId q = w.matrix(name + ".q.weight", {H, 1, D, F}, std_of(m, F * D), 0);
   const ValueId kv = w.matrix(name + ".kv.weight", {H, 2, D, F}, std_of(m, F), 0);
   const ValueId out = w.matrix(name + ".out.weight", {F, H, D}, std_of(m, H * D), 1);
+  w.name_parts(kv, 1, {{"k", 1}, {"v", 1}});
   const ValueId queries = w.product(name + ".q", x, q);
   form.across = w.product(name + ".kv", keys, kv);
   return w.product(name + ".out", w.attention(name, queries, form), out, 2);
@@ -64,6 +65,7 @@ ValueId feed_forward(BlockWriter& w, ValueId x) {
   const int64_t F = m.hidden, inner = m.feed_forward;
   const ValueId up = w.matrix("mlp.up.weight", {inner, 2, F}, std_of(m, F), 0);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, std_of(m, inner), 1);
+  w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", x), up);
   const std::string form = m.gelu == Gelu::kErf ? "erf" : "tanh";
   const ValueId gated = w.dropout("mlp.gate.drop", w.gated_activation("mlp.gate", pairs, form));

@@ -20,11 +20,19 @@ struct MemberStretch {
   size_t member = 0;
   int64_t first = 0, elements = 0;  // of the flat value
   int64_t global = 0;               // the weight's element that `first` is
+  // Of part_stretches(): the index of the part's FactorPlace, and the part's element.
+  size_t place = 0;
+  int64_t element = 0;
 };
 // Of all members, by rising place. Padding is in none.
 std::vector<MemberStretch> member_stretches(const Program& program,
                                             std::span<const MemberRange> members,
                                             const Coordinates& at);
+
+// The same, cut where parts of packed weights (Value::parts) meet.
+std::vector<MemberStretch> part_stretches(const Program& program, const std::string& table,
+                                          std::span<const MemberRange> members,
+                                          std::span<const MemberStretch> stretches);
 
 struct BoundOp {
   const Op* op = nullptr;
@@ -32,7 +40,7 @@ struct BoundOp {
   // Of squares and updates: what of the flat operand is which weight's, and where in it.
   std::span<const MemberRange> members;
   std::span<const MemberStretch> stretches;
-  std::span<const FactorPlace> factors;  // of adafactor, by MemberRange::index
+  std::span<const FactorPlace> factors;  // of adafactor, by MemberStretch::place
   std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;

@@ -58,8 +58,10 @@ void Executor::prepare_members(PreparedOp& p) const {
   p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
   if (p.op->kind != OpKind::kSquares) p.stretches = member_stretches(program_, p.members, at);
   if (p.op->kind == OpKind::kAdafactorSums || p.op->kind == OpKind::kAdafactorSquares ||
-      p.op->kind == OpKind::kAdafactor)
+      p.op->kind == OpKind::kAdafactor) {
     p.factors = factor_places(program_, table);
+    p.stretches = part_stretches(program_, table, p.members, p.stretches);
+  }
 }
 
 void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "base/box.h"
+#include "base/error.h"
 #include "runtime/bound_op.h"
 #include "runtime/initialise.h"
 
@@ -22,6 +25,50 @@ std::vector<MemberStretch> member_stretches(const Program& p, std::span<const Me
       }
   }
   return stretches;
+}
+
+namespace {
+
+// Appends the stretch in pieces that are each of one part. `first_place`: of the weight.
+void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
+                  std::vector<MemberStretch>& out) {
+  const auto dim = static_cast<int>(w.parts[0].dim);
+  const int64_t inner = w.shape.product(dim + 1, w.shape.rank()), all = w.shape[dim] * inner;
+  for (int64_t done = 0; done < s.elements;) {
+    const int64_t at = s.global + done, outer = at / all, within = at % all;
+    size_t i = 0;
+    while (within >= (w.parts[i].first + w.parts[i].count) * inner) ++i;
+    const WeightPart& part = w.parts[i];
+    MemberStretch piece = s;
+    piece.first = s.first + done;
+    piece.global = at;
+    piece.elements = std::min(s.elements - done, (part.first + part.count) * inner - within);
+    piece.place = first_place + i;
+    piece.element = outer * part.count * inner + within - part.first * inner;
+    out.push_back(piece);
+    done += piece.elements;
+  }
+}
+
+}  // namespace
+
+std::vector<MemberStretch> part_stretches(const Program& p, const std::string& table,
+                                          std::span<const MemberRange> members,
+                                          std::span<const MemberStretch> stretches) {
+  const std::vector<size_t> first_places = first_factor_places(p, table);
+  std::vector<MemberStretch> out;
+  for (MemberStretch s : stretches) {
+    const MemberRange& m = members[s.member];
+    const Value& w = p[m.weight];
+    CHECK(!w.whole, "{} is a part of another weight", w.name);
+    s.place = first_places[m.index];
+    s.element = s.global;
+    if (w.parts.empty())
+      out.push_back(s);
+    else
+      cut_at_parts(s, w, s.place, out);
+  }
+  return out;
 }
 
 }  // namespace tessera

@@ -1,16 +1,12 @@
 // Adafactor in three ops, between which the ranks add what they counted.
+#include <map>
+
 #include "ir/state.h"
 #include "kernels/adafactor.h"
 #include "runtime/bound_update.h"
 
 namespace tessera {
 namespace {
-
-int64_t elements_of(const BoundOp& b, size_t member) {
-  return b.values[static_cast<size_t>(b.members[member].weight)].shape.elements();
-}
-
-const FactorPlace& place_of(const BoundOp& b, const MemberRange& m) { return b.factors[m.index]; }
 
 kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
 
@@ -21,16 +17,27 @@ T* columns_of(T* frame, const FactorPlace& f) {
 }
 
 kernels::FactorStretch stretch_of(const BoundOp& b, const MemberStretch& s) {
-  return {s.first, s.first + s.elements, s.global, place_of(b, b.members[s.member]).columns};
+  return {s.first, s.first + s.elements, s.element, b.factors[s.place].columns};
 }
 
 kernels::UpdateNumbers numbers_of(const TensorView& step, const TensorView& report) {
   const auto *s = step.as<double>(), *r = report.as<double>();
-  return {s + kLearningRate, s + kStepNumber, r + kScale, r + kSkip};
+  return {s + kLearningRate, s + kUpdate, r + kScale, r + kSkip};
 }
 
 kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
   return {f.columns, scales + f.rows_at, columns_of(scales, f)};
+}
+
+// The name of the part of a packed weight that the stretch is of; empty: of the weight itself.
+std::string part_name(const BoundOp& b, const MemberStretch& s) {
+  const Value& w = b.values[static_cast<size_t>(b.members[s.member].weight)];
+  for (const WeightPart& part : w.parts) {
+    const auto dim = static_cast<int>(part.dim);
+    const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
+    if (at >= part.first && at < part.first + part.count) return part.name;
+  }
+  return "";
 }
 
 // Scales of all rows and columns, at the places of the means, made in the workspace from `to` on.
@@ -50,7 +57,7 @@ int64_t adafactor_workspace_bytes(const Op& op, std::span<const Value> values) {
   return values[static_cast<size_t>(factors)].shape.elements() * size_of(DType::kF32);
 }
 
-// Behind the sums of rows and columns stand those of the weights' squares, one a weight.
+// The sums of rows and columns are followed by those of the weights' squares, one per part.
 void run_adafactor_sums(const BoundOp& b) {
   const TensorView gradient = flat(b.in[0]), weights = flat(b.in[1]);
   const double* report = b.in[2].as<double>();
@@ -61,12 +68,12 @@ void run_adafactor_sums(const BoundOp& b) {
   for (const MemberStretch& s : b.stretches) {
     const MemberRange& m = b.members[s.member];
     if (!m.counted_in_stage) continue;
-    const FactorPlace& f = place_of(b, m);
+    const FactorPlace& f = b.factors[s.place];
     b.kernels->add_factor_sums(b.stream, gradient, stretch_of(b, s), n,
                                b.op->attributes.number("epsilon"), b.workspace, sums + f.rows_at,
                                columns_of(sums, f));
     b.kernels->squares(b.stream, part(weights, s.first, s.first + s.elements), b.workspace,
-                       squares + m.index);
+                       squares + s.place);
   }
 }
 
@@ -86,8 +93,8 @@ void run_adafactor_squares(const BoundOp& b) {
     const MemberRange& m = b.members[s.member];
     if (!m.counted_in_stage) continue;
     b.kernels->add_update_squares(b.stream, flat(b.in[0]), stretch_of(b, s), n,
-                                  scales_at(scales, place_of(b, m)), b.workspace,
-                                  squares + m.index);
+                                  scales_at(scales, b.factors[s.place]), b.workspace,
+                                  squares + s.place);
   }
 }
 
@@ -98,20 +105,20 @@ void run_adafactor(const BoundOp& b) {
   const float* scales = make_scales(b, b.in[4], b.workspace);
   const double seed = (b.host_step ? b.host_step : b.in[1].as<double>())[kSeed];
   kernels::Update u = update_operands(b);
-  std::vector<kernels::UpdateRange> ranges;
-  for (size_t i = 0, s = 0; i < b.members.size(); ++i) {
-    const MemberRange& m = b.members[i];
-    const uint64_t key = rounding_key(b, m.weight, seed);
-    ranges.clear();
-    for (; s < b.stretches.size() && b.stretches[s].member == i; ++s) {
-      const MemberStretch& x = b.stretches[s];
-      ranges.push_back({x.first, x.first + x.elements, decays(b, m), key, x.global});
-    }
-    u.ranges = ranges;
+  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each place
+  for (const MemberStretch& s : b.stretches) {
+    const MemberRange& m = b.members[s.member];
+    std::vector<kernels::UpdateRange>& own = ranges[s.place];
+    const uint64_t key =
+        own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
+    own.push_back({s.first, s.first + s.elements, decays(b, m), key, s.element});
+  }
+  for (const auto& [place, own] : ranges) {
+    const FactorPlace& f = b.factors[place];
+    u.ranges = own;
     b.kernels->adafactor(
-        b.stream, u, update_constants(b), numbers_of(b.in[1], b.in[2]),
-        scales_at(scales, place_of(b, m)),
-        {weight_squares + m.index, update_squares + m.index, static_cast<double>(elements_of(b, i)),
+        b.stream, u, update_constants(b), numbers_of(b.in[1], b.in[2]), scales_at(scales, f),
+        {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
          a.number("least_scale"), a.number("update_clip")});
   }
 }

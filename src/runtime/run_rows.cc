@@ -158,7 +158,7 @@ void run_dropout(const BoundOp& b) {
   kernels::DropoutWindow window;
   window.first_row = s.rank() > 2 ? e.begin[1] * s.product(2, s.rank() - 1) : 0;
   window.first_column = e.begin.back();
-  window.width = whole[-1];
+  window.width = (whole[-1] + 3) / 4 * 4;  // as fused attention counts: rows begin at whole blocks
   b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
                      {b.out[0].data, b.out[0].dtype, rows}, window,
                      b.op->outputs.size() > 1 ? b.out[1] : TensorView());

@@ -35,9 +35,10 @@ bool decays(const BoundOp& b, const MemberRange& m) {
   return a.number("decay") != 0 && (matrix || a.integer("decay_vectors") != 0);
 }
 
-uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed) {
+uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part) {
   const std::string name = known_name(b.values[static_cast<size_t>(weight)], b.layer);
-  return hash_name(name + "|rounding", static_cast<uint64_t>(seed));
+  const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
+  return hash_name(name + suffix, static_cast<uint64_t>(seed));
 }
 
 bool rounds_stochastically(const Attributes& a) {
@@ -77,7 +78,7 @@ void run_update(const BoundOp& b) {
   const auto ranges = ranges_of(b, u.stochastic, seed);
   u.ranges = ranges;
   b.kernels->update(b.stream, rule_of_update(b.op->kind), u, update_constants(b),
-                    {step + kLearningRate, step + kStepNumber, report + kScale, report + kSkip});
+                    {step + kLearningRate, step + kUpdate, report + kScale, report + kSkip});
 }
 
 }  // namespace tessera

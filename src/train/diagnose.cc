@@ -7,7 +7,6 @@
 #include "checkpoint/convert.h"
 #include "ir/rule.h"
 #include "train/live_values.h"
-#include "train/progress.h"
 
 namespace tessera {
 namespace {
@@ -82,21 +81,6 @@ std::string first_bad_value(Trainer& trainer, World& world) {
         return all.size() == 1 ? all[rank].substr(1)
                                : fmt::format("rank {}, {}", rank, all[rank].substr(1));
   return "none: all values were finite when the step was run again";
-}
-
-std::string bad_number_text(const StepResult& r, const std::string& first_bad,
-                            std::span<const double> norms, const Path& last_checkpoint) {
-  std::string before;
-  for (const double n : norms) before += fmt::format(" {:.3g}", n);
-  const std::string last = last_checkpoint.empty()
-                               ? "There is no checkpoint yet."
-                               : fmt::format("Last good checkpoint: {}.", last_checkpoint.string());
-  return fmt::format(
-      "{} at step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient "
-      "norm over the last {} steps:{}. {} Often helped by: a lower learning rate, "
-      "clip_norm, a longer warm-up.",
-      std::isfinite(r.loss) ? "the gradient is not finite" : "loss is NaN", format_count(r.step),
-      first_bad, norms.size(), before, last);
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/finite.h"
 #include "kernels/fill.h"
 
 namespace tessera {
@@ -21,9 +22,7 @@ bool enough_rows(const StatePiece& piece, const ModelConfig& model, int64_t rows
   return words && rows >= model.vocabulary;
 }
 
-}  // namespace
-
-void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
+void read_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
                 const TensorView& view) {
   const StoredTensor* stored = checkpoint.find(piece.name);
   if (!stored || stored->shape == piece.shape)
@@ -40,6 +39,14 @@ void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const Mod
   // The first rows of a dense box are a dense box.
   const TensorView there{view.data, view.dtype, Shape{rows, end[1] - piece.begin[1]}};
   checkpoint.read(piece.name, piece.begin, end, there);
+}
+
+}  // namespace
+
+void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
+                const TensorView& view) {
+  read_piece(checkpoint, piece, model, view);
+  require_finite(checkpoint, piece.name, view);
 }
 
 }  // namespace tessera

@@ -12,7 +12,8 @@ namespace tessera {
 // come from tables with another number of rows: the vocabulary's, if theirs has at least this
 // model's tokens (rows that only pad become zeros or stay behind), and longer tables of learned
 // positions. Throws Error for any other difference of shapes, so that no corner of a larger model
-// is taken for a smaller one, and as CheckpointReader::read does.
+// is taken for a smaller one, as CheckpointReader::read does, and NumericError for a tensor that
+// holds NaN or infinity.
 void load_piece(CheckpointReader& checkpoint, const StatePiece& piece, const ModelConfig& model,
                 const TensorView& view);
 

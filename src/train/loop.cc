@@ -1,5 +1,6 @@
 #include "train/loop.h"
 
+#include <cmath>
 #include <deque>
 #include <numbers>
 #include <numeric>
@@ -15,7 +16,6 @@
 #include "train/doing.h"
 #include "train/gradient_file.h"
 #include "train/layout_line.h"
-#include "train/loss_scale.h"
 #include "train/origin.h"
 #include "train/resume.h"
 #include "train/run_data.h"
@@ -26,24 +26,19 @@
 #include "train/saves.h"
 #include "train/schedule.h"
 #include "train/signals.h"
+#include "train/step_judge.h"
 #include "train/step_trace.h"
 #include "train/trainer.h"
+#include "train/update_count.h"
 #include "train/value_record.h"
 
 namespace tessera {
 namespace {
 
-// Of a row, an encoder's and its decoder's.
-int64_t row_tokens(const RunConfig& c) {
-  const CompileRequest r = compile_request(c, Purpose::kTrain);
-  return r.tokens + r.source;
-}
-
 class Run {
  public:
   Run(RunConfig config, const TrainOptions& options)
       : config_(std::move(config)),
-        loss_scale_(config_.loss_scale),
         options_(options),
         alone_(options.world ? nullptr : self_world()),
         world_(options.world ? *options.world : *alone_),
@@ -65,11 +60,12 @@ class Run {
   bool ends_alone(int64_t step) const;
   void after_step(const StepResult& r, double seconds);
   void show_progress(const StepMetrics& m, double tokens);
-  void stop_at_bad_number(const StepResult& r);
+  [[noreturn]] void stop_at_bad_number(const StepResult& r, bool updated = false);
+  [[noreturn]] void stop_diverged();
   void validate(int64_t step);
   void evaluate(int64_t step);
   void make_saves();
-  void save_checkpoint(int64_t step);
+  void save_checkpoint(int64_t step, bool prunes = true);
   SaveGroup save_group() const;
   bool asked_to_stop(const StopSignals& signals) const;
   void write_run_file() const;
@@ -78,15 +74,11 @@ class Run {
   void doing(const OpStart& at) const;
   const Tokenizer& tokenizer();
   bool evaluates() const { return !config_.evaluation.tasks.empty(); }
-  bool scales() const { return config_.precision == Precision::kFp16; }
+  double rate() const { return learning_rate(schedule_, trainer_->next_update()); }
   double since(double s) const { return options_.now_s() - s; }
   Path directory() const { return config_.run.directory; }
-  Path checkpoint_at(int64_t step) const {
-    return directory() / "checkpoints" / std::to_string(step);
-  }
 
   RunConfig config_;
-  LossScale loss_scale_;
   const TrainOptions& options_;
   std::unique_ptr<World> alone_;  // where no world was given
   World& world_;
@@ -95,6 +87,7 @@ class Run {
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
+  std::optional<StepJudge> judge_;  // of a configuration that is resolved
   std::unique_ptr<TrainingRows> rows_;
   std::unique_ptr<BatchSource> batches_;
   std::vector<ValidationSet> validation_;
@@ -105,7 +98,6 @@ class Run {
   Schedule schedule_;
   double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
   int64_t first_step_ = 1, last_step_ = 0, tokens_ = 0;
-  std::vector<double> norms_;  // of the last steps, for the report of a bad number
   std::deque<double> seconds_;
   double finished_s_ = 0;  // the last step
   TrainOutcome outcome_;
@@ -136,10 +128,9 @@ const Tokenizer& Run::tokenizer() {
 }
 
 void Run::write_run_file() const {
-  Tree tree = to_tree(config_);
   write_file(directory() / "run.yaml",
              fmt::format("# The whole configuration as it ran, tessera {}.\n{}", options_.version,
-                         to_yaml(tree)));
+                         to_yaml(to_tree(config_))));
 }
 
 // Everything that does not depend on where the run starts.
@@ -148,6 +139,7 @@ void Run::prepare() {
   const RunDevice device = resolve_device(config_, world_);
   if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
   resolve_sizes(config_);
+  judge_.emplace(config_);
   if (first_) {
     std::error_code failed;
     std::filesystem::create_directories(directory(), failed);
@@ -215,8 +207,7 @@ void Run::resume(const StartingPoint& start) {
   const CheckpointHeader& header = reader.header();
   const bool all = start.load == Load::kAll;
   saves_->begin_from(header);
-  for (const Change& c : start.resumes ? accepted_changes(config_, header.config)
-                                       : accepted_model(config_, header.model, start.checkpoint))
+  for (const Change& c : changes_since(config_, start, header))
     say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
   try {
     trainer_->load(reader, start.load);
@@ -229,7 +220,7 @@ void Run::resume(const StartingPoint& start) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
     if (start.resumes) saves_->resumed(header.step);
-    loss_scale_.restore(header.state);
+    judge_->restore(header.state);
   }
   say(fmt::format("{:<9} {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
@@ -290,14 +281,27 @@ void Run::start() {
   write_run_file();
 }
 
-void Run::stop_at_bad_number(const StepResult& r) {
-  saves_->finish();
+// `updated`: step r is done, and the loss is that of its new weights. Otherwise step r changed
+// nothing, so the state is that of the step before it, which is saved if its loss was finite.
+void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   const std::string first = first_bad_value(*trainer_, world_);
-  const Path last = saves_->last() < 0 ? Path() : checkpoint_at(saves_->last());
-  throw Error("{}", bad_number_text(r, first, norms_, last));
+  if (!updated && std::isfinite(r.loss) && r.step > first_step_) save_checkpoint(r.step - 1, false);
+  saves_->finish();
+  throw NumericError("{}", judge_->bad_number_text(r, updated, first, saves_->last_path()));
+}
+
+// The weights are finite, so the step is saved; earlier checkpoints stay.
+void Run::stop_diverged() {
+  while (trainer_->under_way() > 0)
+    if (const StepResult r = trainer_->finish_step(); r.finite) after_step(r, since(finished_s_));
+  save_checkpoint(outcome_.step, false);
+  saves_->finish();
+  throw NumericError("{}", judge_->divergence_text(outcome_.step));
 }
 
 void Run::after_step(const StepResult& r, double seconds) {
+  outcome_.step = r.step;
+  outcome_.loss = r.loss;
   tokens_ += static_cast<int64_t>(r.tokens);
   const bool recorded = r.step % config_.metrics.every_steps == 0 || r.step == last_step_;
   StepMetrics m;
@@ -308,8 +312,8 @@ void Run::after_step(const StepResult& r, double seconds) {
   m.tokens = tokens_;
   m.loss = r.loss;
   m.grad_norm = r.grad_norm;
-  m.learning_rate = learning_rate(schedule_, r.step);
-  if (scales()) m.loss_scale = LossScaleMetrics{loss_scale_.scale(), !r.finite};
+  m.learning_rate = r.learning_rate;
+  if (judge_->scales()) m.loss_scale = LossScaleMetrics{judge_->loss_scale(), !r.finite};
   m.step_s = seconds;
   m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
@@ -321,9 +325,7 @@ void Run::after_step(const StepResult& r, double seconds) {
   m.model_flops_share = flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / seconds;
   if (recorded) record_->add(m);
-  norms_.push_back(r.grad_norm);
   seconds_.push_back(seconds);
-  if (norms_.size() > 5) norms_.erase(norms_.begin());
   if (seconds_.size() > 20) seconds_.pop_front();
   show_progress(m, r.tokens);
 }
@@ -331,17 +333,9 @@ void Run::after_step(const StepResult& r, double seconds) {
 void Run::show_progress(const StepMetrics& m, double tokens) {
   const double mean =
       std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
-  ProgressState p;
-  p.step = m.step;
+  ProgressState p = progress_of(m, tokens, mean, matrix_rate_);
   p.steps = last_step_;
-  p.loss = m.loss;
-  p.grad_norm = m.grad_norm;
-  p.learning_rate = m.learning_rate;
-  p.tokens_per_s = tokens / mean;
-  p.flops_per_s = m.model_flops_share * matrix_rate_ * m.step_s / mean;
-  p.matrix_rate_share = p.flops_per_s / matrix_rate_;
   p.exposed_share = exposed_share_;
-  p.memory_bytes = resident_bytes();
   p.left_s = mean * static_cast<double>(last_step_ - m.step);
   progress_.show(p, options_.now_s());
 }
@@ -359,11 +353,11 @@ void Run::one_step(int64_t step) {
   step_ = step;
   doing(step, "reading the batch");
   const bool watched = config_.metrics.trace_step == step || recorder_ || step == first_step_;
-  if (watched || scales() || !trainer_->can_start_step(step)) {
+  if (watched || judge_->scales() || !trainer_->can_start_step(step)) {
     finish_steps(0);
     return watched_step(step);
   }
-  trainer_->start_step(step, learning_rate(schedule_, step), *batches_);
+  trainer_->start_step(step, rate(), *batches_);
   doing(step, "on the device");
   finish_steps(ends_alone(step) ? 0 : 1);
 }
@@ -377,8 +371,7 @@ void Run::watched_step(int64_t step) {
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   std::function<void(const OpEvent&)> observe = trace.observer(trainer_->program());
   if (recorder_ && !trace.wanted()) observe = recorder_->observer(step);
-  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_, observe,
-                                      scales() ? loss_scale_.scale() : 1);
+  const StepResult r = trainer_->step(step, rate(), *batches_, observe, judge_->loss_scale());
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
   if (recorder_) recorder_->finish(trainer_->gradients(), trainer_->state());
@@ -392,15 +385,16 @@ void Run::watched_step(int64_t step) {
 void Run::finish_step(const StepResult& r) {
   const double began = std::max(r.began_s, finished_s_);
   finished_s_ = options_.now_s();
-  const bool mended = scales() && loss_scale_.update(r.finite);
-  if (!r.finite && !mended) stop_at_bad_number(r);
-  outcome_.step = r.step;
-  outcome_.loss = r.loss;
+  const StepVerdict verdict = judge_->judge(r);
+  if (verdict == StepVerdict::kBadNumber) stop_at_bad_number(r);
   if (r.step == first_step_) {
     say(fmt::format("first step done {:.1f} s after the start", since(options_.started_s)));
     if (first_) measure_machine();
   }
   after_step(r, finished_s_ - began);
+  if (const std::string warning = judge_->warning(r, saves_->last()); !warning.empty() && first_)
+    say("warning   " + warning);
+  if (verdict == StepVerdict::kDiverged) stop_diverged();
 }
 
 void Run::validate(int64_t step) {
@@ -423,24 +417,31 @@ void Run::evaluate(int64_t step) {
   saves_->finish();
   world_.barrier();  // until it stands
   doing(step, "evaluating tasks");
-  for (const TaskMetrics& m : options_.tasks.run(checkpoint_at(step), config_, world_)) {
+  for (const TaskMetrics& m : options_.tasks.run(saves_->last_path(), config_, world_)) {
     if (!first_) continue;
     record_->add(step, m);
     say(fmt::format("step {} {}", format_count(step), text_of(m)));
   }
 }
 
-void Run::save_checkpoint(int64_t step) {
+void Run::save_checkpoint(int64_t step, bool prunes) {
+  if (saves_->is_saved(step)) return;
+  if (step >= first_step_) {
+    const double loss = trainer_->loss_on_last_batch();
+    if (!std::isfinite(loss)) stop_at_bad_number({.step = step, .loss = loss}, true);
+    prunes = prunes && judge_->may_prune(loss);
+  }
   CheckpointHeader header;
   header.step = step;
   header.tokens = tokens_;
-  if (scales()) header.state = loss_scale_.state();
+  judge_->save(header.state);
+  save_updates(trainer_->updates(), header.state);
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = tokenizer_bytes_;
   if (rows_->instructions()) set_ends(rows_->instructions()->stops(), header);
-  saves_->start(std::move(header), trainer_->state());
+  saves_->start(std::move(header), trainer_->state(), prunes);
 }
 
 SaveGroup Run::save_group() const {
@@ -479,12 +480,13 @@ TrainOutcome Run::go() {
   if (!outcome_.interrupted && first_step_ <= last_step_) validate(outcome_.step);
   if (outcome_.step > 0 || last_step_ == 0) save_checkpoint(outcome_.step);
   saves_->finish();
+  if (!outcome_.interrupted && judge_->ends_diverged()) stop_diverged();
   if (evaluates() && !outcome_.interrupted && first_step_ <= last_step_) evaluate(outcome_.step);
   if (recorder_)
     write_file(Path(config_.run.dump_values) / fmt::format("values-{}.txt", world_.rank()),
                to_text(recorder_->records()));
   world_.barrier();  // no rank leaves before the checkpoint stands
-  if (saves_->last() >= 0) outcome_.checkpoint = checkpoint_at(saves_->last()).string();
+  outcome_.checkpoint = saves_->last_path();
   if (outcome_.interrupted)
     say("stopped by a signal; the run goes on from here when started again");
   return outcome_;

@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 
+#include "train/metrics.h"
+
 namespace tessera {
 namespace {
 
@@ -70,8 +72,9 @@ std::string format_progress(const ProgressState& p, int bar_cells) {
         p.steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.steps) : 0;
     line += fmt::format(" {}", format_bar(share, bar_cells));
   }
-  line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} tok/s", p.loss, p.grad_norm,
-                      format_learning_rate(p.learning_rate), format_rate(p.tokens_per_s));
+  line += fmt::format(" loss {:.3f}  norm {:.2f}  lr {} │ {} tok/s", without_nan_sign(p.loss),
+                      without_nan_sign(p.grad_norm), format_learning_rate(p.learning_rate),
+                      format_rate(p.tokens_per_s));
   if (p.flops_per_s > 0) line += fmt::format("  {} TFLOP/s", three_digits(p.flops_per_s / 1e12));
   if (p.matrix_rate_share > 0) {
     line += fmt::format("  {:.0f} % of matrix rate", 100 * p.matrix_rate_share);
@@ -100,6 +103,19 @@ int64_t resident_bytes() {
   const int found = std::fscanf(f, "%lld %lld", &size, &resident);
   std::fclose(f);
   return found == 2 ? int64_t{resident} * ::sysconf(_SC_PAGESIZE) : 0;
+}
+
+ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, double matrix_rate) {
+  ProgressState p;
+  p.step = m.step;
+  p.loss = m.loss;
+  p.grad_norm = m.grad_norm;
+  p.learning_rate = m.learning_rate;
+  p.tokens_per_s = tokens / mean_s;
+  p.flops_per_s = m.model_flops_per_s * m.step_s / mean_s;
+  p.matrix_rate_share = p.flops_per_s / matrix_rate;
+  p.memory_bytes = resident_bytes();
+  return p;
 }
 
 void Progress::show(const ProgressState& p, double now_s) {

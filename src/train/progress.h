@@ -40,6 +40,12 @@ std::string cut_to_columns(const std::string& line, int columns);
 // Resident memory of this process, from /proc/self/statm; 0 where that cannot be read.
 int64_t resident_bytes();
 
+struct StepMetrics;  // train/metrics.h
+
+// What the metrics of a step show: `tokens` in the step, `mean_s` the mean seconds of the last
+// steps, `matrix_rate` in flop/s.
+ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, double matrix_rate);
+
 // Writes the lines. Times are the caller's clock, in seconds.
 class Progress {
  public:

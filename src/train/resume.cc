@@ -18,7 +18,8 @@ bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "model.preset" ||
          path == "run.dump_gradients" || path == "run.dump_values" ||
-         path.starts_with("metrics.") || path.starts_with("evaluation.");
+         path.starts_with("metrics.") || path.starts_with("evaluation.") ||
+         path.starts_with("divergence.");
 }
 
 // With the keys that an older version did not know, as they are where nobody gives them.
@@ -38,6 +39,20 @@ Tree comparable(ModelConfig model) {
   if (model.heads > 0) model.head_width = model.head_size();
   model.preset.clear();
   return to_tree(model);
+}
+
+// Moments of another optimizer mean other things, though they may have the same names and shapes.
+void require_same_optimizer(const RunConfig& config, const StartingPoint& start,
+                            const CheckpointHeader& header) {
+  const Tree* optimizer = header.config.as_members() ? header.config.find("optimizer") : nullptr;
+  const Tree* kind = optimizer && optimizer->as_members() ? optimizer->find("kind") : nullptr;
+  const std::string own = name_of_entry(config.optimizer.kind);
+  if (kind == nullptr || kind->as_string() == nullptr || *kind->as_string() == own) return;
+  throw Error(
+      "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or "
+      "start "
+      "a new run from its weights (checkpoint.from, checkpoint.load=weights).",
+      start.checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }
 
 std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
@@ -129,6 +144,14 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
         "set the keys as they are there, or set checkpoint.allow_changes=true.",
         checkpoint.string(), refused);
   return told;
+}
+
+std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
+                                  const CheckpointHeader& header) {
+  std::vector<Change> changes = start.resumes ? accepted_changes(config, header.config)
+                                              : accepted_model(config, header.model, start.checkpoint);
+  if (start.load == Load::kAll) require_same_optimizer(config, start, header);
+  return changes;
 }
 
 std::string other_model(const RunConfig& config, const Tree& saved_model) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "train/run_config.h"
 
@@ -35,6 +36,11 @@ std::vector<Change> changed_computation(const RunConfig& config, const Tree& sav
 // unless checkpoint.allow_changes is set.
 std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
+// What has changed since the checkpoint that the run starts from, by the rule that fits: one of the
+// two above. Throws Error if the optimizer's state is to be loaded and belongs to another
+// optimizer.
+std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
+                                  const CheckpointHeader& header);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.

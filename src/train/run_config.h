@@ -23,6 +23,7 @@ struct RunConfig {
   ScheduleSection schedule;
   Precision precision = Precision::kAuto;
   LossScaleSection loss_scale;
+  DivergenceSection divergence;
   Layout layout;
   LayoutSearch layout_search;
   CompilerOptions compiler;
@@ -44,6 +45,7 @@ struct RunConfig {
     visit("precision", self.precision,
           "policy of the compiler; auto: what is fast and trains well here");
     visit("loss_scale", self.loss_scale, "");
+    visit("divergence", self.divergence, "");
     visit("layout", self.layout, "");
     visit("layout", self.layout_search, "");
     visit("compiler", self.compiler, "");

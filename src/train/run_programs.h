@@ -20,6 +20,9 @@ void resolve_sizes(RunConfig& config);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);
 
+// Tokens of a row of the batch, the encoder's and the decoder's.
+int64_t row_tokens(const RunConfig& config);
+
 // Which samples which step takes; `rank` of the data ranks.
 BatchShape batch_shape(const RunConfig& config, int64_t rank);
 

@@ -40,6 +40,11 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   return r;
 }
 
+int64_t row_tokens(const RunConfig& config) {
+  const CompileRequest r = compile_request(config, Purpose::kTrain);
+  return r.tokens + r.source;
+}
+
 BatchShape batch_shape(const RunConfig& config, int64_t rank) {
   BatchShape shape;
   shape.global = config.batch.global;

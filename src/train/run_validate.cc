@@ -9,6 +9,7 @@
 #include "model/family.h"
 #include "train/run_config.h"
 #include "train/run_programs.h"
+#include "train/run_ranges.h"
 
 namespace tessera {
 namespace {
@@ -276,12 +277,13 @@ class Validation {
       fail("data.split", "= '{}', wanted shares of train, validation and test such as 969,30,1",
            text);
     };
+    constexpr double kLargest = 1e12;
     int parts = 0;
     double sum = 0;
     for (const char *p = text.data(), *end = p + text.size();; ++parts) {
       double x = -1;
       const auto [rest, status] = std::from_chars(p, end, x);
-      if (status != std::errc() || !(x >= 0) || parts == 3) wrong();
+      if (status != std::errc() || !(x >= 0 && x <= kLargest) || parts == 3) wrong();
       sum += x;
       if (rest == end) break;
       if (*rest != ',') wrong();
@@ -458,7 +460,10 @@ class Validation {
 
 }  // namespace
 
-void validate(const RunConfig& config) { Validation(config).all(); }
+void validate(const RunConfig& config) {
+  Validation(config).all();
+  check_ranges(config);
+}
 void validate_names(const RunConfig& config) { Validation(config).names(); }
 
 }  // namespace tessera

@@ -8,6 +8,10 @@
 
 namespace tessera {
 
+std::string Saves::last_path() const {
+  return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
+}
+
 bool Saves::due(int64_t step) const {
   const CheckpointSection& c = options_.rules;
   const auto& at = c.at_steps;
@@ -22,7 +26,7 @@ bool Saves::passes_tokens(int64_t step) const {
   return every > 0 && options_.tokens_after(step) / every > options_.tokens_after(step - 1) / every;
 }
 
-void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {
+void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
   if (started_ == header.step) return;
   options_.waits("saving the checkpoint");
   const double began = options_.now_s();
@@ -37,8 +41,9 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors) {
   request.tensors = std::move(tensors);
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
                    [&world] { world.barrier(); }};
-  request.keep = KeepRule{c.keep, c.keep_every_steps, c.at_steps,
-                          [this](int64_t s) { return passes_tokens(s); }};
+  if (prunes)
+    request.keep = KeepRule{c.keep, c.keep_every_steps, c.at_steps,
+                            [this](int64_t s) { return passes_tokens(s); }};
   request.before_visible = options_.before_visible;
   request.now_s = options_.now_s;
   saving_.emplace(std::move(request));
@@ -53,13 +58,25 @@ void Saves::before_update() {
   paused_s_ += options_.now_s() - began;
 }
 
+// Ends the save on every rank with the message of the first rank whose state is not finite.
+void Saves::refuse_non_finite() {
+  std::string message;
+  for (const std::string& said : options_.world->all_gather(saving_->non_finite()))
+    if (message.empty()) message = said;
+  options_.world->barrier();
+  saving_.reset();
+  options_.world->barrier();
+  throw NumericError("{}", message);
+}
+
 // Collective. A failure of another rank is that one's to tell: it ends this process too.
 bool Saves::all_written() {
   const SaveState state = saving_->state();
   const bool failed = state == SaveState::kFailed;
-  std::array<double, 3> most = {state == SaveState::kWriting ? 1.0 : 0, failed ? 1.0 : 0,
-                                paused_s_};
+  std::array<double, 4> most = {state == SaveState::kWriting ? 1.0 : 0, failed ? 1.0 : 0, paused_s_,
+                                saving_->non_finite().empty() ? 0.0 : 1.0};
   options_.world->all_reduce(most, Reduction::kMax);
+  if (most[3] > 0) refuse_non_finite();
   if (most[1] > 0) {
     if (!failed) saving_.reset();  // rank 0 removes what there is
     options_.world->barrier();
@@ -81,7 +98,13 @@ void Saves::between_steps() {
 
 void Saves::settle() {
   const double began = options_.now_s();
-  saving_->wait();
+  try {
+    saving_->wait();
+  } catch (...) {
+    saving_.reset();
+    started_ = last_;  // this step may be saved again
+    throw;
+  }
   paused_s_ += options_.now_s() - began;
   last_ = saving_->step();
   options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last_),

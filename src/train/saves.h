@@ -33,22 +33,27 @@ class Saves {
 
   bool due(int64_t step) const;  // by the rules
   // Begins to save `tensors`, which may not change until before_update() has returned. Nothing
-  // where this step is saved already. Throws Error, also for the save before.
-  void start(CheckpointHeader header, std::vector<StateTensor> tensors);
+  // where this step is saved already. `prunes`: earlier checkpoints may be removed by the rules.
+  // Throws Error, also for the save before.
+  void start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes = true);
   // Before the state changes: returns when the save under way no longer needs it.
   void before_update();
   // Between two steps: moves on what waits for the other ranks, and tells what is over. Throws
-  // Error if the save failed on this rank; if on another, waits until that one ends the run.
+  // Error if the save failed on this rank; if on another, waits until that one ends the run. Throws
+  // NumericError on every rank if the state of any rank is not finite: nothing is saved.
   void between_steps();
   void finish();  // waits until nothing is under way
 
+  bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
   void resumed(int64_t step) { started_ = last_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
+  std::string last_path() const;          // of that checkpoint; empty: none
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
   bool passes_tokens(int64_t step) const;
   bool all_written();
+  [[noreturn]] void refuse_non_finite();
   void settle();
 
   SavesOptions options_;

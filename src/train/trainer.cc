@@ -8,8 +8,10 @@
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"
+#include "train/load_factors.h"
 #include "train/load_state.h"
 #include "train/run_programs.h"
+#include "train/update_count.h"
 
 namespace tessera {
 namespace {
@@ -49,6 +51,11 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
                                 MachineOptions{&world, config.compiler.poison, std::move(now_s)});
 }
 
+void Trainer::initialise() {
+  machine_->initialise(static_cast<uint64_t>(config_.run.seed));
+  updates_ = 0;
+}
+
 int64_t Trainer::data_rank() const {
   const Position& p = machine_->position();
   return group_index(p.mesh, "replica+shard", p.at);
@@ -63,11 +70,12 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
       kernels::clear(flat(view));
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
       machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
-    else
+    else if (!load_packed_factors(checkpoint, piece, program(), view))
       load_piece(checkpoint, piece, config_.model, view);
     if (!(is_adapter && what == Load::kWeights)) machine_->written(view);
   }
   machine_->round_weights();
+  updates_ = what == Load::kAll ? updates_before(checkpoint.header()) : 0;
 }
 
 std::vector<StateTensor> Trainer::owned(const std::vector<StatePiece>& pieces, size_t of) const {
@@ -117,21 +125,27 @@ void Trainer::write(StepInput& input) {
   state[kSeed] = static_cast<double>(config_.run.seed);
   state[kLossScale] = input.loss_scale;
   state[kSkipBefore] = 0;
+  state[kUpdate] = static_cast<double>(input.update);
 }
 
 StepResult Trainer::result_of(const StepInput& input) {
   finished_ = input;
   Executor& e = machine_->executor(last_);
   const auto* report = e.view(e.named("report")).as<double>();
-  return {input.step,         report[kLossSum] / std::max(report[kLossTokens], 1.0),
-          report[kGradNorm],  report[kLossTokens],
-          report[kSkip] == 0, input.began_s,
-          input.data_s};
+  if (report[kSkip] == 0) ++updates_;
+  return {.step = input.step,
+          .loss = report[kLossSum] / std::max(report[kLossTokens], 1.0),
+          .grad_norm = report[kGradNorm],
+          .tokens = report[kLossTokens],
+          .finite = report[kSkip] == 0,
+          .learning_rate = input.learning_rate,
+          .began_s = input.began_s,
+          .data_s = input.data_s};
 }
 
 StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
                          const std::function<void(const OpEvent&)>& observe, double loss_scale) {
-  StepInput input = {step, learning_rate, loss_scale, &batches};
+  StepInput input = {step, next_update(), learning_rate, loss_scale, &batches};
   write(input);
   last_ = program_of(step);
   machine_->executor(last_).run(observe);
@@ -145,7 +159,7 @@ bool Trainer::can_start_step(int64_t step) const {
 }
 
 void Trainer::start_step(int64_t step, double learning_rate, BatchSource& batches) {
-  StepInput input = {step, learning_rate, 1, &batches};
+  StepInput input = {step, next_update(), learning_rate, 1, &batches};
   write(input);
   last_ = program_of(step);
   machine_->executor(last_).start();
@@ -169,6 +183,24 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
   while (!started_.empty()) finish_step();
   if (overwritten) write(again);
   machine_->executor(program_of(again.step)).run(observe);
+}
+
+double Trainer::loss_on_last_batch() {
+  Executor& e = machine_->executor(kValidate);
+  const BatchView from = batch_view(machine_->executor(last_), 0), to = batch_view(e, 0);
+  const auto copy = [](auto source, auto target) {
+    CHECK(source.size() == target.size(), "batches of {} and {}", source.size(), target.size());
+    if (source.data() != target.data()) std::copy(source.begin(), source.end(), target.begin());
+  };
+  copy(from.tokens, to.tokens);
+  copy(from.labels, to.labels);
+  copy(from.positions, to.positions);
+  copy(from.samples, to.samples);
+  copy(from.documents, to.documents);
+  copy(from.source, to.source);
+  e.run();
+  const auto* report = e.view(e.named("report")).as<double>();
+  return report[kLossSum] / std::max(report[kLossTokens], 1.0);
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {

@@ -22,8 +22,9 @@ struct StepResult {
   double grad_norm = 0;  // of the mean gradient, before clipping
   double tokens = 0;     // loss tokens
   bool finite = true;    // else nothing was updated
-  double began_s = 0;    // on the trainer's clock
-  double data_s = 0;     // from then until the batch was there
+  double learning_rate = 0;
+  double began_s = 0;  // on the trainer's clock
+  double data_s = 0;   // from then until the batch was there
 };
 
 struct ValidationResult {
@@ -47,11 +48,16 @@ class Trainer {
   int64_t data_rank() const;
   Machine& machine() { return *machine_; }
 
-  void initialise() { machine_->initialise(static_cast<uint64_t>(config_.run.seed)); }
+  void initialise();
   // From a checkpoint: all state, or the weights alone (moments start at zero).
   void load(CheckpointReader& checkpoint, Load what);
   // What this rank owns of the state, as a checkpoint stores it: views into the arena.
   std::vector<StateTensor> state();
+
+  // Updates since initialise(), or since the run began whose state load() read: the steps that were
+  // not skipped. The optimizer's t and the learning-rate schedule count these.
+  int64_t updates() const { return updates_; }
+  int64_t next_update() const { return updates_ + under_way() + 1; }
 
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
@@ -70,6 +76,11 @@ class Trainer {
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
+  // The loss of the weights as they are now, on the first micro-batch of the last step that was
+  // finished (of each data rank). What a save asks: an update can leave weights that are finite,
+  // and give no finite loss.
+  double loss_on_last_batch();
+
   // `sequences` samples of a set from its start (at most all of it).
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 
@@ -83,6 +94,7 @@ class Trainer {
   // What the host gives a step.
   struct StepInput {
     int64_t step = 0;
+    int64_t update = 0;
     double learning_rate = 0;
     double loss_scale = 1;
     BatchSource* batches = nullptr;
@@ -97,7 +109,8 @@ class Trainer {
 
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
-  size_t last_ = 0;                // the program of the last step that was started
+  int64_t updates_ = 0;
+  size_t last_ = 0;  // the program of the last step that was started
   StepInput finished_;
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;

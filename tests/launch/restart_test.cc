@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace tessera {
 namespace {
 
@@ -33,6 +35,15 @@ TEST(AfterLoss, WhatWouldComeAgainIsNotTriedAgain) {
   EXPECT_FALSE(after_loss(o, {end_at(4, Loss::kError), end_at(4, Loss::kError)}).again);
   EXPECT_TRUE(after_loss(o, {end_at(4, Loss::kError), end_at(6, Loss::kError)}).again);
   EXPECT_TRUE(after_loss(o, {end_at(0, Loss::kDied)}).again);
+}
+
+TEST(AfterLoss, F6_ANumericFailureIsNotTriedAgain) {
+  const RestartOptions o{5, 5, 60};
+  AttemptEnd numeric = end_at(40, Loss::kError);
+  numeric.verdict.code = kNumericExitCode;
+  EXPECT_FALSE(after_loss(o, {numeric}).again);
+  EXPECT_NE(after_loss(o, {numeric}).why.find("numeric failure"), std::string::npos);
+  EXPECT_FALSE(after_loss(o, {end_at(10), numeric}).again);
 }
 
 TEST(LargestData, DividesTheBatch) {

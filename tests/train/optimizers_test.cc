@@ -7,6 +7,7 @@
 #include "tests/train/tiny_run.h"
 #include "train/loss_scale.h"
 #include "train/run_programs.h"
+#include "train/update_count.h"
 
 namespace tessera {
 namespace {
@@ -161,6 +162,54 @@ TEST(Fp16, AnOverflowIsSkippedAndMended) {
   EXPECT_NEAR(small.grad_norm, large.grad_norm, 1e-2 * small.grad_norm);
   EXPECT_TRUE(trainer->step(1, 1e-3, source, {}, 1024).finite);
   EXPECT_FALSE(bytes_of(*trainer) == before);
+}
+
+// After steps that were skipped the first update is the first: PyTorch's and Apex's t, Megatron's
+// schedule. Its largest change is the learning rate, as Adam's first update is.
+TEST(Fp16, F4_SkippedStepsAreNoUpdates) {
+  for (const OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kAdafactor}) {
+    RunConfig c = tiny_with(kind);
+    c.precision = Precision::kFp16;
+    c.optimizer.weight_decay = 0;
+    const auto world = self_world();
+    const auto skipping = trainer_of(c, *world), plain = trainer_of(c, *world);
+    BatchSource source = batches(c), again = batches(c);
+    skipping->initialise();
+    plain->initialise();
+    const auto before = bytes_of(*plain);
+    for (int s = 1; s <= 10; ++s) EXPECT_FALSE(skipping->step(s, 1e-3, source, {}, 0x1p24).finite);
+    EXPECT_EQ(skipping->updates(), 0);
+    EXPECT_EQ(skipping->next_update(), 1);
+    ASSERT_TRUE(skipping->step(11, 1e-3, source, {}, 64).finite);
+    ASSERT_TRUE(plain->step(11, 1e-3, again, {}, 64).finite);
+    EXPECT_EQ(skipping->updates(), 1);
+    const auto after = bytes_of(*skipping);
+    EXPECT_TRUE(after == bytes_of(*plain)) << name_of_entry(kind);
+    if (kind != OptimizerKind::kAdamW) continue;
+    float largest = 0;
+    for (const auto& [name, bytes] : after) {
+      if (name.find('|') != name.npos) continue;
+      for (size_t i = 0; i < bytes.size(); i += sizeof(float)) {
+        float x = 0, y = 0;
+        std::memcpy(&x, before.at(name).data() + i, sizeof(x));
+        std::memcpy(&y, bytes.data() + i, sizeof(y));
+        largest = std::max(largest, std::abs(x - y));
+      }
+    }
+    EXPECT_NEAR(largest, 1e-3, 2e-5);
+  }
+}
+
+TEST(Fp16, F4_CheckpointsCountUpdates) {
+  CheckpointHeader header;
+  header.step = 30;
+  EXPECT_EQ(updates_before(header), 30);
+  header.state = Tree::object();
+  EXPECT_EQ(updates_before(header), 30);
+  header.state.set("skipped", Tree(int64_t{4}));  // of a version that stored no updates
+  EXPECT_EQ(updates_before(header), 26);
+  save_updates(22, header.state);
+  EXPECT_EQ(updates_before(header), 22);
 }
 
 TEST(Fp16, AnEncoderAndADecoderTrainAsInF32) {

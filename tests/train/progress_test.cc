@@ -150,5 +150,14 @@ TEST(Progress, RewritesOneLineOnATerminalAndComesBackAfterAnother) {
             "\r\x1b[Ksaved 1250 in 0.4 s\nstep 1,240/10,000 ▕█▏        ▏\n");
 }
 
+TEST(Progress, B_NanHasNoSign) {
+  ProgressState p;
+  p.loss = -std::numeric_limits<double>::quiet_NaN();
+  p.grad_norm = -std::numeric_limits<double>::quiet_NaN();
+  const std::string line = format_progress(p, 0);
+  EXPECT_NE(line.find("loss nan  norm nan"), std::string::npos) << line;
+  EXPECT_EQ(line.find("-nan"), std::string::npos) << line;
+}
+
 }  // namespace
 }  // namespace tessera

@@ -105,5 +105,35 @@ TEST(Resume, B2_AContradictionWithTheCheckpointIsRefused) {
   EXPECT_TRUE(accepted_changes(named, to_tree(before)).empty());
 }
 
+// Moments have the same names and shapes in several optimizers.
+TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
+  RunConfig now = llama();
+  CheckpointHeader header;
+  header.config = to_tree(now);
+  header.model = to_tree(now.model);
+  StartingPoint start{"base.checkpoint", Load::kAll, false, {}};
+  EXPECT_NO_THROW(changes_since(now, start, header));
+  for (const OptimizerKind kind : {OptimizerKind::kLion, OptimizerKind::kSgd}) {
+    now.optimizer.kind = kind;
+    try {
+      changes_since(now, start, header);
+      ADD_FAILURE() << name_of_entry(kind);
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("base.checkpoint holds the optimizer state of adamw"),
+                std::string::npos)
+          << e.what();
+    }
+    start.resumes = true;
+    now.checkpoint.allow_changes = true;
+    EXPECT_THROW(changes_since(now, start, header), Error);
+    start.resumes = false;
+    start.load = Load::kWeights;
+    EXPECT_NO_THROW(changes_since(now, start, header));
+    start.load = Load::kAll;
+  }
+  header.config = Tree::object();  // an imported model: it has no optimizer state
+  EXPECT_NO_THROW(changes_since(now, start, header));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -48,6 +48,48 @@ TEST(RunConfig, ReadsTheRunFileOfTheDesign) {
   EXPECT_EQ(c.schedule.warmup_steps, 10);
 }
 
+TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
+  for (const char* given : {"optimizer.epsilon=1e-320",
+                            "optimizer.epsilon=1e300",
+                            "optimizer.learning_rate=1e300",
+                            "optimizer.learning_rate=1e-300",
+                            "optimizer.beta1=0.99999999999",
+                            "optimizer.beta2=0.99999999999",
+                            "optimizer.weight_decay=1e300",
+                            "optimizer.clip_norm=1e-320",
+                            "optimizer.clip_norm=1e300",
+                            "optimizer.update_clip=1e-320",
+                            "optimizer.least_scale=1e300",
+                            "model.init_std=1e300",
+                            "model.init_std=1e-320",
+                            "model.norm_epsilon=1e-320",
+                            "model.rotary_base=1e300",
+                            "model.dropout=0.99999999999",
+                            "model.attention_dropout=0.99999999999",
+                            "lora.alpha=1e300",
+                            "loss_scale.initial=1e300",
+                            "loss_scale.least=1e-300",
+                            "loss_scale.hysteresis=1000000",
+                            "divergence.ratio=0.5",
+                            "divergence.steps=0",
+                            "divergence.spike=-1",
+                            "run.seed=9007199254740993",
+                            "data.split=1e308,1e308,0"}) {
+    const std::string error = error_of(kRun, {given});
+    const std::string path(given, std::string_view(given).find('='));
+    EXPECT_NE(error.find(path + " = "), std::string::npos) << given << ": " << error;
+  }
+  for (const char* weights : {"{prefix: a, weight: 1.0e+308}", "{prefix: a, weight: 1.0e-308}"}) {
+    const std::string error = error_of(kRun, {fmt::format("data.train=[b, {}]", weights)});
+    EXPECT_NE(error.find("data.train has a with weight"), std::string::npos) << error;
+  }
+  for (const char* given :
+       {"optimizer.learning_rate=1e30", "optimizer.learning_rate=1e-30", "optimizer.epsilon=1e-30",
+        "optimizer.clip_norm=0", "divergence.ratio=0", "divergence.spike=0",
+        "loss_scale.initial=1e7", "loss_scale.least=1e-7", "model.embedding_dropout=-1"})
+    EXPECT_EQ(error_of(kRun, {given}), "no error") << given;
+}
+
 TEST(RunConfig, ReadsStagesOfTheMixture) {
   const std::string stages =
       "data:\n"

@@ -142,6 +142,20 @@ TEST_P(EveryFamily, EightBitProductsAreNear) {
   }
 }
 
+// Rows of scores begin at whole blocks of random numbers in both, whatever their length.
+TEST(Trainer, F1_AttentionDropoutIsTheSameFusedOrNot) {
+  for (const int64_t tokens : {13, 15, 16, 17, 18, 23})
+    for (const Family family : {Family::kLlama, Family::kNeox}) {
+      RunConfig c = tiny(family);
+      c.data.sequence_length = tokens;
+      c.model.attention_dropout = 0.3;
+      const Curve fused = run(c, 2);
+      c.compiler.attention = AttentionKind::kMaterialised;
+      SCOPED_TRACE(tokens);
+      expect_same(fused, run(c, 2), 1e-6);
+    }
+}
+
 TEST_P(EveryFamily, Bf16IsNear) {
   RunConfig c = tiny(GetParam());
   const Curve exact = run(c);

@@ -1,0 +1,80 @@
+#include "train/divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kHistory = 50, kKnown = 20;
+constexpr double kNormal = 1.4826;    // standard deviation of normal noise over its median
+constexpr double kLeastNoise = 0.02;  // of the median
+constexpr const char* kFirstLoss = "first_loss";
+
+double median(std::vector<double> x) {
+  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
+  std::nth_element(x.begin(), middle, x.end());
+  if (x.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(x.begin(), middle)) / 2;
+}
+
+double median(const std::deque<double>& x) {
+  return median(std::vector<double>(x.begin(), x.end()));
+}
+
+}  // namespace
+
+void DivergenceGuard::look_for_spike(double loss) {
+  spiked_ = false;
+  if (quiet_ > 0) --quiet_;
+  if (rule_.spike <= 0 || quiet_ > 0 || history_.size() < kKnown) return;
+  median_before_ = median(history_);
+  std::vector<double> distances;
+  for (const double x : history_) distances.push_back(std::abs(x - median_before_));
+  const double noise = std::max(kNormal * median(distances), kLeastNoise * median_before_);
+  spiked_ = loss - median_before_ > rule_.spike * noise;
+  if (spiked_) quiet_ = rule_.steps;
+}
+
+void DivergenceGuard::add(double loss) {
+  CHECK(std::isfinite(loss), "a loss of {} is not judged here", loss);
+  look_for_spike(loss);
+  history_.push_back(loss);
+  if (history_.size() > kHistory) history_.pop_front();
+  if (!first_) {
+    first_ = loss;
+    return;
+  }
+  recent_.push_back(loss);
+  if (std::ssize(recent_) > rule_.steps) recent_.pop_front();
+}
+
+double DivergenceGuard::limit() const {
+  return std::max(rule_.ratio * first_loss(), uniform_loss_);
+}
+
+double DivergenceGuard::recent_median() const { return recent_.empty() ? 0 : median(recent_); }
+
+bool DivergenceGuard::ended_diverged() const { return is_high() && recent_median() > limit(); }
+
+bool DivergenceGuard::diverged() const {
+  return std::ssize(recent_) == rule_.steps && ended_diverged();
+}
+
+void DivergenceGuard::save(Tree& state) const {
+  if (first_) state.set(kFirstLoss, Tree(*first_));
+}
+
+void DivergenceGuard::restore(const Tree& state) {
+  first_.reset();
+  if (state.as_members() == nullptr) return;
+  const Tree* found = state.find(kFirstLoss);
+  if (found == nullptr) return;
+  if (const auto* x = std::get_if<double>(&found->value)) first_ = *x;
+  if (const auto* n = std::get_if<int64_t>(&found->value)) first_ = static_cast<double>(*n);
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// Watches the losses of a run for divergence and for spikes. Pure: losses in, findings out.
+//
+// Divergence. Let a be the loss of the run's first step and u = ln(vocabulary), the loss of a
+// uniform guess. The run has diverged when the median loss of its last `steps` steps exceeds
+//   limit = max(ratio · a, u)
+// A run that ends earlier is judged by the steps that it has. Noise does not trigger this: half of
+// the last steps must be worse than a guess and far worse than the beginning. Neither does a
+// fine-tuning run, whose a is far below u, nor a resumed one, whose a is in its checkpoint.
+//
+// Spike. With m the median of the last 50 losses and s = 1.4826 · median |x − m|, which is the
+// standard deviation of normal noise, the loss x of a step is a spike when
+//   x − m > spike · max(s, 0.02 m)
+// At least 20 losses must be known. One spike is reported per `steps` steps.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "base/tree.h"
+#include "train/run_sections.h"
+
+namespace tessera {
+
+class DivergenceGuard {
+ public:
+  // `uniform_loss`: u.
+  DivergenceGuard(const DivergenceSection& rule, double uniform_loss)
+      : rule_(rule), uniform_loss_(uniform_loss) {}
+
+  // Takes the finite loss of the next step.
+  void add(double loss);
+
+  // After add(): whether the loss of this step is a spike that is to be reported.
+  bool spiked() const { return spiked_; }
+  double median_before() const { return median_before_; }  // of the losses before a spike
+
+  // Whether the last loss exceeds the limit. While it does, no checkpoint should be removed.
+  bool is_high() const { return !recent_.empty() && is_high(recent_.back()); }
+  bool is_high(double loss) const { return rule_.ratio > 0 && first_ && loss > limit(); }
+  bool diverged() const;         // judged by `steps` losses
+  bool ended_diverged() const;   // judged at the end of the run, by at most `steps` losses
+  double recent_median() const;  // of at most `steps` losses
+  double first_loss() const { return first_ ? *first_ : 0; }
+  double limit() const;
+
+  // The first loss, for the checkpoint. After restore() of a tree without it, the next loss counts
+  // as the first.
+  void save(Tree& state) const;
+  void restore(const Tree& state);
+
+ private:
+  void look_for_spike(double loss);
+
+  DivergenceSection rule_;
+  double uniform_loss_;
+  std::optional<double> first_;
+  std::deque<double> recent_;   // at most `steps` losses after the first
+  std::deque<double> history_;  // at most 50 losses before this one
+  int64_t quiet_ = 0;           // steps in which no spike is reported
+  bool spiked_ = false;
+  double median_before_ = 0;
+};
+
+}  // namespace tessera

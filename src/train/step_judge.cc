@@ -1,0 +1,91 @@
+#include "train/step_judge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/count.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kNorms = 5;
+
+}  // namespace
+
+StepJudge::StepJudge(const RunConfig& config)
+    : run_(config.source.empty() ? "RUN" : config.source),
+      rule_(config.divergence),
+      scales_(config.precision == Precision::kFp16),
+      scale_(config.loss_scale),
+      guard_(config.divergence,
+             std::log(static_cast<double>(std::max<int64_t>(config.model.vocabulary, 1)))) {}
+
+StepVerdict StepJudge::judge(const StepResult& r) {
+  if (!std::isfinite(r.loss)) return StepVerdict::kBadNumber;
+  const bool goes_on = scales_ ? scale_.update(r.finite) : r.finite;
+  if (!goes_on) return StepVerdict::kBadNumber;
+  norms_.push_back(r.grad_norm);
+  if (norms_.size() > kNorms) norms_.erase(norms_.begin());
+  guard_.add(r.loss);
+  if (guard_.diverged()) return StepVerdict::kDiverged;
+  return r.finite ? StepVerdict::kGood : StepVerdict::kSkipped;
+}
+
+std::string StepJudge::go_back(int64_t step) const {
+  return fmt::format("tessera train {} --from-step {}", run_, step);
+}
+
+std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
+  if (!guard_.spiked()) return "";
+  return fmt::format(
+      "the loss of step {} is {:.4g}; the median of the steps before it is {:.4g}. If it stays "
+      "high, "
+      "{}.",
+      format_count(r.step), r.loss, guard_.median_before(),
+      checkpoint < 0 ? "start again with a lower learning rate"
+                     : "go back to a checkpoint: " + go_back(checkpoint));
+}
+
+std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
+                                       const std::string& first_bad,
+                                       const std::string& last_checkpoint) const {
+  std::string before;
+  for (const double n : norms_) before += fmt::format(" {:.3g}", without_nan_sign(n));
+  const std::string what =
+      !std::isfinite(r.loss) ? fmt::format("the loss is {}", without_nan_sign(r.loss))
+      : scales_              ? fmt::format(
+                                   "the gradient is not finite, also at the lowest loss scale "
+                                                "(loss_scale.least = {:g})",
+                                   scale_.least())
+                : "the gradient is not finite";
+  return fmt::format(
+      "{} {} step {}. Run again with checks, the first bad value is\n    {}.\n  Gradient norm over "
+      "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer "
+      "warm-up.",
+      what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
+      last_checkpoint.empty() ? "There is no checkpoint yet."
+                              : fmt::format("Last good checkpoint: {}.", last_checkpoint));
+}
+
+std::string StepJudge::divergence_text(int64_t step) const {
+  return fmt::format(
+      "the loss has diverged at step {}: its median over the last steps is {:.4g}. It began at "
+      "{:.4g}, and the limit is {:.4g} (divergence.ratio = {:g}). Step {} is saved. Lower the "
+      "learning rate or lengthen the warm-up, and start from a step before the rise: {}. With "
+      "divergence.ratio=0 a run is never stopped for this.",
+      format_count(step), guard_.recent_median(), guard_.first_loss(), guard_.limit(), rule_.ratio,
+      format_count(step), "tessera train " + run_ + " --from-step N");
+}
+
+void StepJudge::save(Tree& state) const {
+  const Tree scale = scales_ ? scale_.state() : Tree::object();
+  for (const auto& [key, value] : *scale.as_members()) state.set(key, value);
+  guard_.save(state);
+}
+
+void StepJudge::restore(const Tree& state) {
+  if (scales_) scale_.restore(state);
+  guard_.restore(state);
+}
+
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// Judges the result of each step: whether the run may continue, and what to tell people.
+//
+//   loss not finite                         stop: no loss scale can change a forward pass
+//   gradients not finite, fp16              skip the step and lower the scale; stop at the least
+//   one gradients not finite, other precisions  stop the loss has diverged (divergence.h)    save
+//   this step, then stop
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/divergence.h"
+#include "train/loss_scale.h"
+#include "train/run_config.h"
+#include "train/trainer.h"
+
+namespace tessera {
+
+enum class StepVerdict : uint8_t { kGood, kSkipped, kBadNumber, kDiverged };
+
+class StepJudge {
+ public:
+  explicit StepJudge(const RunConfig& config);
+
+  StepVerdict judge(const StepResult& r);
+
+  bool scales() const { return scales_; }
+  double loss_scale() const { return scales_ ? scale_.scale() : 1; }  // of the next step
+  // Whether old checkpoints may be removed when one is saved whose weights give this loss: not
+  // while the loss is far above where it began.
+  bool may_prune(double loss) const { return !guard_.is_high() && !guard_.is_high(loss); }
+  // Whether a run that ends now has diverged.
+  bool ends_diverged() const { return guard_.ended_diverged(); }
+
+  // A warning about the step that was judged last, or nothing. `checkpoint`: the step of the last
+  // checkpoint; negative: there is none.
+  std::string warning(const StepResult& r, int64_t checkpoint) const;
+  // The messages of the error that ends the run at the step `r`. `updated`: its loss is that of the
+  // weights after the step.
+  std::string bad_number_text(const StepResult& r, bool updated, const std::string& first_bad,
+                              const std::string& last_checkpoint) const;
+  std::string divergence_text(int64_t step) const;
+
+  // What a checkpoint keeps of it. `state` is an object that may hold more.
+  void save(Tree& state) const;
+  void restore(const Tree& state);
+
+ private:
+  std::string go_back(int64_t step) const;
+
+  std::string run_;  // the run file, as people gave it
+  DivergenceSection rule_;
+  bool scales_;
+  LossScale scale_;
+  DivergenceGuard guard_;
+  std::vector<double> norms_;  // of the last steps
+};
+
+}  // namespace tessera
