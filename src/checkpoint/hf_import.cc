@@ -28,7 +28,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   result.skipped = source.skipped;
   result.has_tokenizer = !source.header.tokenizer.empty();
 
-  CheckpointWriter writer(checkpoint);
+  CheckpointWriter writer(checkpoint, {}, Existing::kIsKept);
   for (size_t i = 0; i < source.tensors.size(); ++i) {
     const StoredTensor& stored = source.tensors[i];
     result.stored_as = stored.dtype;

@@ -34,28 +34,48 @@ std::vector<Change> model_differences(const RunConfig& config, const Tree& saved
   return differences(completed(saved_model, to_tree(ModelConfig{})), to_tree(config.model));
 }
 
+Path checkpoint_of_step(const CheckpointNames& names, const Path& own, int64_t step) {
+  std::string steps;
+  for (const auto& e : names.finished) {
+    if (e.step == step) return e.path;
+    steps += fmt::format("{}{}", steps.empty() ? "" : ", ", e.step);
+  }
+  throw Error("--from-step {}: {} has no checkpoint of this step. It has {}.", step, own.string(),
+              steps.empty() ? "none" : steps);
+}
+
 }  // namespace
 
-StartingPoint find_start(const RunConfig& config) {
+StartingPoint find_start(const RunConfig& config, int64_t from_step) {
   const CheckpointSection& rules = config.checkpoint;
   const Path own = Path(config.run.directory) / "checkpoints";
+  const CheckpointNames names = names_in(own);
   StartingPoint start;
+  start.resumes = true;
+  if (from_step >= 0) {
+    start.candidates = {checkpoint_of_step(names, own, from_step)};
+    start.goes_back = true;
+    return start;
+  }
   if (rules.resume != Resume::kNever) {
-    LatestCheckpoint latest = find_latest(own);
-    start.skipped = latest.skipped;
-    if (latest.found) {
-      start.checkpoint = latest.found->path;
-      start.resumes = true;
-      return start;
-    }
+    for (const auto& e : names.finished) start.candidates.insert(start.candidates.begin(), e.path);
+    for (const auto& e : names.unfinished) start.unfinished.push_back(e.path);
+    if (!start.candidates.empty()) return start;
+    if (!names.damaged.empty())
+      throw Error(
+          "{}: all checkpoints are damaged ({} is the newest). Restore one of them, or set "
+          "checkpoint.resume=never to start from scratch: then they are set aside.",
+          own.string(), names.damaged.back().path.string());
     if (rules.resume == Resume::kRequired)
       throw Error(
           "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
           "checkpoint.resume=auto to start anew.",
           own.string());
   }
+  start.resumes = false;
+  start.goes_back = rules.resume == Resume::kNever;
   if (!rules.from.empty()) {
-    start.checkpoint = resolve_checkpoint(rules.from);
+    start.candidates = checkpoints_of(rules.from);
     start.load = rules.load;
   }
   return start;

@@ -7,6 +7,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMostRunFile = int64_t{16} << 20;  // bytes
+
 struct SourceFields {  // one element of data.train or data.validation, as a group of keys
   std::string name, prefix;
   double weight = 1;
@@ -197,7 +199,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
 
 RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
   const std::string source = path.string();
-  return read_run(parse_yaml(read_file(path), source), source, overrides);
+  return read_run(parse_yaml(read_pipe_or_file(path, kMostRunFile), source), source, overrides);
 }
 
 }  // namespace tessera
