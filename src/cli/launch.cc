@@ -117,6 +117,8 @@ std::vector<std::string> Launch::program() const {
   p.push_back(l_.run);
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
   if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
+  // A restart continues what the first start began, also where that one began from scratch.
+  if (!ends_.empty() && l_.program.empty()) p.emplace_back("checkpoint.resume=auto");
   return p;
 }
 
