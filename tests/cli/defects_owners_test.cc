@@ -10,12 +10,12 @@ class Defects : public TinyRun {};
 
 TEST_F(Defects, H3_OfTwoStartsAlwaysOneTrains) {
   put("two.sh",
-      fmt::format("train() {{ {} train run.yaml schedule.steps=1000000 "
+      fmt::format("train() {{ exec {} train run.yaml schedule.steps=1000000 "
                   "metrics.tensorboard=false; }}\n"
                   "train >a.txt 2>&1 & a=$!; train >b.txt 2>&1 & b=$!\n"
                   "wait -n $a $b; echo ended $?\n"
                   "until grep -q loss run/metrics.jsonl 2>/dev/null; do sleep 0.05; done\n"
-                  "pkill -TERM -P $a; pkill -TERM -P $b\n"
+                  "kill -TERM $a $b 2>/dev/null\n"
                   "wait $a; echo $?; wait $b; echo $?\n",
                   tessera_program()));
   for (int i = 0; i < 20; ++i) {
