@@ -67,15 +67,17 @@ LoadedStart load_newest_intact(const StartingPoint& start, World& world,
       loaded.checkpoint = path;
       return loaded;
     }
-    if (start.candidates.size() == 1) throw Error("{}", damage);
+    const bool named = start.candidates.size() == 1 && (!start.resumes || start.goes_back);
+    if (named) throw Error("{}", damage);
     warn(fmt::format("{} is not used: {}", path.string(), damage));
     reasons += "\n  " + damage;
     loaded.damaged.push_back(path);
   }
   throw Error(
-      "none of the {} checkpoints of {} can be used:{}\n  Restore one of them, or set "
-      "checkpoint.resume=never to start from scratch: then they are set aside.",
-      start.candidates.size(), start.candidates[0].parent_path().string(), reasons);
+      "{}: none of the checkpoints there ({}) can be used:{}\n  Restore one of them, or {}.",
+      start.candidates[0].parent_path().string(), start.candidates.size(), reasons,
+      start.resumes ? "set checkpoint.resume=never to start from scratch: then they are set aside"
+                    : "name another checkpoint.from");
 }
 
 CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,

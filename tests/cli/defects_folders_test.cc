@@ -135,7 +135,8 @@ TEST_F(Defects, H2_IfNoCheckpointCanBeUsedTheRunStops) {
   const std::string metrics = get("run/metrics.jsonl");
   const ProgramResult r = run("train run.yaml schedule.steps=14");
   EXPECT_EQ(r.code, 1);
-  expect_in(r.err, {"none of the 3 checkpoints", "run/checkpoints/6", "checkpoint.resume=never"});
+  expect_in(r.err, {"run/checkpoints: none of the checkpoints there (3)", "run/checkpoints/6",
+                    "checkpoint.resume=never"});
   EXPECT_EQ(get("run/metrics.jsonl"), metrics);
   EXPECT_EQ(names("run/checkpoints"), (Names{"6", "9", "12"}));
   EXPECT_EQ(run("train run.yaml checkpoint.resume=never schedule.steps=2").code, 0);
