@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "base/temporary.h"
 #include "base/tree.h"
@@ -237,6 +238,11 @@ OwnerLock::Step OwnerLock::try_record_lock() {
     const bool passes = (!owner && may_be_ours(record)) || (owner && is_exiting(owner->process)) ||
                         !handle_->has_the_name();
     if (passes) return Step::kAgain;
+    // After a crash of the owner's host, a file server keeps the lock for a while.
+    if (owner && owner->boot != own_.boot && !std::exchange(waited_, true)) {
+      has_ended(*owner);
+      return Step::kAgain;
+    }
     refuse(owner);
   }
   if (error != 0) {  // ENOLCK, ENOSYS, EOPNOTSUPP …: this file system has no record locks

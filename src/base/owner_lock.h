@@ -69,6 +69,7 @@ class OwnerLock {
   std::mutex mutex_;
   std::condition_variable ends_;
   bool ending_ = false;
+  bool waited_ = false;  // for a file server to release the lock of a host that crashed
   std::thread heartbeat_;
 };
 

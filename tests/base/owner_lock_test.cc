@@ -1,5 +1,6 @@
 #include "base/owner_lock.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -105,6 +106,37 @@ TEST_P(Lock, H3_FilesOfUsersAreNotTaken) {
     EXPECT_NE(refusal().find("is a link"), std::string::npos) << refusal();
   }
   EXPECT_EQ(read_file(folder_ / "mine"), "");
+}
+
+// A file server keeps the lock of a host that crashed for a while.
+TEST_P(Lock, H3_TheLockOfAHostThatCrashedIsWaitedFor) {
+  if (!GetParam()) GTEST_SKIP() << "needs record locks";
+  const auto hold = [this](int milliseconds) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    put_foreign_record();
+    const int fd = ::open(file().c_str(), O_RDWR);
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    if (::fcntl(fd, F_OFD_SETLK, &whole) != 0) ::_exit(1);
+    std::ofstream(folder_ / "held") << "";
+    ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+    ::_exit(0);
+  };
+  for (const bool released : {true, false}) {
+    fs::remove(folder_ / "held");
+    const pid_t child = hold(released ? 300 : 3000);
+    while (!fs::exists(folder_ / "held")) ::usleep(1000);
+    const std::string said = refusal(released ? 1 : 0.2);
+    if (released) {
+      EXPECT_EQ(said, "");
+    } else {
+      EXPECT_NE(said.find("process 7 on far owns it"), std::string::npos) << said;
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
 }
 
 // Torn by a power cut: nothing is known of the owner.
