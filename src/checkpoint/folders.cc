@@ -48,6 +48,8 @@ FoundCheckpoint look_at(const CheckpointNames::Entry& entry) {
     const CheckpointReader reader(entry.path);
   } catch (const DamagedCheckpoint& error) {
     found.broken = error.what();
+  } catch (const OtherFormat& error) {
+    found.broken = error.what();
   }
   return found;
 }
