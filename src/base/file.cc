@@ -5,23 +5,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
-#include "base/error.h"
+#include "base/temporary.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kBuffer = size_t{1} << 20;  // one system call a MiB
 
-std::string reason() { return std::strerror(errno); }
-
+// Opened without waiting: a FIFO that has no writer opens at once.
 class Descriptor {
  public:
   Descriptor(const Path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {
-    if (fd_ < 0) throw Error("{}: cannot be opened: {}", path.string(), reason());
+    // ENXIO: a socket, or a device without a driver.
+    if (fd_ < 0 && errno == ENXIO)
+      throw NotAFile("{}: is a socket or a device, expected a file", path.string());
+    if (fd_ < 0) throw FileError(path, "cannot be opened", errno);
   }
   ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
@@ -32,18 +34,48 @@ class Descriptor {
   int fd_;
 };
 
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "folder";
+  if (S_ISFIFO(mode)) return "FIFO (a named pipe)";
+  if (S_ISSOCK(mode)) return "socket";
+  return "device";
+}
+
 struct stat status_of(int fd, const Path& path) {
   struct stat s {};
-  if (::fstat(fd, &s) != 0) throw Error("{}: cannot be read: {}", path.string(), reason());
-  if (S_ISDIR(s.st_mode)) throw Error("{}: is a folder, wanted a file", path.string());
+  if (::fstat(fd, &s) != 0) throw FileError(path, "cannot be read", errno);
   return s;
+}
+
+void require_file(const struct stat& s, const Path& path) {
+  if (S_ISREG(s.st_mode)) return;
+  throw NotAFile("{}: is a {}, expected a file", path.string(), kind_of(s.st_mode));
+}
+
+// Reads to the end, `hint` bytes at first.
+std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
+  std::string text(hint + 1, '\0');  // + 1: sees the end
+  size_t used = 0;
+  while (true) {
+    const ssize_t n = ::read(fd, text.data() + used, text.size() - used);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw FileError(path, "cannot be read", errno);
+    if (n == 0) break;
+    used += static_cast<size_t>(n);
+    if (static_cast<int64_t>(used) > most)
+      throw Error("{}: has more than {} bytes, the most that is expected here", path.string(),
+                  most);
+    if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
+  }
+  text.resize(used);
+  return text;
 }
 
 void write_all(int fd, const char* data, size_t bytes, const Path& path) {
   while (bytes > 0) {
     const ssize_t n = ::write(fd, data, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("{}: cannot be written: {}", path.string(), reason());
+    if (n < 0) throw FileError(path, "cannot be written", errno);
     data += n;
     bytes -= static_cast<size_t>(n);
   }
@@ -51,22 +83,22 @@ void write_all(int fd, const char* data, size_t bytes, const Path& path) {
 
 }  // namespace
 
+FileError::FileError(const Path& path, std::string_view what, int code)
+    : Error("{}: {}: {}", path.string(), what, std::strerror(code)), code_(code) {}
+
 std::string read_file(const Path& path) {
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);
+  const struct stat status = status_of(file.get(), path);
+  require_file(status, path);
+  return read_all(file.get(), static_cast<size_t>(status.st_size),
+                  std::numeric_limits<int64_t>::max(), path);
+}
+
+std::string read_pipe_or_file(const Path& path, int64_t most) {
   const Descriptor file(path, O_RDONLY);
   const struct stat status = status_of(file.get(), path);
-  std::string text;
-  text.resize(static_cast<size_t>(std::max<off_t>(status.st_size, 0)) + 1);  // + 1: sees the end
-  size_t used = 0;
-  while (true) {
-    const ssize_t n = ::read(file.get(), text.data() + used, text.size() - used);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("{}: cannot be read: {}", path.string(), reason());
-    if (n == 0) break;
-    used += static_cast<size_t>(n);
-    if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
-  }
-  text.resize(used);
-  return text;
+  if (!S_ISFIFO(status.st_mode)) require_file(status, path);
+  return read_all(file.get(), kBuffer, most, path);
 }
 
 void write_file(const Path& path, std::string_view bytes) {
@@ -75,10 +107,15 @@ void write_file(const Path& path, std::string_view bytes) {
   writer.commit();
 }
 
-FileWriter::FileWriter(Path path) : path_(std::move(path)), part_(path_) {
-  part_ += ".part";
-  fd_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw Error("{}: cannot be created: {}", part_.string(), reason());
+FileWriter::FileWriter(Path path) : path_(std::move(path)) {
+  struct stat there {};
+  if (::lstat(path_.c_str(), &there) == 0 && !S_ISLNK(there.st_mode)) require_file(there, path_);
+  do {
+    part_ = temporary_name(path_);
+    fd_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);
+  if (fd_ < 0) throw FileError(path_, "cannot be created", errno);
+  remove_abandoned(path_, part_);
 }
 
 FileWriter::~FileWriter() {
@@ -92,40 +129,41 @@ void FileWriter::write(const void* data, size_t bytes) {
   written_ += static_cast<int64_t>(bytes);
   if (buffer_.size() + bytes > kBuffer) flush();
   if (bytes >= kBuffer)
-    write_all(fd_, static_cast<const char*>(data), bytes, part_);
+    write_all(fd_, static_cast<const char*>(data), bytes, path_);
   else
     buffer_.append(static_cast<const char*>(data), bytes);
 }
 
 void FileWriter::flush() {
-  write_all(fd_, buffer_.data(), buffer_.size(), part_);
+  write_all(fd_, buffer_.data(), buffer_.size(), path_);
   buffer_.clear();
 }
 
 void FileWriter::prepare() {
   CHECK(fd_ >= 0, "{} is prepared after commit()", path_.string());
   flush();
-  if (::fsync(fd_) != 0) throw Error("{}: cannot be flushed: {}", part_.string(), reason());
+  if (::fsync(fd_) != 0) throw FileError(path_, "cannot be flushed", errno);
 }
 
 void FileWriter::commit() {
   prepare();
   if (::rename(part_.c_str(), path_.c_str()) != 0)
-    throw Error("{}: cannot be put in its place: {}", path_.string(), reason());
+    throw FileError(path_, "cannot be put in its place", errno);
   const int fd = std::exchange(fd_, -1);
-  if (::close(fd) != 0) throw Error("{}: cannot be closed: {}", path_.string(), reason());
+  if (::close(fd) != 0) throw FileError(path_, "cannot be closed", errno);
   const Path folder = path_.has_parent_path() ? path_.parent_path() : Path(".");
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  if (::fsync(directory.get()) != 0)
-    throw Error("{}: cannot be flushed: {}", folder.string(), reason());
+  if (::fsync(directory.get()) != 0) throw FileError(folder, "cannot be flushed", errno);
 }
 
 MappedFile::MappedFile(const Path& path) : path_(path) {
-  const Descriptor file(path, O_RDONLY);
-  size_ = static_cast<size_t>(status_of(file.get(), path).st_size);
+  const Descriptor file(path, O_RDONLY | O_NONBLOCK);
+  const struct stat status = status_of(file.get(), path);
+  require_file(status, path);
+  size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // nothing to map
   void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (at == MAP_FAILED) throw Error("{}: cannot be mapped: {}", path.string(), reason());
+  if (at == MAP_FAILED) throw FileError(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(at);
 }
 

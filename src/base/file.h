@@ -1,5 +1,5 @@
-// Files, so that nothing is ever lost: a reader names the file in its error, a writer writes beside
-// and renames.
+// Files, so that nothing is ever lost: a reader names the file in its error, a writer writes a
+// temporary file and renames it.
 #pragma once
 
 #include <cstddef>
@@ -9,29 +9,55 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace tessera {
 
 using Path = std::filesystem::path;
 
-// The whole file. Throws Error with the system's reason.
-std::string read_file(const Path& path);
+// A system call on a file failed. `code` is its errno: it tells a file that is missing from one
+// that cannot be read now.
+class FileError : public Error {
+ public:
+  FileError(const Path& path, std::string_view what, int code);
+  int code() const { return code_; }
 
-// Writes `path`.part, flushes it to the disk and renames it over `path`; flushes the folder.
-// On failure removes the part file, leaves `path` as it was, and throws Error (full disk included).
+ private:
+  int code_;
+};
+
+// `path` is a FIFO, a socket, a device or a folder where a file is expected.
+class NotAFile : public Error {
+  using Error::Error;
+};
+
+// Returns the whole file. Throws FileError with the system's reason, and NotAFile: it never waits
+// for the other end of a pipe and never reads a device.
+std::string read_file(const Path& path);
+// The same for what people may give through a pipe, such as `<(command)` or /dev/stdin. Throws
+// Error after `most` bytes.
+std::string read_pipe_or_file(const Path& path, int64_t most);
+
+// Writes a temporary file next to `path`, flushes it to the disk and renames it over `path`;
+// flushes the folder. On failure removes the temporary file, leaves `path` as it was, and throws
+// Error (full disk included).
 void write_file(const Path& path, std::string_view bytes);
 
-// A file that is written piece by piece beside its place, and stands there only after commit().
+// A file that is written piece by piece under a temporary name, and is at `path` only after
+// commit(). The temporary file is new and of this process alone (base/temporary.h): two writers of
+// one path each write a whole file, and the last commit counts. A link at `path` is replaced, not
+// followed.
 class FileWriter {
  public:
   explicit FileWriter(Path path);
-  ~FileWriter();  // without commit(): removes the part file
+  ~FileWriter();  // without commit(): removes the temporary file
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }
-  // All bytes reach the disk, still under the part's name: what can fail for want of room fails
-  // here, so that several files can be prepared before the first of them is renamed.
+  // All bytes reach the disk, still under the temporary name: a full disk fails here, so that
+  // several files can be prepared before the first of them is renamed.
   void prepare();
   void commit();  // prepare, rename, fsync of the folder
 

@@ -58,7 +58,7 @@ Averaged average_checkpoints(std::span<const Path> checkpoints, const Path& out,
   const auto last = std::max_element(readers.begin(), readers.end(), [](auto& a, auto& b) {
     return a.header().step < b.header().step;
   });
-  CheckpointWriter writer(out);
+  CheckpointWriter writer(out, {}, Existing::kIsKept);
   Averaged made;
   for (const StoredTensor& t : readers[0].tensors()) {
     if (!is_weight(t)) continue;

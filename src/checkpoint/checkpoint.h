@@ -4,9 +4,9 @@
 //   checkpoints/1200/pieces-0.bin      the bytes of the pieces that rank 0 owned; one file a rank
 //   checkpoints/1200/tokenizer.json    what turns its tokens into text, or tokenizer.model
 //
-// It is written as checkpoints/1200.part, every file and folder is flushed to the disk, and only
-// then it is renamed. So a run that is killed, or a disk that is full, at any moment loses nothing
-// that was saved before. docs/checkpoint_format.md has the format byte by byte.
+// It is written as checkpoints/1200.<process>.part, every file and folder is flushed to the disk,
+// and only then it is renamed. So a run that is killed, or a disk that is full, at any moment loses
+// nothing that was saved before. docs/checkpoint_format.md has the format byte by byte.
 //
 // Tensors have global, true shapes; a piece is a box of one. Names: weights in f32 under the
 // model's own names ("layer3.attn.qkv.weight"), the optimizer's state as "<name>|moment1" and
@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/tree.h"
 #include "tensor/tensor.h"
@@ -47,11 +48,16 @@ struct CheckpointHeader {
   int ranks = 1;          // that saved it; set by the writer
 };
 
-// Who saves. With more than one rank, `barrier` waits for all of them.
+// The ranks that save. With more than one, `barrier` waits for all of them, and `broadcast` gives
+// the text of rank 0 to all of them.
 struct SaveGroup {
   int rank = 0, ranks = 1;
-  std::function<void()> barrier;
+  std::function<void()> barrier = {};
+  std::function<void(std::string&)> broadcast = {};
 };
+
+// What to do with a checkpoint that is already at the place of a new one.
+enum class Existing : uint8_t { kIsReplaced, kIsKept };
 
 // Fills elements [first, first + count) of a piece, in row-major order, into `out`.
 using FillPiece = std::function<void(int64_t first, int64_t count, std::byte* out)>;
@@ -72,13 +78,15 @@ struct StoredTensor {
   std::vector<StoredPiece> pieces;
 };
 
-// Writes one checkpoint piece by piece; nothing stands at `folder` before commit(). Without
-// commit(), also after an error, what was written is removed. An existing checkpoint at `folder`
-// is replaced atomically. All ranks construct, and all ranks commit, or finish. Throws Error (full
-// disk …), and NumericError for a tensor that holds NaN or infinity: such a state is never saved.
+// Writes one checkpoint piece by piece; nothing is at `folder` before commit(). Without commit(),
+// also after an error, what was written is removed. An existing checkpoint at `folder` is replaced
+// atomically, or kept: then commit() throws Error, as it does for any other folder that has files.
+// All ranks construct, and all ranks commit, or finish. Throws Error (full disk …), and NumericError
+// for a tensor that holds NaN or infinity: such a state is never saved.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(Path folder, SaveGroup group = {});
+  explicit CheckpointWriter(Path folder, SaveGroup group = {},
+                            Existing existing = Existing::kIsReplaced);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -101,9 +109,16 @@ class CheckpointWriter {
 
   Path folder_, part_;
   SaveGroup group_;
+  Existing existing_;
   std::vector<StoredTensor> tensors_;  // the pieces of this rank, in the order they were added
   std::unique_ptr<FileWriter> file_;
   bool finished_ = false, published_ = false;
+};
+
+// A checkpoint whose files are missing, cut off or changed: another one may be intact. An error of
+// the system (permissions, a lost disk, no memory) is a FileError instead and says nothing of that.
+class DamagedCheckpoint : public Error {
+  using Error::Error;
 };
 
 struct HfSource;
@@ -112,7 +127,8 @@ struct HfSource;
 // which has no checksums. Whoever reads a box touches its bytes alone, so each rank can take its
 // part of a large model. Opening checks index.json against its checksum, every size it states
 // against the files, and the tokenizer; a piece is checked against its checksum when it is first
-// read. Throws Error that names the file and what is wrong. Files are mapped, not loaded.
+// read. Throws DamagedCheckpoint or another Error that names the file and what is wrong. Files are
+// mapped, not loaded.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const Path& folder);

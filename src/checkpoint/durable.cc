@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/temporary.h"
 
 namespace tessera {
 namespace {
@@ -16,25 +18,15 @@ namespace fs = std::filesystem;
 
 Path parent_of(const Path& path) { return path.has_parent_path() ? path.parent_path() : Path("."); }
 
-Path part_of(const Path& folder) {
-  Path part = folder;
-  part += ".part";
-  return part;
-}
-
 void empty_out(const Path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
-  if (error == std::errc::not_a_directory)
-    throw Error("{}: cannot be made, since what stands above it is a file. Name another place.",
-                folder.string());
   if (error) throw Error("{}: cannot be removed: {}", folder.string(), error.message());
 }
 
 void rename_folder(const Path& from, const Path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
-    throw Error("{}: cannot be renamed to {}: {}", from.string(), to.string(),
-                std::strerror(errno));
+    throw FileError(from, fmt::format("cannot be renamed to {}", to.string()), errno);
 }
 
 }  // namespace
@@ -55,26 +47,34 @@ void make_folder(const Path& folder) {
   const Path above = parent_of(folder);
   if (above != folder) make_folder(above);
   fs::create_directory(folder, error);
+  if (error == std::errc::not_a_directory || error == std::errc::file_exists)
+    throw Error("{}: cannot create directory: a path in it is a file. Choose another path.",
+                folder.string());
   if (error) throw Error("{}: cannot be created: {}", folder.string(), error.message());
   sync_folder(above);
 }
 
+Path make_part_folder(const Path& place) {
+  make_folder(parent_of(place));
+  Path part = temporary_name(place);
+  while (::mkdir(part.c_str(), 0777) != 0) {
+    if (errno != EEXIST) throw FileError(part, "cannot be created", errno);
+    part = temporary_name(place);
+  }
+  sync_folder(parent_of(place));
+  remove_abandoned(place, part);
+  return part;
+}
+
 void put_folder(const Path& part, const Path& place) {
   const bool replaces = ::access(place.c_str(), F_OK) == 0;
-  if (!replaces) {
-    rename_folder(part, place);
-    sync_folder(parent_of(place));
-    return;
-  }
+  if (!replaces) return put_new_folder(part, place);
   if (::renameat2(AT_FDCWD, part.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) != 0) {
     // Some network file systems cannot exchange two names in one step. Two renames leave a moment
     // without `place`, but both folders are whole under their other names.
     if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
-      throw Error("{}: cannot be exchanged with {}: {}", part.string(), place.string(),
-                  std::strerror(errno));
-    Path old = place;
-    old += ".old.part";
-    empty_out(old);
+      throw FileError(part, fmt::format("cannot be exchanged with {}", place.string()), errno);
+    const Path old = temporary_name(place);
     rename_folder(place, old);
     rename_folder(part, place);
     sync_folder(parent_of(place));
@@ -85,14 +85,30 @@ void put_folder(const Path& part, const Path& place) {
   empty_out(part);
 }
 
-void remove_folder(const Path& folder) {
-  Path part = folder;
-  if (folder.extension() != ".part") {
-    part = part_of(folder);
-    empty_out(part);
-    rename_folder(folder, part);
-    sync_folder(parent_of(folder));
+void put_new_folder(const Path& part, const Path& place) {
+  if (::rename(part.c_str(), place.c_str()) != 0) {
+    if (errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR)
+      throw Error("{}: exists already. Choose another place, or remove it first.", place.string());
+    throw FileError(part, fmt::format("cannot be renamed to {}", place.string()), errno);
   }
+  sync_folder(parent_of(place));
+}
+
+void move_folder(const Path& folder, const Path& place) {
+  if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, place.c_str(), RENAME_NOREPLACE) == 0) return;
+  const bool unsupported = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+  if (!unsupported)
+    throw FileError(folder, fmt::format("cannot be renamed to {}", place.string()), errno);
+  struct stat there {};
+  if (::lstat(place.c_str(), &there) == 0)
+    throw Error("{}: cannot be renamed to {}, which exists", folder.string(), place.string());
+  rename_folder(folder, place);
+}
+
+void remove_folder(const Path& folder) {
+  const Path part = temporary_name(folder);
+  rename_folder(folder, part);
+  sync_folder(parent_of(folder));
   empty_out(part);
 }
 

@@ -10,11 +10,20 @@ void sync_folder(const Path& folder);  // its list of names, to the disk
 // Makes `folder` and those above it that are missing, and flushes the lists they stand in.
 void make_folder(const Path& folder);
 
-// Puts the finished folder `part` at `place`. What stood there is removed afterwards. The lists of
-// names are flushed before it returns.
-void put_folder(const Path& part, const Path& place);
+// Creates a new, empty folder next to `place`, under a name of this process alone
+// (base/temporary.h), and removes those that ended processes left there.
+Path make_part_folder(const Path& place);
 
-// Removes a folder: first renamed to `<folder>.part`, then emptied.
+// Renames the finished folder `part` to `place`. A checkpoint that is there is exchanged and then
+// removed. The lists of names are flushed before it returns.
+void put_folder(const Path& part, const Path& place);
+// The same for a place that must be new: throws Error if anything but an empty folder is there.
+void put_new_folder(const Path& part, const Path& place);
+
+// Renames `folder` to `place`, where nothing may be. Throws FileError (EXDEV: another disk).
+void move_folder(const Path& folder, const Path& place);
+
+// Removes a folder: it is renamed to a temporary name, then emptied.
 void remove_folder(const Path& folder);
 
 }  // namespace tessera

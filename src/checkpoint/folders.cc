@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/temporary.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_source.h"
@@ -23,68 +25,138 @@ std::optional<int64_t> step_of(std::string_view name) {
   return step;
 }
 
-bool is_part(const FoundCheckpoint& c) { return c.path.extension() == ".part"; }
+constexpr std::string_view kDamaged = ".damaged";
 
 int64_t bytes_in(const Path& folder) {
   int64_t bytes = 0;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_regular_file()) bytes += static_cast<int64_t>(entry.file_size());
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code other;
+    if (at->is_regular_file(other)) bytes += static_cast<int64_t>(at->file_size(other));
+  }
+  const bool absent = error == std::errc::not_a_directory ||
+                      error == std::errc::no_such_file_or_directory;  // a link to nowhere
+  if (error && !absent) throw FileError(folder, "cannot be read", error.value());
   return bytes;
 }
 
 // Opening a reader checks the index and every size; nothing else is read.
-std::string why_broken(const Path& folder) {
+FoundCheckpoint look_at(const CheckpointNames::Entry& entry) {
+  FoundCheckpoint found{entry.path, entry.step, 0, ""};
   try {
-    const CheckpointReader reader(folder);
-    return "";
-  } catch (const Error& error) {
-    return error.what();
+    found.bytes = bytes_in(entry.path);
+    const CheckpointReader reader(entry.path);
+  } catch (const DamagedCheckpoint& error) {
+    found.broken = error.what();
+  } catch (const OtherFormat& error) {
+    found.broken = error.what();
   }
-}
-
-FoundCheckpoint look_at(const Path& path, int64_t step) {
-  FoundCheckpoint found{path, step, 0, ""};
-  try {
-    found.bytes = bytes_in(path);
-  } catch (const fs::filesystem_error& error) {
-    found.broken = fmt::format("{}: {}", path.string(), error.code().message());
-    return found;
-  }
-  found.broken = is_part(found) ? path.string() + ": its save was not finished" : why_broken(path);
   return found;
 }
 
-// The first of all `<step>` and `<step>.part` by name alone: looking inside costs more.
-std::vector<std::pair<int64_t, Path>> named_like_steps(const Path& dir) {
-  std::vector<std::pair<int64_t, Path>> named;
-  std::error_code error;
-  if (!fs::is_directory(dir, error)) return named;
-  auto entries = fs::directory_iterator(dir, error);
-  if (error) throw Error("{}: cannot be read: {}", dir.string(), error.message());
-  for (const auto& entry : entries) {
-    std::string name = entry.path().filename().string();
-    for (const std::string_view suffix : {".old.part", ".part"})
-      if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
-    if (const auto step = step_of(name)) named.emplace_back(*step, entry.path());
+bool is_whole(const CheckpointNames::Entry& entry, SeenCheckpoints* seen) {
+  if (seen != nullptr)
+    if (const auto at = seen->find(entry.path); at != seen->end()) return at->second;
+  bool whole = false;
+  try {
+    whole = look_at(entry).broken.empty();
+  } catch (const Error&) {  // what cannot be read is not removed
   }
-  std::sort(named.begin(), named.end());
-  return named;
+  if (seen != nullptr) seen->emplace(entry.path, whole);
+  return whole;
+}
+
+// Removes what unfinished saves left. `fresh`: a checkpoint that was just written.
+void remove_unfinished(const CheckpointNames& names, const Path& fresh,
+                       std::vector<Path>& removed) {
+  for (const auto& [step, path] : names.unfinished) {
+    const std::optional<TemporaryName> t = parse_temporary(path.filename().string());
+    if (t && !is_abandoned(path, t->maker, fresh)) continue;
+    remove_folder(path);
+    removed.push_back(path);
+  }
+}
+
+// The finished ones in the order in which they count: those of this process from the last one that
+// it saved, then the others from the newest.
+std::vector<CheckpointNames::Entry> in_order_of_worth(const CheckpointNames& names,
+                                                      const KeepRule& rule) {
+  std::vector<CheckpointNames::Entry> own, others;
+  for (auto step = rule.saved.rbegin(); step != rule.saved.rend(); ++step)
+    for (const auto& e : names.finished)
+      if (e.step == *step) own.push_back(e);
+  for (auto e = names.finished.rbegin(); e != names.finished.rend(); ++e) {
+    const bool saved = std::find(rule.saved.begin(), rule.saved.end(), e->step) != rule.saved.end();
+    const bool newer = !rule.saved.empty() && e->step > rule.saved.back();
+    if (!saved && !newer) others.push_back(*e);
+  }
+  own.insert(own.end(), others.begin(), others.end());
+  return own;
 }
 
 }  // namespace
 
+CheckpointNames names_in(const Path& dir) {
+  CheckpointNames names;
+  std::error_code error;
+  const fs::file_status status = fs::status(dir, error);
+  if (status.type() == fs::file_type::not_found) return names;
+  if (error) throw FileError(dir, "cannot be read", error.value());
+  if (!fs::is_directory(status)) return names;
+  for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
+    const Path& path = at->path();
+    const std::string name = path.filename().string();
+    if (const auto step = step_of(name)) {
+      names.finished.push_back({*step, path});
+      continue;
+    }
+    std::string base = name;
+    const size_t damaged = name.find(kDamaged);
+    if (damaged != name.npos) {
+      if (const auto step = step_of(name.substr(0, damaged)))
+        names.damaged.push_back({*step, path});
+      continue;
+    }
+    if (const auto t = parse_temporary(name)) base = t->base;
+    for (const std::string_view suffix : {".old.part", ".part"})
+      if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
+    if (const auto step = step_of(base)) names.unfinished.push_back({*step, path});
+  }
+  if (error) throw FileError(dir, "cannot be read", error.value());
+  const auto by_step = [](const auto& a, const auto& b) {
+    return std::tie(a.step, a.path) < std::tie(b.step, b.path);
+  };
+  for (auto* list : {&names.finished, &names.unfinished, &names.damaged})
+    std::sort(list->begin(), list->end(), by_step);
+  return names;
+}
+
 std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir) {
+  const CheckpointNames names = names_in(checkpoints_dir);
   std::vector<FoundCheckpoint> found;
-  for (const auto& [step, path] : named_like_steps(checkpoints_dir))
-    found.push_back(look_at(path, step));
+  const auto add = [&](const CheckpointNames::Entry& e, const char* broken) {
+    FoundCheckpoint c{e.path, e.step, 0, ""};
+    try {
+      c = look_at(e);
+      if (broken != nullptr) c.broken = fmt::format("{}: {}", e.path.string(), broken);
+    } catch (const Error& error) {
+      c.broken = error.what();
+    }
+    found.push_back(std::move(c));
+  };
+  for (const auto& e : names.finished) add(e, nullptr);
+  for (const auto& e : names.unfinished) add(e, "its save was not finished");
+  for (const auto& e : names.damaged) add(e, "a start found it damaged and renamed it");
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.step < b.step; });
   return found;
 }
 
 LatestCheckpoint find_latest(const Path& checkpoints_dir) {
   LatestCheckpoint latest;
-  auto named = named_like_steps(checkpoints_dir);
-  for (auto at = named.rbegin(); at != named.rend(); ++at) {
-    FoundCheckpoint c = look_at(at->second, at->first);
+  const CheckpointNames names = names_in(checkpoints_dir);
+  for (auto at = names.finished.rbegin(); at != names.finished.rend(); ++at) {
+    FoundCheckpoint c = look_at(*at);
     if (c.broken.empty()) {
       latest.found = std::move(c);
       return latest;
@@ -94,49 +166,75 @@ LatestCheckpoint find_latest(const Path& checkpoints_dir) {
   return latest;
 }
 
-Path resolve_checkpoint(const Path& argument) {
+std::vector<Path> checkpoints_of(const Path& argument) {
   std::error_code error;
-  if (!fs::exists(argument, error))
+  const fs::file_status status = fs::status(argument, error);
+  if (status.type() == fs::file_type::not_found)
     throw Error("{}: there is no such checkpoint or run directory", argument.string());
-  if (!fs::is_directory(argument, error))
+  if (error) throw FileError(argument, "cannot be read", error.value());
+  if (!fs::is_directory(status))
     throw Error(
-        "{}: is a file; wanted a checkpoint's folder (with {}), a checkpoints/ folder or a "
+        "{}: is a file; expected a checkpoint's folder (with {}), a checkpoints/ folder or a "
         "run directory",
         argument.string(), kIndexFile);
-  if (fs::exists(argument / kIndexFile, error) || is_hf_folder(argument)) return argument;
+  const bool is_one = fs::exists(argument / kIndexFile, error);
+  if (error) throw FileError(argument / kIndexFile, "cannot be read", error.value());
+  if (is_one || is_hf_folder(argument)) return {argument};
   const Path inside = argument / "checkpoints";
-  const Path& dir = fs::is_directory(inside, error) ? inside : argument;
-  const LatestCheckpoint latest = find_latest(dir);
-  if (latest.found) return latest.found->path;
+  std::vector<Path> found;
+  for (const auto& e : names_in(fs::is_directory(inside, error) ? inside : argument).finished)
+    found.insert(found.begin(), e.path);
+  if (found.empty())
+    throw Error(
+        "{}: holds no whole checkpoint; expected a checkpoint's folder (with {}), a checkpoints/ "
+        "folder or a run directory.",
+        argument.string(), kIndexFile);
+  return found;
+}
+
+Path resolve_checkpoint(const Path& argument) {
+  const std::vector<Path> all = checkpoints_of(argument);
+  if (all[0] == argument) return argument;
   std::string reasons;
-  for (const FoundCheckpoint& c : latest.skipped) reasons += "\n  " + c.broken;
-  throw Error(
-      "{}: holds no whole checkpoint; wanted a checkpoint's folder (with {}), a checkpoints/ "
-      "folder or a run directory.{}",
-      argument.string(), kIndexFile, reasons);
+  for (const Path& path : all) {
+    const FoundCheckpoint c = look_at({0, path});
+    if (c.broken.empty()) return path;
+    reasons += "\n  " + c.broken;
+  }
+  throw Error("{}: holds no whole checkpoint:{}", argument.string(), reasons);
+}
+
+Path rename_damaged(const Path& checkpoint) {
+  Path place = checkpoint;
+  place += kDamaged;
+  std::error_code error;
+  for (int n = 2; fs::symlink_status(place, error).type() != fs::file_type::not_found; ++n)
+    place = fmt::format("{}{}-{}", checkpoint.string(), kDamaged, n);
+  move_folder(checkpoint, place);
+  sync_folder(checkpoint.parent_path());
+  return place;
 }
 
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   std::vector<Path> removed;
-  std::vector<FoundCheckpoint> whole;
-  for (FoundCheckpoint& c : list_checkpoints(checkpoints_dir)) {
-    if (is_part(c)) {
-      remove_folder(c.path);
-      removed.push_back(c.path);
-    } else if (c.broken.empty()) {
-      whole.push_back(std::move(c));
-    }
-  }
+  const CheckpointNames names = names_in(checkpoints_dir);
+  const std::vector<CheckpointNames::Entry> all = in_order_of_worth(names, rule);
+  if (!all.empty()) remove_unfinished(names, all[0].path, removed);
   if (rule.keep <= 0) return removed;
-  const auto kept = std::min(static_cast<size_t>(rule.keep), whole.size());
-  for (size_t i = 0; i + kept < whole.size(); ++i) {
-    const int64_t step = whole[i].step;
+  int64_t kept = 0;
+  for (const auto& [step, path] : all) {
+    // What this process has just saved is whole without a look.
+    const bool fresh = !rule.saved.empty() && step == rule.saved.back();
+    if (fresh && rule.seen != nullptr) rule.seen->insert_or_assign(path, true);
+    if (!fresh && !is_whole({step, path}, rule.seen)) continue;
+    if (++kept <= rule.keep) continue;
     const bool every = rule.keep_every_steps > 0 && step % rule.keep_every_steps == 0;
     const bool named =
         std::find(rule.at_steps.begin(), rule.at_steps.end(), step) != rule.at_steps.end();
-    if (every || named || (rule.also && rule.also(step))) continue;
-    remove_folder(whole[i].path);
-    removed.push_back(whole[i].path);
+    if (every || named || step == rule.started_from || (rule.also && rule.also(step))) continue;
+    remove_folder(path);
+    if (rule.seen != nullptr) rule.seen->erase(path);
+    removed.push_back(path);
   }
   return removed;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,33 +20,61 @@ struct FoundCheckpoint {
   std::string broken;  // why it cannot be read; empty: index and sizes are whole
 };
 
-// All entries <step> and <step>.part of a checkpoints folder, by step; unfinished ones come as
-// broken. A folder that does not exist has none.
+// All entries of a checkpoints folder that are named like a step, by step: whole ones, those whose
+// save has not finished, and those that were renamed <step>.damaged. Both come as broken, as does
+// what cannot be read. A folder that does not exist has none.
 std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir);
+
+// What a checkpoints folder holds, by the names alone. Throws FileError if it cannot be read.
+struct CheckpointNames {
+  struct Entry {
+    int64_t step = 0;
+    Path path;
+  };
+  std::vector<Entry> finished;    // <step>/, rising
+  std::vector<Entry> unfinished;  // left by a save, or under way in another process
+  std::vector<Entry> damaged;     // <step>.damaged: found damaged by an earlier start
+};
+CheckpointNames names_in(const Path& checkpoints_dir);
 
 struct LatestCheckpoint {
   std::optional<FoundCheckpoint> found;
-  std::vector<FoundCheckpoint> skipped;  // newer than `found` and broken, with their reasons
+  std::vector<FoundCheckpoint> skipped;  // newer than `found` and damaged, with their reasons
 };
 
-// The whole checkpoint of the highest step.
+// The checkpoint of the highest step whose index and sizes are whole. Throws FileError if one that
+// is newer cannot be read.
 LatestCheckpoint find_latest(const Path& checkpoints_dir);
 
-// What a CHECKPOINT argument means: a checkpoint folder itself, a Hugging Face folder, a
-// checkpoints/ folder or a run directory (both: its latest whole one). Throws Error that says what
-// was found instead.
+// The checkpoints that an argument may mean, the best first: a checkpoint folder itself, a Hugging
+// Face folder, or those of a checkpoints/ folder or a run directory, the newest first. Throws Error
+// that says what was found instead of one.
+std::vector<Path> checkpoints_of(const Path& argument);
+// The first of them whose index and sizes are whole. Throws Error if there is none.
 Path resolve_checkpoint(const Path& argument);
 
+// Renames a checkpoint of a run to <step>.damaged (or <step>.damaged-2 …), so that no later start
+// reads it. Returns the new place.
+Path rename_damaged(const Path& checkpoint);
+
+// Which checkpoints a prune has already found to be whole or not, by path.
+using SeenCheckpoints = std::map<Path, bool>;
+
 struct KeepRule {
-  int64_t keep = 3;               // newest ones kept; 0: all
-  int64_t keep_every_steps = 0;   // and those whose step is a multiple of this; 0: none
-  std::vector<int64_t> at_steps;  // and these
+  int64_t keep = 3;                    // newest ones kept; 0: all
+  int64_t keep_every_steps = 0;        // and those whose step is a multiple of this; 0: none
+  std::vector<int64_t> at_steps = {};  // and these
   std::function<bool(int64_t step)> also = {};  // and those of which this says so
+  std::vector<int64_t> saved = {};  // by this process, in order: the newest of these come first
+  int64_t started_from = -1;        // stays
+  SeenCheckpoints* seen = nullptr;  // remembers what was looked at
 };
 
-// Removes the whole checkpoints that no rule keeps, and what unfinished saves left behind. The
-// newest whole one always stays; broken ones are left for a person to look at. Each goes by a
-// rename first, so that none is ever half there. Returns what was removed.
+// Removes the whole checkpoints that no rule keeps, and what unfinished saves of ended processes
+// left. Of the `keep` that stay, the last that this process saved come first, then the newest of
+// the others; those newer than what this process saved last are not its own and stay. The newest
+// whole one always stays, and so do damaged ones, for a person to look at. Each is renamed before
+// it is removed, so that none is ever half there. Returns what was removed.
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule);
 
 }  // namespace tessera

@@ -142,11 +142,7 @@ std::vector<std::string> unsaid_dropout(const ModelConfig& model) {
 // Removes the unfinished folder unless it was put in its place.
 class PartFolder {
  public:
-  explicit PartFolder(const Path& place) : place_(place), part_(place) {
-    part_ += ".part";
-    remove_folder(part_);  // of an export that was cut off
-    make_folder(part_);
-  }
+  explicit PartFolder(const Path& place) : place_(place), part_(make_part_folder(place)) {}
   ~PartFolder() {
     std::error_code ignored;
     if (!done_) fs::remove_all(part_, ignored);
@@ -156,7 +152,7 @@ class PartFolder {
   const Path& path() const { return part_; }
   void put() {
     sync_folder(part_);
-    put_folder(part_, place_);
+    put_new_folder(part_, place_);
     done_ = true;
   }
 

@@ -28,7 +28,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
   result.skipped = source.skipped;
   result.has_tokenizer = !source.header.tokenizer.empty();
 
-  CheckpointWriter writer(checkpoint);
+  CheckpointWriter writer(checkpoint, {}, Existing::kIsKept);
   const auto add = [&](const StateTensor& t, const FillPiece& fill) {
     try {
       writer.add_streamed(t, fill);

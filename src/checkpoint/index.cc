@@ -238,7 +238,7 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
                 text_member(root, "format", source), kFormatName);
   const int64_t format = integer_member(root, "format_version", source);
   if (format != kCheckpointFormat)
-    throw Error(
+    throw OtherFormat(
         "{}: format {}, but this program reads format {}. It was written by version {}: "
         "use that version or a newer one.",
         source, format, kCheckpointFormat, text_member(root, "version", source));

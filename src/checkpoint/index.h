@@ -38,8 +38,13 @@ struct CheckpointIndex {
 
 std::string to_text(const CheckpointIndex& index);
 
-// `source` names the text in errors. Throws Error if it is damaged, of a newer format, or says
-// what cannot be: types unknown, boxes outside or not covering a tensor once, pieces outside of
+// The index is of a checkpoint format that this version does not read.
+class OtherFormat : public Error {
+  using Error::Error;
+};
+
+// `source` names the text in errors. Throws OtherFormat, and Error if it is damaged or says what
+// cannot be: types unknown, boxes outside or not covering a tensor once, pieces outside of
 // their file. Whether the files are there is for the reader to see.
 CheckpointIndex parse_index(std::string_view text, const std::string& source);
 

@@ -93,7 +93,7 @@ Merged merge_adapters(const Path& checkpoint, const Path& out, const std::string
   if (std::filesystem::exists(out, error))
     throw Error("{}: exists already. Choose another place, or remove it first.", out.string());
   const double scale = scale_of(reader);
-  CheckpointWriter writer(out);
+  CheckpointWriter writer(out, {}, Existing::kIsKept);
   Merged made;
   for (const StoredTensor& t : reader.tensors()) {
     if (is_adapter(t) || t.name.find('|') != std::string::npos) continue;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 
 #include "base/box.h"
 #include "checkpoint/checkpoint.h"
@@ -14,11 +15,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Calls `read` for a file of a checkpoint: one that is missing, or something else than a file, is
+// damage; what the system refuses is not.
+template <class Read>
+auto of_checkpoint(Read&& read) {
+  try {
+    return read();
+  } catch (const NotAFile& error) {
+    throw DamagedCheckpoint("{}", error.what());
+  } catch (const FileError& error) {
+    if (error.code() == ENOENT) throw DamagedCheckpoint("{}", error.what());
+    throw;
+  }
+}
+
+bool is_there(const Path& path) {
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  if (error && error != std::errc::not_a_directory)
+    throw FileError(path, "cannot be read", error.value());
+  return there;
+}
+
+CheckpointIndex read_index(const Path& path) {
+  const std::string text = of_checkpoint([&] { return read_file(path); });
+  try {
+    return parse_index(text, path.string());
+  } catch (const OtherFormat&) {
+    throw;
+  } catch (const Error& error) {
+    throw DamagedCheckpoint("{}", error.what());
+  }
+}
+
 std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
-  std::string text = read_file(path);
+  std::string text = of_checkpoint([&] { return read_file(path); });
   if (static_cast<int64_t>(text.size()) != index.tokenizer_bytes ||
       checksum_of(text) != index.tokenizer_checksum)
-    throw Error(
+    throw DamagedCheckpoint(
         "{}: {} bytes with checksum {}, but the index says {} bytes with {}: it was changed "
         "or damaged after it was written. Put the right file back, or use another "
         "checkpoint.",
@@ -29,7 +63,7 @@ std::string read_tokenizer(const Path& path, const CheckpointIndex& index) {
 
 void check_size(const Path& path, int64_t found, int64_t wanted) {
   if (found == wanted) return;
-  throw Error(
+  throw DamagedCheckpoint(
       "{}: has {} bytes, but the index says {}: it was {} after it was written. Use another "
       "checkpoint, or copy this one again.",
       path.string(), found, wanted, found < wanted ? "cut off" : "changed");
@@ -38,8 +72,8 @@ void check_size(const Path& path, int64_t found, int64_t wanted) {
 }  // namespace
 
 CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
-  std::error_code error;
-  if (!fs::exists(folder, error)) throw Error("{}: there is no such checkpoint", folder.string());
+  if (!is_there(folder))
+    throw DamagedCheckpoint("{}: there is no such checkpoint", folder.string());
   if (is_hf_folder(folder)) {
     hf_ = std::make_unique<HfSource>(open_hf(folder));
     header_ = hf_->header;
@@ -48,17 +82,17 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
     return;
   }
   const Path path = folder / kIndexFile;
-  if (!fs::exists(path, error))
-    throw Error("{}: no checkpoint: it has no {}", folder.string(), kIndexFile);
-  CheckpointIndex index = parse_index(read_file(path), path.string());
+  if (!is_there(path))
+    throw DamagedCheckpoint("{}: no checkpoint: it has no {}", folder.string(), kIndexFile);
+  CheckpointIndex index = read_index(path);
   header_ = std::move(index.header);
   tensors_ = std::move(index.tensors);
   for (const StoredFile& f : index.files) {
-    files_.emplace_back(folder / f.name);
+    files_.push_back(of_checkpoint([&] { return MappedFile(folder / f.name); }));
     check_size(folder / f.name, static_cast<int64_t>(files_.back().bytes().size()), f.bytes);
   }
   if (index.has_tokenizer) {
-    const bool pieces = fs::exists(folder / kSentencePieceFile, error);
+    const bool pieces = is_there(folder / kSentencePieceFile);
     header_.tokenizer =
         read_tokenizer(folder / (pieces ? kSentencePieceFile : kTokenizerFile), index);
   }
@@ -84,7 +118,7 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);
   if (found != p.checksum)
-    throw Error(
+    throw DamagedCheckpoint(
         "{}: the {} bytes at {} ('{}') have the checksum {}, wanted {}: the file was damaged "
         "after it was written. Use another checkpoint, or copy this one again.",
         file.path().string(), p.bytes, p.offset, tensor.name, checksum_text(found),

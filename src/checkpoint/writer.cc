@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 // Bytes hashed and written at a time: large enough for the disk, small enough for the cache.
 constexpr int64_t kChunk = int64_t{4} << 20;
 
-Path with_suffix(const Path& path, const char* suffix) {
-  Path p = path;
-  p += suffix;
-  return p;
-}
-
 void wait_for_all(const SaveGroup& group) {
   if (group.ranks > 1) group.barrier();
 }
@@ -67,16 +61,14 @@ std::vector<StoredTensor> merge(std::vector<StoredTensor> pieces) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group)
-    : folder_(std::move(folder)), group_(std::move(group)) {
+CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existing)
+    : folder_(std::move(folder)), group_(std::move(group)), existing_(existing) {
   // "checkpoint/" names the folder as well as "checkpoint".
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
-  part_ = with_suffix(folder_, ".part");
-  if (group_.rank == 0) {
-    remove_folder(part_);  // of a save that was cut off
-    make_folder(part_);
-  }
-  wait_for_all(group_);
+  std::string part;
+  if (group_.rank == 0) part = make_part_folder(folder_).string();
+  if (group_.ranks > 1) group_.broadcast(part);
+  part_ = part;
   file_ = std::make_unique<FileWriter>(part_ / pieces_file(group_.rank));
 }
 
@@ -185,7 +177,11 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
         folder_.string(), group_.rank);
   write_index(header);
   sync_folder(part_);
-  put_folder(part_, folder_);
+  std::error_code none;
+  if (existing_ == Existing::kIsReplaced && fs::exists(folder_ / kIndexFile, none))
+    put_folder(part_, folder_);
+  else
+    put_new_folder(part_, folder_);
   published_ = true;
 }
 

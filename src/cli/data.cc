@@ -1,41 +1,20 @@
 // tessera data build | inspect PREFIX; explain is in data_explain.cc
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "base/config.h"
+#include "cli/build_line.h"
 #include "cli/output_file.h"
 #include "cli/verbs.h"
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset.h"
 #include "train/progress.h"
 #include "train/run_section.h"
+#include "train/signals.h"
 
 namespace tessera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::string human_bytes(int64_t n) {
-  constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
-  double x = static_cast<double>(n);
-  size_t unit = 0;
-  while (x >= 999.5 && unit + 1 < std::size(kUnits)) {
-    x /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} bytes", n) : fmt::format("{:.3g} {}", x, kUnits[unit]);
-}
-
-double share(int64_t a, int64_t b) {
-  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
-}
 
 template <class E>
 E entry(const std::string& text, const char* option) {
@@ -47,38 +26,6 @@ E entry(const std::string& text, const char* option) {
   }
   throw UsageError("{} is '{}', wanted {}", option, text, names);
 }
-
-// On a terminal one line that is rewritten, elsewhere a line every 30 s.
-class BuildLine {
- public:
-  void show(const BuildProgress& p) {
-    const double now = seconds_since(start_);
-    if (now < next_) return;
-    next_ = now + (terminal_ ? 0.2 : 30);
-    if (!terminal_ && now < 1) return;
-    const double done = share(p.bytes_read, p.bytes_total);
-    std::string line;
-    if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
-    line += fmt::format("{} documents  {} tokens  {} a second", format_count(p.documents),
-                        format_count(p.tokens),
-                        human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
-    if (p.bytes_total > 0 && done > 0.01) {
-      line += "  left " + format_duration(now * (1 - done) / done);
-    }
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-    std::fflush(stderr);
-    shown_ = terminal_;
-  }
-  ~BuildLine() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  double seconds() const { return seconds_since(start_); }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0, shown_ = false;
-  Clock::time_point start_ = Clock::now();
-  double next_ = 0;
-};
 
 Tree summary(const DatasetAbout& about, const std::string& prefix) {
   Tree t;
@@ -124,6 +71,21 @@ void print_result(const BuildResult& result, const std::string& out, double seco
   }
 }
 
+// Nothing where a signal came before the end.
+std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
+                                                const BuildOptions& options, BuildLine& line,
+                                                const StopSignals& signals) {
+  struct Stopped {};
+  try {
+    return build_dataset(tokenizer, options, [&](const BuildProgress& p) {
+      if (signals.requested()) throw Stopped{};
+      line.show(p);
+    });
+  } catch (const Stopped&) {
+    return std::nullopt;
+  }
+}
+
 int build(Args args) {
   std::string tokenizer_path, out, split = "none", format = "auto";
   BuildOptions options;
@@ -166,8 +128,13 @@ int build(Args args) {
                         : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto tokenizer = load_tokenizer(tokenizer_path);
   BuildLine line;
-  const BuildResult result =
-      build_dataset(*tokenizer, options, [&](const BuildProgress& p) { line.show(p); });
+  const StopSignals signals;
+  const std::optional<BuildResult> built = build_unless_stopped(*tokenizer, options, line, signals);
+  if (!built) {
+    fmt::print(stderr, "tessera: stopped by a signal: {} was not written\n", out);
+    return 128 + signals.signal();
+  }
+  const BuildResult& result = *built;
   if (json) {
     Tree t = summary(result.about, out);
     t.set("skipped_files", Tree(result.skipped_files));

@@ -17,9 +17,11 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kMostTokens = int64_t{4} << 30;  // bytes of a file of token ids
+
 // [[ids…], …], all of one length.
 std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
-  const Tree tree = parse_json(read_file(file), file);
+  const Tree tree = parse_json(read_pipe_or_file(file, kMostTokens), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
   sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());

@@ -23,6 +23,8 @@ double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+constexpr int64_t kMostHosts = int64_t{64} << 20;  // bytes of a file of hosts
+
 struct LaunchArguments {
   std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmix", more, address,
                           rank_files, program;
@@ -79,7 +81,8 @@ class Launch {
     const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
     srun_ = l.starter == "srun" || (l.starter == "auto" && slurm);
     world_.ranks = static_cast<int>(l.ranks);
-    if (!l.hosts.empty()) world_.hosts = parse_hosts(read_file(l.hosts), l.hosts);
+    if (!l.hosts.empty())
+      world_.hosts = parse_hosts(read_pipe_or_file(l.hosts, kMostHosts), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
     scale_ = scale_of(l);
@@ -114,6 +117,8 @@ std::vector<std::string> Launch::program() const {
   p.push_back(l_.run);
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
   if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
+  // A restart continues what the first start began, also where that one began from scratch.
+  if (!ends_.empty() && l_.program.empty()) p.emplace_back("checkpoint.resume=auto");
   return p;
 }
 

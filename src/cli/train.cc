@@ -95,9 +95,27 @@ bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* wo
   return told;
 }
 
+// Rank 0 owns the directory for all ranks.
+std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& config,
+                                    World& world) {
+  std::unique_ptr<OwnerLock> lock;
+  try {
+    if (world.rank() == 0)
+      lock = lock_run_directory(config.run.directory, [](const std::string& line) {
+        fmt::print(stderr, "tessera: {}\n", line);
+      });
+  } catch (const std::exception&) {
+    folder.not_locked();
+    throw;
+  }
+  world.barrier();
+  return lock;
+}
+
 TrainOutcome train_in(const RunFolder& folder, const RunConfig& config,
                       const TrainOptions& options) {
   const bool writes_log = options.world->rank() == 0;
+  const std::unique_ptr<OwnerLock> lock = lock_for(folder, config, *options.world);
   try {
     return train(config, options);
   } catch (const std::bad_alloc&) {
@@ -122,8 +140,12 @@ int verb_train(Args args) {
   arguments.required(run, "RUN", "the run file");
   arguments.many(overrides, "key=value", "replaces what the run file says");
   arguments.flag(small, "--small", "its small twin: the same recipe in a size that trains here");
+  arguments.option(options.from_step, "--from-step", "N",
+                   "resume from this run's checkpoint of step N; later ones are set aside");
   arguments.json(options.json);
   if (!arguments.parse(args)) return 0;
+  if (arguments.given("--from-step") && options.from_step < 0)
+    throw UsageError("--from-step is {}, expected 0 or more", options.from_step);
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;

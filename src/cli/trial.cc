@@ -55,8 +55,7 @@ double median_step_s(const std::string& metrics_lines) {
 Trial::Trial(const TrialOptions& options, const std::vector<std::string>& keys, Path folder,
              double now_s)
     : options_(options), folder_(std::move(folder)), started_s_(now_s) {
-  std::filesystem::remove_all(folder_);  // of one that was killed
-  std::filesystem::create_directories(folder_);
+  std::filesystem::create_directory(folder_);
   std::string line = quote_words(words_of(options, keys, folder_)) + " >" +
                      quote_words({(folder_ / "log").string()}) + " 2>&1";
   if (options.memory_gib > 0)

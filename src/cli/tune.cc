@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "checkpoint/durable.h"
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
 #include "cli/trial.h"
@@ -74,6 +75,7 @@ bool read_arguments(Args args, TuneArguments& t) {
 class Tuning {
  public:
   explicit Tuning(const TuneArguments& t);
+  ~Tuning();
   int go();
 
  private:
@@ -96,12 +98,19 @@ class Tuning {
   Space space_;
   Simulator nominal_, actual_;
   TrialOptions options_;
-  Path history_, folder_;
+  Path history_;
+  Path folder_;  // of the trials, made by this process; empty before the first
   std::unique_ptr<Tuner> tuner_;
   std::vector<PastTrial> past_;
   std::vector<Running> running_;
   size_t begun_ = 0;
 };
+
+Tuning::~Tuning() {
+  running_.clear();
+  std::error_code left;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, left);
+}
 
 Tuning::Tuning(const TuneArguments& t) : t_(t) {
   std::vector<Knob> knobs;
@@ -109,7 +118,6 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   space_ = space_of(t.run, knobs);
   const RunConfig config = load_run(t.run.run, t.run.keys);
   history_ = t.history.empty() ? Path(config.run.directory) / "tune.json" : Path(t.history);
-  folder_ = Path(config.run.directory) / "trials";
   options_ = {t.run.run, t.run.keys, t.run.ranks, t.steps, t.limit_s, t.memory_gib};
   if (!t.cluster.empty()) {
     nominal_ = {open_cluster(t.cluster), cluster_target()};
@@ -142,6 +150,8 @@ void Tuning::tell(size_t point, const TrialResult& result, const std::string& wh
 
 void Tuning::begin(size_t point) {
   if (t_.simulate) return tell(point, actual_.run(t_.run, space_, space_.points[point]), "");
+  if (folder_.empty())
+    folder_ = make_part_folder(Path(load_run(t_.run.run, t_.run.keys).run.directory) / "trials");
   const Path folder = folder_ / std::to_string(begun_++);
   running_.push_back(
       {point, std::make_unique<Trial>(options_, keys_of(t_.run, space_, space_.points[point]),
@@ -204,13 +214,8 @@ int Tuning::go() {
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;
     say("stopped   {} trials are kept; the same command goes on", past_.size());
-    running_.clear();
-    std::error_code left_over;
-    std::filesystem::remove_all(folder_, left_over);
     return 128 + stop.signal();
   }
-  std::error_code nothing_lost;
-  std::filesystem::remove(folder_, nothing_lost);  // where it is empty
   report();
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "base/count.h"
 #include "base/tree.h"
+#include "checkpoint/durable.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/compile.h"
@@ -85,7 +86,6 @@ class Verification {
         overrides_(std::move(overrides)),
         steps_(steps),
         config_(resolved(open_run(run_, overrides_))),
-        folder_(Path(config_.run.directory) / "verify"),
         bound_(bound_of(compile_request(config_, Purpose::kTrain))) {}
 
   // 0 where nothing differs beyond the bound, else 1.
@@ -95,13 +95,17 @@ class Verification {
     fmt::print("verify {}: {} rank{} against 1, {} steps, bound {:.1e} ({}, {} layers)\n", run_,
                ranks, ranks == 1 ? "" : "s", steps_, bound_.losses,
                name_of_entry(config_.precision), config_.model.all_layers());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
+    folder_ = make_part_folder(Path(config_.run.directory) / "verify");
     train("one", 1, alone());
     train("many", static_cast<int>(ranks), {});
     const bool curves = compare_curves();
     const bool values = compare_values();
-    return curves && values ? 0 : 1;
+    if (curves && values) {
+      std::filesystem::remove_all(folder_);
+      return 0;
+    }
+    fmt::print("  the logs and values of both runs are in {}\n", folder_.string());
+    return 1;
   }
 
  private:
@@ -194,7 +198,7 @@ class Verification {
   std::vector<std::string> overrides_;
   int64_t steps_;
   RunConfig config_;
-  Path folder_;
+  Path folder_;  // made by this process; the next verify removes it if this one does not
   Bound bound_;
 };
 

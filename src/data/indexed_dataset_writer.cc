@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/temporary.h"
 
 namespace tessera {
 namespace {
@@ -24,8 +25,8 @@ Path with_suffix(Path prefix, const char* suffix) {
 // lost its name at once, so that it goes away however the program ends.
 class IndexedDatasetWriter::Lengths {
  public:
-  explicit Lengths(Path path) : path_(std::move(path)) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  explicit Lengths(const Path& path) : path_(temporary_name(path)) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd_ < 0) throw Error("{}: cannot be created: {}", path_.string(), std::strerror(errno));
     ::unlink(path_.c_str());
   }
@@ -78,11 +79,14 @@ class IndexedDatasetWriter::Lengths {
 
 IndexedDatasetWriter::IndexedDatasetWriter(const Path& prefix, DType dtype)
     : prefix_(prefix),
+      lock_(with_suffix(prefix, ".lock"),
+            {.subject = fmt::format("{}.bin, .idx and .json", prefix.string()),
+             .advice = "Wait until that process has ended, or name another PREFIX."}),
       dtype_(dtype),
       data_(with_suffix(prefix, ".bin")),
       index_(with_suffix(prefix, ".idx")),
       about_(with_suffix(prefix, ".json")),
-      lengths_(std::make_unique<Lengths>(with_suffix(prefix, ".lengths.part"))) {
+      lengths_(std::make_unique<Lengths>(with_suffix(prefix, ".lengths"))) {
   CHECK(dtype == DType::kU16 || dtype == DType::kI32, "token ids are not stored as {}",
         name_of(dtype));
 }
@@ -144,6 +148,10 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   write_index();
   about_.write(about.data(), about.size());
   for (FileWriter* file : {&data_, &about_, &index_}) file->prepare();
+  // An old index goes first: a crash in between leaves no set, never one of two builds.
+  const Path index = with_suffix(prefix_, ".idx");
+  if (::unlink(index.c_str()) != 0 && errno != ENOENT)
+    throw FileError(index, "cannot be replaced", errno);
   for (FileWriter* file : {&data_, &about_, &index_}) file->commit();
 }
 

@@ -8,14 +8,18 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/owner_lock.h"
 
 namespace tessera {
 
-// Memory does not grow with the number of documents: their lengths wait in a nameless file beside
-// the others. Nothing stands under the final names before commit(); without it, nothing is left.
+// One process at a time writes a prefix: it owns PREFIX.lock (base/owner_lock.h) while it writes,
+// so that the three files always belong together. Memory does not grow with the number of
+// documents: their lengths wait in a nameless file beside the others. Nothing stands under the
+// final names before commit(); without it, nothing is left.
 class IndexedDatasetWriter {
  public:
-  IndexedDatasetWriter(const Path& prefix, DType dtype);  // u16 or i32
+  // u16 or i32. Throws Error that names the owner if another process writes this prefix.
+  IndexedDatasetWriter(const Path& prefix, DType dtype);
   ~IndexedDatasetWriter();
   IndexedDatasetWriter(const IndexedDatasetWriter&) = delete;
   IndexedDatasetWriter& operator=(const IndexedDatasetWriter&) = delete;
@@ -32,8 +36,9 @@ class IndexedDatasetWriter {
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
 
-  // Puts the files in their places: first all bytes reach the disk, then .bin, .json and at last
-  // .idx are renamed. `about` is what PREFIX.json holds (dataset_about.h).
+  // Puts the files in their places: first all bytes reach the disk, then an old .idx is removed,
+  // and .bin, .json and at last .idx are renamed. `about` is what PREFIX.json holds
+  // (dataset_about.h).
   void commit(std::string_view about);
 
  private:
@@ -41,6 +46,7 @@ class IndexedDatasetWriter {
   void write_index();
 
   Path prefix_;
+  OwnerLock lock_;
   DType dtype_;
   FileWriter data_, index_, about_;
   std::unique_ptr<Lengths> lengths_;

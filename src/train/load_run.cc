@@ -3,10 +3,15 @@
 #include "train/run_config.h"
 
 namespace tessera {
+namespace {
+
+constexpr int64_t kMostRunFile = int64_t{16} << 20;  // bytes
+
+}  // namespace
 
 RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
   const std::string source = path.string();
-  const Tree tree = parse_yaml(read_file(path), source);
+  const Tree tree = parse_yaml(read_pipe_or_file(path, kMostRunFile), source);
   RunConfig config = read_run(tree, source, overrides);
   const bool has_model =
       config.places.contains("model.preset") || config.places.contains("model.layers");

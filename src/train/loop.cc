@@ -16,10 +16,11 @@
 #include "train/doing.h"
 #include "train/gradient_file.h"
 #include "train/layout_line.h"
+#include "train/load_start.h"
 #include "train/origin.h"
-#include "train/resume.h"
 #include "train/run_data.h"
 #include "train/run_device.h"
+#include "train/run_folder.h"
 #include "train/run_products.h"
 #include "train/run_programs.h"
 #include "train/run_record.h"
@@ -52,7 +53,7 @@ class Run {
   void prepare();
   void measure_machine();
   void start();
-  void resume(const StartingPoint& start);
+  LoadedStart resume(const StartingPoint& start);
   void one_step(int64_t step);
   void watched_step(int64_t step);
   void finish_steps(int64_t left);
@@ -140,13 +141,7 @@ void Run::prepare() {
   if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
   resolve_sizes(config_);
   judge_.emplace(config_);
-  if (first_) {
-    std::error_code failed;
-    std::filesystem::create_directories(directory(), failed);
-    if (failed)
-      throw Error("run.directory = {}: the folder cannot be made: {}. Name another place.",
-                  directory().string(), failed.message());
-  }
+  if (first_) make_run_directory(directory());
   world_.barrier();
   if (first_) log_.open(directory() / "log.txt");
   auto library = device.library(static_cast<int>(config_.run.threads));
@@ -200,31 +195,28 @@ void Run::measure_machine() {
                     static_cast<double>(config_.batch.micro * world_.size());
 }
 
-void Run::resume(const StartingPoint& start) {
+LoadedStart Run::resume(const StartingPoint& start) {
   doing(0, "reading the checkpoint");
   const double began = options_.now_s();
-  CheckpointReader reader(start.checkpoint);
-  const CheckpointHeader& header = reader.header();
+  LoadedStart loaded = load_newest_intact(
+      start, world_,
+      [&](const Path& p) {
+        return load_checkpoint(p, start, config_, *trainer_, [this](auto& line) { say(line); });
+      },
+      [this](const std::string& line) { log_.warning("{}", line); });
+  const CheckpointHeader& header = loaded.header;
   const bool all = start.load == Load::kAll;
   saves_->begin_from(header);
-  for (const Change& c : changes_since(config_, start, header))
-    say(fmt::format("changed   {}: {} → {}", c.path, c.before, c.after));
-  try {
-    trainer_->load(reader, start.load);
-  } catch (const Error& e) {
-    const std::string other = other_model(config_, header.model);
-    if (other.empty()) throw;
-    throw Error("{}\n  {}{}", e.what(), start.checkpoint.string(), other);
-  }
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
-    if (start.resumes) saves_->resumed(header.step);
+    if (is_own(directory(), loaded.checkpoint)) saves_->resumed(header.step);
     judge_->restore(header.state);
   }
   say(fmt::format("{:<9} {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
-                  start.checkpoint.string(), since(began)));
+                  loaded.checkpoint.string(), since(began)));
+  return loaded;
 }
 
 void Run::make_saves() {
@@ -251,13 +243,15 @@ void Run::start() {
   make_saves();
   if (!config_.run.dump_values.empty())
     recorder_.emplace(trainer_->program(), trainer_->machine().position());
-  const StartingPoint from = find_start(config_);
-  for (const FoundCheckpoint& c : from.skipped)
-    log_.warning("{} is not used: {}", c.path.string(), c.broken);
-  if (from.checkpoint.empty())
+  const StartingPoint from =
+      agreed_start(world_, [this] { return find_start(config_, options_.from_step); });
+  for (const Path& p : from.unfinished)
+    log_.warning("{} is not used: its save was not finished", p.string());
+  LoadedStart loaded;
+  if (from.candidates.empty())
     trainer_->initialise();
   else
-    resume(from);
+    loaded = resume(from);
   doing(0, "opening the data");
   rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
   BatchShape shape = batch_shape(config_, trainer_->data_rank());
@@ -275,6 +269,9 @@ void Run::start() {
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
+  const double wall_s = options_.wall_s ? options_.wall_s() : 0;
+  for (const std::string& line : make_way(directory(), from, loaded, first_step_ - 1, wall_s))
+    say(line);
   for (const std::string& set : foreign_datasets(config_, tokenizer())) say("warning   " + set);
   record_.emplace(
       RunRecordOptions{directory(), first_step_, config_.metrics.tensorboard, options_.wall_s});
@@ -446,7 +443,7 @@ void Run::save_checkpoint(int64_t step, bool prunes) {
 
 SaveGroup Run::save_group() const {
   return {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
-          [this] { world_.barrier(); }};
+          [this] { world_.barrier(); }, [this](std::string& text) { world_.broadcast(text, 0); }};
 }
 
 // A signal may reach the ranks at different steps: one of them is enough for all.

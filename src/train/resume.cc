@@ -42,7 +42,7 @@ Tree comparable(ModelConfig model) {
 }
 
 // Moments of another optimizer mean other things, though they may have the same names and shapes.
-void require_same_optimizer(const RunConfig& config, const StartingPoint& start,
+void require_same_optimizer(const RunConfig& config, const Path& checkpoint,
                             const CheckpointHeader& header) {
   const Tree* optimizer = header.config.as_members() ? header.config.find("optimizer") : nullptr;
   const Tree* kind = optimizer && optimizer->as_members() ? optimizer->find("kind") : nullptr;
@@ -52,7 +52,7 @@ void require_same_optimizer(const RunConfig& config, const StartingPoint& start,
       "{} holds the optimizer state of {}, but optimizer.kind is {}. Set optimizer.kind={}, or "
       "start "
       "a new run from its weights (checkpoint.from, checkpoint.load=weights).",
-      start.checkpoint.string(), *kind->as_string(), own, *kind->as_string());
+      checkpoint.string(), *kind->as_string(), own, *kind->as_string());
 }
 
 std::vector<Change> model_differences(const RunConfig& config, const Tree& saved_model) {
@@ -74,28 +74,48 @@ bool computes(const std::string& path, const FamilyRule& family) {
          path == "tied_embeddings" || path == "vocabulary";
 }
 
+Path checkpoint_of_step(const CheckpointNames& names, const Path& own, int64_t step) {
+  std::string steps;
+  for (const auto& e : names.finished) {
+    if (e.step == step) return e.path;
+    steps += fmt::format("{}{}", steps.empty() ? "" : ", ", e.step);
+  }
+  throw Error("--from-step {}: {} has no checkpoint of this step. It has {}.", step, own.string(),
+              steps.empty() ? "none" : steps);
+}
+
 }  // namespace
 
-StartingPoint find_start(const RunConfig& config) {
+StartingPoint find_start(const RunConfig& config, int64_t from_step) {
   const CheckpointSection& rules = config.checkpoint;
   const Path own = Path(config.run.directory) / "checkpoints";
+  const CheckpointNames names = names_in(own);
   StartingPoint start;
+  start.resumes = true;
+  if (from_step >= 0) {
+    start.candidates = {checkpoint_of_step(names, own, from_step)};
+    start.goes_back = true;
+    return start;
+  }
   if (rules.resume != Resume::kNever) {
-    LatestCheckpoint latest = find_latest(own);
-    start.skipped = latest.skipped;
-    if (latest.found) {
-      start.checkpoint = latest.found->path;
-      start.resumes = true;
-      return start;
-    }
+    for (const auto& e : names.finished) start.candidates.insert(start.candidates.begin(), e.path);
+    for (const auto& e : names.unfinished) start.unfinished.push_back(e.path);
+    if (!start.candidates.empty()) return start;
+    if (!names.damaged.empty())
+      throw Error(
+          "{}: all checkpoints are damaged ({} is the newest). Restore one of them, or set "
+          "checkpoint.resume=never to start from scratch: then they are set aside.",
+          own.string(), names.damaged.back().path.string());
     if (rules.resume == Resume::kRequired)
       throw Error(
           "checkpoint.resume = required, but {} holds no whole checkpoint. Set "
           "checkpoint.resume=auto to start anew.",
           own.string());
   }
+  start.resumes = false;
+  start.goes_back = rules.resume == Resume::kNever;
   if (!rules.from.empty()) {
-    start.checkpoint = resolve_checkpoint(rules.from);
+    start.candidates = checkpoints_of(rules.from);
     start.load = rules.load;
   }
   return start;
@@ -147,10 +167,10 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
 }
 
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
-                                  const CheckpointHeader& header) {
+                                  const Path& checkpoint, const CheckpointHeader& header) {
   std::vector<Change> changes = start.resumes ? accepted_changes(config, header.config)
-                                              : accepted_model(config, header.model, start.checkpoint);
-  if (start.load == Load::kAll) require_same_optimizer(config, start, header);
+                                              : accepted_model(config, header.model, checkpoint);
+  if (start.load == Load::kAll) require_same_optimizer(config, checkpoint, header);
   return changes;
 }
 

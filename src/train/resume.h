@@ -13,15 +13,17 @@
 namespace tessera {
 
 struct StartingPoint {
-  Path checkpoint;  // empty: fresh weights
+  std::vector<Path> candidates;  // checkpoints, the best first; empty: fresh weights
   Load load = Load::kAll;
-  bool resumes = false;  // goes on with this run, as against starting from another's weights
-  std::vector<FoundCheckpoint> skipped;  // newer, but broken
+  bool resumes = false;    // continues this run; false: starts from the weights of another one
+  bool goes_back = false;  // what this run has saved after the start is set aside
+  std::vector<Path> unfinished;  // saves that were cut off
 };
 
-// By checkpoint.resume and checkpoint.from. Throws Error where a checkpoint is required and none
-// is whole.
-StartingPoint find_start(const RunConfig& config);
+// Applies checkpoint.resume and checkpoint.from; `from_step` >= 0: the checkpoint of this run at
+// that step. Looks at names alone. Throws Error if there is no such checkpoint, or if a checkpoint
+// is required and there is none.
+StartingPoint find_start(const RunConfig& config, int64_t from_step = -1);
 
 // What differs between the configuration in a checkpoint and now. Throws Error for changes of
 // model, data or seed, unless checkpoint.allow_changes.
@@ -40,7 +42,7 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
 // two above. Throws Error if the optimizer's state is to be loaded and belongs to another
 // optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
-                                  const CheckpointHeader& header);
+                                  const Path& checkpoint, const CheckpointHeader& header);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.

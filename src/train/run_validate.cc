@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "base/tree.h"
 #include "compile/layout_check.h"
 #include "compile/offload.h"
 #include "data/span_corruption.h"
@@ -99,8 +100,15 @@ class Validation {
 
   void run() const {
     const RunSection& r = c_.run;
-    if (r.name.empty() || r.name.find('/') != std::string::npos)
-      fail("run.name", "= '{}', wanted a name without '/'", r.name);
+    const bool is_name = !r.name.empty() && r.name != "." && r.name != ".." &&
+                         std::none_of(r.name.begin(), r.name.end(), [](unsigned char c) {
+                           return c == '/' || c < 0x20 || c == 0x7f;
+                         });
+    if (!is_name)
+      fail("run.name",
+           "= {}, expected a name without '/' and control characters, other than '.' and '..': "
+           "without run.directory the run writes into runs/NAME",
+           to_json(Tree(r.name)));
     at_least("run.seed", r.seed, 0);
     between("run.threads", r.threads, 0, kMostThreads);
     at_least("run.stop_after_steps", r.stop_after_steps, 0);

@@ -40,10 +40,13 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, boo
   request.header = std::move(header);
   request.tensors = std::move(tensors);
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
-                   [&world] { world.barrier(); }};
+                   [&world] { world.barrier(); },
+                   [&world](std::string& text) { world.broadcast(text, 0); }};
+  saved_.push_back(started_);
   if (prunes)
-    request.keep = KeepRule{c.keep, c.keep_every_steps, c.at_steps,
-                            [this](int64_t s) { return passes_tokens(s); }};
+    request.keep = KeepRule{
+        c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); },
+        saved_, started_from_,      &seen_};
   request.before_visible = options_.before_visible;
   request.now_s = options_.now_s;
   saving_.emplace(std::move(request));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/saving.h"
 #include "comm/world.h"
@@ -45,7 +46,8 @@ class Saves {
   void finish();  // waits until nothing is under way
 
   bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
-  void resumed(int64_t step) { started_ = last_ = step; }
+  // The run starts from its own checkpoint of this step, which stays.
+  void resumed(int64_t step) { started_ = last_ = started_from_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
   std::string last_path() const;          // of that checkpoint; empty: none
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
@@ -58,7 +60,9 @@ class Saves {
 
   SavesOptions options_;
   std::optional<CheckpointHeader> origin_;  // of where the run starts
-  int64_t started_ = -1, last_ = -1;
+  int64_t started_ = -1, last_ = -1, started_from_ = -1;
+  std::vector<int64_t> saved_;  // steps, by this process
+  SeenCheckpoints seen_;        // of the save's thread while there is one
   std::optional<Saving> saving_;
   bool agreed_ = false;  // that all ranks have written
   double paused_s_ = 0;  // training stood still for the save under way; then the most of all ranks

@@ -77,11 +77,17 @@ TEST(Checkpoint, SavedByThreeRanksReadAsOne) {
   TemporaryFolder temporary;
   const Path folder = temporary.path() / "7";
   SampleState state(5);
-  const auto nothing = [] {};
+  std::string of_first;
+  const auto group = [&](int rank) {
+    return SaveGroup{rank, 3, [] {},
+                     [&of_first, rank](std::string& text) {
+                       (rank == 0 ? of_first : text) = rank == 0 ? text : of_first;
+                     }};
+  };
   std::vector<std::unique_ptr<CheckpointWriter>> writers;
   std::vector<std::vector<float>> owned;
   for (int rank = 0; rank < 3; ++rank)
-    writers.push_back(std::make_unique<CheckpointWriter>(folder, SaveGroup{rank, 3, nothing}));
+    writers.push_back(std::make_unique<CheckpointWriter>(folder, group(rank)));
   for (size_t i = 0; i < state.names.size(); ++i)
     for (int64_t rank = 0; rank < 3; ++rank) {
       const int64_t n = state.shapes[i].elements();

@@ -1,6 +1,8 @@
 #include "checkpoint/folders.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -31,11 +33,99 @@ TEST(Folders, StepsAreNumbersNotText) {
   fs::create_directories(temporary.path() / "notes");
   fs::create_directories(temporary.path() / "0077");
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{99, 900, 1000, 1001}));
+  EXPECT_NE(list_checkpoints(temporary.path()).back().broken.find("not finished"),
+            std::string::npos);
   const LatestCheckpoint latest = find_latest(temporary.path());
   ASSERT_TRUE(latest.found);
   EXPECT_EQ(latest.found->step, 1000);
-  ASSERT_EQ(latest.skipped.size(), 1u);
-  EXPECT_NE(latest.skipped[0].broken.find("not finished"), std::string::npos);
+  EXPECT_TRUE(latest.skipped.empty());
+}
+
+TEST(Folders, H1_PruneKeepsWhatThisProcessSavedAndStartedFrom) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  for (const int64_t step : {10, 20, 90, 100}) save_sample(temporary.path(), step, 1);
+  KeepRule rule;
+  rule.keep = 1;
+  rule.started_from = 20;
+  for (const int64_t step : {22, 24, 26}) {
+    save_sample(temporary.path(), step, 1);
+    rule.saved.push_back(step);
+    prune(temporary.path(), rule);
+  }
+  // 90 and 100 are newer than what this process saved: not its own.
+  EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 26, 90, 100}));
+  rule.keep = 3;
+  save_sample(temporary.path(), 28, 1);
+  rule.saved.push_back(28);
+  prune(temporary.path(), rule);
+  EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 26, 28, 90, 100}));
+}
+
+// What has been looked at is not looked at again, and what was just saved is not looked at at all.
+TEST(Folders, L15_PruneLooksAtACheckpointOnce) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SeenCheckpoints seen;
+  KeepRule rule;
+  rule.seen = &seen;
+  for (const int64_t step : {10, 20, 30, 40}) {
+    save_sample(temporary.path(), step, 1);
+    rule.saved = {step};
+    prune(temporary.path(), rule);
+    fs::resize_file(temporary.path() / std::to_string(step) / "index.json", 9);
+  }
+  // All are damaged by now, which a look would have shown: then none would have gone.
+  EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 30, 40}));
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(Folders, H2_WhatCannotBeReadIsNotDamage) {
+  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  for (const int64_t step : {10, 20}) save_sample(temporary.path(), step, 1);
+  fs::permissions(temporary.path() / "20", fs::perms::none);
+  EXPECT_NE(error_of([&] { find_latest(temporary.path()); }).find("Permission denied"),
+            std::string::npos);
+  EXPECT_NE(list_checkpoints(temporary.path())[1].broken.find("Permission denied"),
+            std::string::npos);
+  fs::permissions(temporary.path() / "20", fs::perms::owner_all);
+}
+
+TEST(Folders, M1_DamagedOnesAreRenamedAndNotReadAgain) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  for (const int64_t step : {10, 20}) save_sample(temporary.path(), step, 1);
+  EXPECT_EQ(rename_damaged(temporary.path() / "20").filename(), "20.damaged");
+  save_sample(temporary.path(), 20, 1);
+  EXPECT_EQ(rename_damaged(temporary.path() / "20").filename(), "20.damaged-2");
+  EXPECT_EQ(find_latest(temporary.path()).found->step, 10);
+  EXPECT_EQ(names_in(temporary.path()).damaged.size(), 2u);
+  EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{10, 20, 20}));
+}
+
+// What another process writes now stays; what an ended one left goes.
+TEST(Folders, M7_PruneRemovesTheLeftoversOfEndedProcesses) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  save_sample(temporary.path(), 10, 1);
+  const CheckpointWriter live(temporary.path() / "20");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const CheckpointWriter killed(temporary.path() / "30");
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(names_in(temporary.path()).unfinished.size(), 2u);
+  EXPECT_EQ(prune(temporary.path(), {}).size(), 1u);
+  ASSERT_EQ(names_in(temporary.path()).unfinished.size(), 1u);
+  EXPECT_EQ(names_in(temporary.path()).unfinished[0].step, 20);
+}
+
+// A folder of somebody's is not taken for an old checkpoint of the same step.
+TEST(Folders, M5_ASaveReplacesNothingButACheckpoint) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  fs::create_directories(temporary.path() / "10");
+  std::ofstream(temporary.path() / "10" / "mine.txt") << "keep";
+  EXPECT_NE(error_of([&] { save_sample(temporary.path(), 10, 1); }).find("exists already"),
+            std::string::npos);
+  EXPECT_EQ(read_file(temporary.path() / "10" / "mine.txt"), "keep");
 }
 
 TEST(Folders, PruneKeepsWhatARuleKeeps) {

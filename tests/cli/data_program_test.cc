@@ -159,7 +159,7 @@ TEST_F(DataProgram, AFullDisk) {
   ASSERT_EQ(run("build --tokenizer t.json --out d a.txt").code, 0);
   put("long.txt", std::string(300'000, 'x'));
   expect_fault("build --force --tokenizer t.json --out d long.txt", 1,
-               {"d.bin.part: cannot be written: File too large"}, "ulimit -f 100; trap '' XFSZ;");
+               {"d.bin: cannot be written: File too large"}, "ulimit -f 100; trap '' XFSZ;");
 }
 
 TEST_F(DataProgram, FaultsOfADataset) {

@@ -24,7 +24,11 @@ class TuneProgram : public ProgramFolder {
   std::vector<Tree> trials() const {
     return *parse_json(get("run/tune.json"), "tune.json").find("trials")->as_list();
   }
-  bool leftovers() const { return std::filesystem::exists(folder_ / "run/trials"); }
+  bool leftovers() const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run"))
+      if (entry.path().filename().string().starts_with("trials.")) return true;
+    return false;
+  }
 };
 
 std::string outcome(const Tree& trial) {
@@ -32,12 +36,13 @@ std::string outcome(const Tree& trial) {
 }
 
 TEST_F(TuneProgram, TriesEveryPointOnceAndGoesOnWhereItWas) {
-  // What a trial that was killed has left.
+  // A folder of the user.
   std::filesystem::create_directories(folder_ / "run/trials/0/run");
   put("run/trials/0/run/metrics.jsonl", "{\"step\":1,\"step_s\":1e9}\n");
   const ProgramResult first = run(std::string(kTune) + "--steps 3 --trials 3");
   ASSERT_EQ(first.code, 0) << first.out << first.err;
   EXPECT_EQ(trials().size(), 3u);
+  EXPECT_EQ(get("run/trials/0/run/metrics.jsonl"), "{\"step\":1,\"step_s\":1e9}\n");
   const ProgramResult second = run(std::string(kTune) + "--steps 3 --trials 9 --json");
   ASSERT_EQ(second.code, 0) << second.out << second.err;
   EXPECT_NE(second.err.find("3 known"), std::string::npos) << second.err;

@@ -143,7 +143,7 @@ TEST_F(DatasetBuilderTest, AFullDiskLeavesTheOldDatasetAlone) {
   const std::string message = error_of([&] { build({path("big.txt")}); });
   setrlimit(RLIMIT_FSIZE, &old);
   signal(SIGXFSZ, SIG_DFL);
-  EXPECT_TRUE(contains(message, "d.bin.part: cannot be written: File too large")) << message;
+  EXPECT_TRUE(contains(message, "d.bin: cannot be written: File too large")) << message;
   EXPECT_EQ(snapshot(), before);
 }
 

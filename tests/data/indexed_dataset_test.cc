@@ -101,8 +101,8 @@ TEST_F(IndexedDatasetTest, AFullDiskChangesNothing) {
       writer.commit("{}");
     });
     setrlimit(RLIMIT_FSIZE, &old);
-    EXPECT_TRUE(contains(message, limit > 4096 ? "d.bin.part: cannot be written: File too large"
-                                               : "d.idx.part: cannot be written: File too large"))
+    EXPECT_TRUE(contains(message, limit > 4096 ? "d.bin: cannot be written: File too large"
+                                               : "d.idx: cannot be written: File too large"))
         << message;
     EXPECT_EQ(snapshot(), before);
   }

@@ -111,12 +111,13 @@ TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
   CheckpointHeader header;
   header.config = to_tree(now);
   header.model = to_tree(now.model);
-  StartingPoint start{"base.checkpoint", Load::kAll, false, {}};
-  EXPECT_NO_THROW(changes_since(now, start, header));
+  StartingPoint start;
+  const Path checkpoint = "base.checkpoint";
+  EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
   for (const OptimizerKind kind : {OptimizerKind::kLion, OptimizerKind::kSgd}) {
     now.optimizer.kind = kind;
     try {
-      changes_since(now, start, header);
+      changes_since(now, start, checkpoint, header);
       ADD_FAILURE() << name_of_entry(kind);
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("base.checkpoint holds the optimizer state of adamw"),
@@ -125,14 +126,14 @@ TEST(Resume, F5_OptimizerStateOfAnotherOptimizerIsRefused) {
     }
     start.resumes = true;
     now.checkpoint.allow_changes = true;
-    EXPECT_THROW(changes_since(now, start, header), Error);
+    EXPECT_THROW(changes_since(now, start, checkpoint, header), Error);
     start.resumes = false;
     start.load = Load::kWeights;
-    EXPECT_NO_THROW(changes_since(now, start, header));
+    EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
     start.load = Load::kAll;
   }
   header.config = Tree::object();  // an imported model: it has no optimizer state
-  EXPECT_NO_THROW(changes_since(now, start, header));
+  EXPECT_NO_THROW(changes_since(now, start, checkpoint, header));
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+// A lock file that gives a folder or a set of files one owner at a time: across processes, hosts,
+// local disks and NFS, and after crashes.
+//
+// The kernel or the file server releases a record lock on the file (fcntl) when its process ends,
+// however it ends. Some network file systems have no record locks, or only within one host, so the
+// file also holds a record of its owner, and the owner renews the file's time every heartbeat. A
+// record counts as one of an ended owner if
+//   - its process is of this boot, and the record lock is free, or it no longer runs, or
+//   - its process is of another boot, and the file's time has not changed for `stale_s`.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/file.h"
+#include "base/process_identity.h"
+
+namespace tessera {
+
+struct LockOwner {
+  std::string host;
+  ProcessIdentity process;
+  uint32_t boot = 0;    // of its host
+  std::string started;  // when it took the lock, as text for people
+  std::string token;    // differs for each taking
+};
+
+struct OwnerLockOptions {
+  std::string subject;  // what is locked: "run directory runs/a"
+  std::string advice;   // what to do when another process owns it
+  double heartbeat_s = 15, stale_s = 120;
+  bool record_locks = true;                          // false: as on a file system that has none
+  std::function<void(const std::string&)> say = {};  // before a wait
+};
+
+class OwnerLock {
+ public:
+  // Takes the lock. If the last owner was on another machine and may still run, waits until it is
+  // known to, at most `stale_s`. Throws Error that names host, process and start of the owner.
+  OwnerLock(Path file, OwnerLockOptions options);
+  // Releases the lock and removes the file, if it is still this one.
+  ~OwnerLock();
+  OwnerLock(const OwnerLock&) = delete;
+  OwnerLock& operator=(const OwnerLock&) = delete;
+
+ private:
+  class Handle;
+  enum class Step : uint8_t { kTaken, kAgain };
+
+  bool open_file();
+  Step try_record_lock();
+  Step try_exclusive_file();
+  void require_lock_file(const std::string& record) const;
+  bool has_ended(const LockOwner& owner);
+  Step take_over(const std::string& record);
+  [[noreturn]] void refuse(const std::optional<LockOwner>& owner) const;
+  void write_record();
+  void renew();
+
+  Path file_;
+  OwnerLockOptions options_;
+  LockOwner own_;
+  std::unique_ptr<Handle> handle_;
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool ending_ = false;
+  bool waited_ = false;  // for a file server to release the lock of a host that crashed
+  std::thread heartbeat_;
+};
+
+}  // namespace tessera

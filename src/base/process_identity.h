@@ -1,0 +1,28 @@
+// Names a process so that other processes can later find out whether it still runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct ProcessIdentity {
+  uint32_t machine =
+      0;  // of the boot and the namespace of process ids in which `pid` has a meaning
+  int64_t pid = 0;
+  int64_t start = 0;  // when it started, in ticks since the boot: process ids are used again
+
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+ProcessIdentity this_process();
+std::string host_of_this_process();
+uint32_t this_boot();  // differs between hosts and between boots of one
+
+enum class Running : uint8_t { kNo, kYes, kUnknown };  // kUnknown: it belongs to another machine
+
+Running running(const ProcessIdentity& process);
+// Returns true if the process is exiting: it was killed and still frees its memory, or is a zombie.
+bool is_exiting(const ProcessIdentity& process);
+
+}  // namespace tessera

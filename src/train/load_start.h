@@ -1,0 +1,47 @@
+// Loads the checkpoint that a run starts from, on all ranks the same one.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/resume.h"
+#include "train/trainer.h"
+
+namespace tessera {
+
+// Gives rank 0's starting point to all ranks: a network file system may show them other names.
+// Collective; only rank 0 calls `find`.
+StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& find);
+
+struct LoadedStart {
+  Path checkpoint;
+  CheckpointHeader header;
+  std::vector<Path> damaged;  // better candidates that were not used
+};
+
+// Loads one checkpoint into the trainer, and says what differs from it. Throws DamagedCheckpoint,
+// and Error if the checkpoint is of another run or model. After an error the trainer's state is
+// undefined until the next load.
+CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
+                                 const RunConfig& config, Trainer& trainer,
+                                 const std::function<void(const std::string&)>& say);
+
+// Calls `load` with one candidate after the other until none of the ranks finds damage
+// (DamagedCheckpoint), and returns that one. `warn` gets a line for each that is not used. Any
+// other error, such as one of the system, passes through. Throws Error if all are damaged.
+// Collective.
+LoadedStart load_newest_intact(const StartingPoint& start, World& world,
+                               const std::function<CheckpointHeader(const Path&)>& load,
+                               const std::function<void(const std::string&)>& warn);
+
+// On rank 0, once the whole start is known to be good: renames the damaged checkpoints of this run,
+// and sets aside what it saved after `step` if the start goes back. Returns lines for the log.
+std::vector<std::string> make_way(const Path& run, const StartingPoint& start,
+                                  const LoadedStart& loaded, int64_t step, double wall_s);
+
+// Returns whether a checkpoint is one of the run's own.
+bool is_own(const Path& run, const Path& checkpoint);
+
+}  // namespace tessera
