@@ -39,17 +39,24 @@ struct stat status_of(int fd, const Path& path) {
   return s;
 }
 
-void write_all(int fd, const char* data, size_t bytes, const Path& path) {
+// `make_space` is called where the disk is full; true: try again.
+void write_all(int fd, const char* data, size_t bytes, const Path& path,
+               const std::function<bool()>& make_space) {
   while (bytes > 0) {
     const ssize_t n = ::write(fd, data, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error("{}: cannot be written: {}", path.string(), reason());
+    const int code = n < 0 ? errno : 0;
+    if ((code == ENOSPC || code == EDQUOT) && make_space && make_space()) continue;
+    if (n < 0) throw FileError(path, "cannot be written", code);
     data += n;
     bytes -= static_cast<size_t>(n);
   }
 }
 
 }  // namespace
+
+FileError::FileError(const Path& path, std::string_view what, int code)
+    : Error("{}: {}: {}", path.string(), what, std::strerror(code)), code_(code) {}
 
 std::string read_file(const Path& path) {
   const Descriptor file(path, O_RDONLY);
@@ -78,7 +85,7 @@ void write_file(const Path& path, std::string_view bytes) {
 FileWriter::FileWriter(Path path) : path_(std::move(path)), part_(path_) {
   part_ += ".part";
   fd_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw Error("{}: cannot be created: {}", part_.string(), reason());
+  if (fd_ < 0) throw FileError(part_, "cannot be created", errno);
 }
 
 FileWriter::~FileWriter() {
@@ -92,20 +99,20 @@ void FileWriter::write(const void* data, size_t bytes) {
   written_ += static_cast<int64_t>(bytes);
   if (buffer_.size() + bytes > kBuffer) flush();
   if (bytes >= kBuffer)
-    write_all(fd_, static_cast<const char*>(data), bytes, part_);
+    write_all(fd_, static_cast<const char*>(data), bytes, part_, make_space_);
   else
     buffer_.append(static_cast<const char*>(data), bytes);
 }
 
 void FileWriter::flush() {
-  write_all(fd_, buffer_.data(), buffer_.size(), part_);
+  write_all(fd_, buffer_.data(), buffer_.size(), part_, make_space_);
   buffer_.clear();
 }
 
 void FileWriter::prepare() {
   CHECK(fd_ >= 0, "{} is prepared after commit()", path_.string());
   flush();
-  if (::fsync(fd_) != 0) throw Error("{}: cannot be flushed: {}", part_.string(), reason());
+  if (::fsync(fd_) != 0) throw FileError(part_, "cannot be flushed", errno);
 }
 
 void FileWriter::commit() {

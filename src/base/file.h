@@ -5,13 +5,27 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace tessera {
 
 using Path = std::filesystem::path;
+
+// A system call on a file failed. `code` is its errno: it tells a file that is missing from one
+// that cannot be read now.
+class FileError : public Error {
+ public:
+  FileError(const Path& path, std::string_view what, int code);
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
 
 // The whole file. Throws Error with the system's reason.
 std::string read_file(const Path& path);
@@ -28,6 +42,8 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
+  // Called where the disk is full; if it returns true, the write is tried again.
+  void on_full_disk(std::function<bool()> make_space) { make_space_ = std::move(make_space); }
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }
   // All bytes reach the disk, still under the part's name: what can fail for want of room fails
@@ -41,6 +57,7 @@ class FileWriter {
   int fd_ = -1;
   int64_t written_ = 0;
   std::string buffer_;
+  std::function<bool()> make_space_;
 };
 
 // A file mapped for reading.
