@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <map>
 
 #include "base/box.h"
@@ -25,6 +26,17 @@ Path with_suffix(const Path& path, const char* suffix) {
 
 void wait_for_all(const SaveGroup& group) {
   if (group.ranks > 1) group.barrier();
+}
+
+// The error of `part`, which is thrown once the other ranks need not be waited for.
+template <class F>
+std::exception_ptr caught(F part) {
+  try {
+    part();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 Box box_of(const StateTensor& t) {
@@ -61,11 +73,13 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group)
   // "checkpoint/" names the folder as well as "checkpoint".
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   part_ = with_suffix(folder_, ".part");
-  if (group_.rank == 0) {
+  const std::exception_ptr failed = caught([this] {
+    if (group_.rank != 0) return;
     remove_folder(part_);  // of a save that was cut off
     make_folder(part_);
-  }
+  });
   wait_for_all(group_);
+  if (failed) std::rethrow_exception(failed);
   file_ = std::make_unique<FileWriter>(part_ / pieces_file(group_.rank));
 }
 
@@ -171,10 +185,11 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
 }
 
 void CheckpointWriter::commit(const CheckpointHeader& header) {
-  finish();
+  std::exception_ptr failed = caught([this] { finish(); });
   wait_for_all(group_);
-  if (group_.rank == 0) publish(header);
+  if (!failed && group_.rank == 0) failed = caught([&] { publish(header); });
   wait_for_all(group_);
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace tessera
