@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <thread>
 
+#include "base/print.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/train_tasks.h"
 #include "cli/verbs.h"
+#include "comm/agree.h"
 #include "comm/world.h"
 #include "compile/compile.h"
 #include "launch/agreement.h"
@@ -70,7 +73,8 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   const Agreement agreement = compare(all);
   const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
   if (world.rank() == 0 && !watched)
-    for (const std::string& w : agreement.warnings) fmt::print(stderr, "warning: {}\n", w);
+    for (const std::string& w : agreement.warnings)
+      print_to(stderr, fmt::format("warning: {}\n", w));
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
@@ -88,8 +92,8 @@ bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
   if (told)
     std::this_thread::sleep_for(kUntilEnded);
   else
-    fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
-               error);
+    print_to(stderr, fmt::format("tessera: rank {} on {}: {}\n", world->rank(),
+                                 world->host(world->rank()), error));
   world->abort(1);
   return told;
 }
@@ -123,6 +127,7 @@ int verb_train(Args args) {
   arguments.flag(small, "--small", "its small twin: the same recipe in a size that trains here");
   arguments.json(options.json);
   if (!arguments.parse(args)) return 0;
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the run
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
@@ -135,8 +140,9 @@ int verb_train(Args args) {
     const RunConfig config =
         with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks, small);
     if (place.rank == 0 && config.layout_search.search)
-      fmt::print(options.terminal.file, "layout    found for {} rank{}: {}\n", place.ranks,
-                 place.ranks == 1 ? "" : "s", keys_of({config.layout, config.batch.micro}));
+      print_to(options.terminal.file, fmt::format("layout    found for {} rank{}: {}\n",
+                                                  place.ranks, place.ranks == 1 ? "" : "s",
+                                                  keys_of({config.layout, config.batch.micro})));
     const RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
@@ -150,6 +156,10 @@ int verb_train(Args args) {
     return 0;
   } catch (const std::bad_alloc&) {
     if (!give_up(kNoMemory, *heartbeat, world.get())) throw;
+  } catch (const SharedError& e) {
+    // Every rank has it: rank 0 tells it and ends the others.
+    if (world->rank() != 0) std::this_thread::sleep_for(kUntilEnded);
+    if (!give_up(e.what(), *heartbeat, world.get())) throw;
   } catch (const std::exception& e) {
     if (!give_up(e.what(), *heartbeat, world.get())) throw;
   }

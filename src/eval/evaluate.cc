@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/agree.h"
 #include "eval/answer.h"
 #include "eval/likelihood.h"
 
@@ -88,10 +89,12 @@ TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, co
        i += static_cast<size_t>(world.size()))
     own.push_back(examples[i]);
   std::vector<ExampleScore> scores;
-  if (spec.kind == TaskKind::kExactMatch)
-    scores = write_answers(checkpoint, tokenizer, spec, own, options);
-  else
-    scores = score_options(checkpoint, tokenizer, spec, own, options);
+  on_all(world, [&] {
+    if (spec.kind == TaskKind::kExactMatch)
+      scores = write_answers(checkpoint, tokenizer, spec, own, options);
+    else
+      scores = score_options(checkpoint, tokenizer, spec, own, options);
+  });
   TaskResult r;
   r.examples = gather(world, scores);
   r.metrics = metrics_of(spec, examples, r.examples);

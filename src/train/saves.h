@@ -1,12 +1,15 @@
-// The checkpoints of a run, each written while training goes on (checkpoint/saving.h). One save at
-// a time: the next waits for the one before.
+// The checkpoints of a run, each written while training continues (checkpoint/saving.h). One save
+// at a time: the next waits for the one before. A save that fails never ends the run by itself: the
+// run tries again, soon and at its end.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "checkpoint/reserve.h"
 #include "checkpoint/saving.h"
 #include "comm/world.h"
 #include "train/run_sections.h"
@@ -19,44 +22,61 @@ struct SavesOptions {
   std::function<int64_t(int64_t steps)> tokens_after;  // that so many steps train on
   World* world = nullptr;
   std::function<double()> now_s;
-  std::function<void()> before_visible;         // see SaveRequest
-  std::function<void(const std::string&)> say;  // a line for people
-  std::function<void(std::string_view)> waits;  // what the run now waits for
+  std::function<void()> before_visible;          // see SaveRequest
+  std::function<void(const std::string&)> say;   // a line for people
+  std::function<void(const std::string&)> warn;  // a warning
+  std::function<void(std::string_view)> waits;   // what the run now waits for
 };
 
-// All calls but before_update() and under_way() are the same on every rank, at the same step.
+// All calls but before_update(), under_way() and retry_due() are collective: the same on every
+// rank, at the same step.
 class Saves {
  public:
   explicit Saves(SavesOptions options) : options_(std::move(options)) {}
   // Where the run starts from: what is put around its texts goes on into its own checkpoints.
   void begin_from(const CheckpointHeader& origin) { origin_ = origin; }
+  // Sets space for one checkpoint aside, if checkpoint.reserve asks for it; `bytes`: this rank's.
+  void reserve(int64_t bytes);
 
   bool due(int64_t step) const;  // by the rules
-  // Begins to save `tensors`, which may not change until before_update() has returned. Nothing
-  // where this step is saved already. Throws Error, also for the save before.
+  // Begins to save `tensors`, which may not change until before_update() has returned. Does nothing
+  // where this step is saved already.
   void start(CheckpointHeader header, std::vector<StateTensor> tensors);
   // Before the state changes: returns when the save under way no longer needs it.
   void before_update();
-  // Between two steps: moves on what waits for the other ranks, and tells what is over. Throws
-  // Error if the save failed on this rank; if on another, waits until that one ends the run.
-  void between_steps();
-  void finish();  // waits until nothing is under way
+  void between_steps();  // brings the save under way forward, without waiting for it
+  void finish();         // waits until nothing is under way
+
+  // Why the newest save failed on one of the ranks; empty: it did not. It was a warning then.
+  const std::string& failure() const { return failure_; }
+  bool failure_is_lasting() const { return lasting_; }  // another try would fail too
+  bool retry_due() const;  // by this rank's clock: a save failed and is to be tried again now
 
   void resumed(int64_t step) { started_ = last_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
+  SaveRequest request(CheckpointHeader header, std::vector<StateTensor> tensors);
   bool passes_tokens(int64_t step) const;
-  bool all_written();
+  void advance();
   void settle();
+  void fail(const std::string& own);
+  void abandon();
+  void take_reserve();
 
   SavesOptions options_;
   std::optional<CheckpointHeader> origin_;  // of where the run starts
   int64_t started_ = -1, last_ = -1;
+  std::optional<Reserve> reserve_;
+  bool reserve_told_ = false;  // that there is no space for it
   std::optional<Saving> saving_;
-  bool agreed_ = false;  // that all ranks have written
-  double paused_s_ = 0;  // training stood still for the save under way; then the most of all ranks
+  bool published_ = false;  // all ranks have written
+  double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks
+  std::string failure_;
+  bool lasting_ = false;
+  double retry_at_s_ = 0;
+  std::set<std::string> warned_;
 };
 
 }  // namespace tessera

@@ -28,6 +28,7 @@ struct StepResult {
 
 struct ValidationResult {
   double loss_sum = 0, tokens = 0;
+  std::string error;  // of this rank: why it could not read its rows; the numbers mean nothing then
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
 };
 
@@ -56,11 +57,18 @@ class Trainer {
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
                   const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
-  // step() in two, where the device can go from one step to the next without waiting for the host
-  // (Executor::start): finish_step() is of the oldest that was started, and comes before anything
-  // else is asked. At most two are under way; behind one that is not finite nothing is updated.
+  // step() in two: reading the batch, which may throw an Error on one rank alone and communicates
+  // nothing, and the computation, which every rank begins together. Between the two may come
+  // finish_step() of steps before it.
+  void prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+                    double loss_scale = 1);
+  StepResult run_step(const std::function<void(const OpEvent&)>& observe = {});
+  // run_step() in two, where the device can go from one step to the next without waiting for the
+  // host (Executor::start): finish_step() is of the oldest that was started, and comes before
+  // anything else is asked. At most two are under way; behind one that is not finite nothing is
+  // updated. Where a step cannot be started so, none may be under way when it is prepared.
   bool can_start_step(int64_t step) const;
-  void start_step(int64_t step, double learning_rate, BatchSource& batches);
+  void start_step();
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
@@ -70,7 +78,8 @@ class Trainer {
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
-  // `sequences` samples of a set from its start (at most all of it).
+  // `sequences` samples of a set from its start (at most all of it). Never throws for a row that
+  // cannot be read: see ValidationResult::error.
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 
   // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
@@ -98,7 +107,8 @@ class Trainer {
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   size_t last_ = 0;                // the program of the last step that was started
-  StepInput finished_;
+  StepInput next_, finished_;      // next_: prepared
+  int64_t written_ = 0;            // the step whose batch is in the arena
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };
