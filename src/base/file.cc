@@ -71,11 +71,15 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
   return text;
 }
 
-void write_all(int fd, const char* data, size_t bytes, const Path& path) {
+// `make_space` is called where the disk is full; true: try again.
+void write_all(int fd, const char* data, size_t bytes, const Path& path,
+               const std::function<bool()>& make_space) {
   while (bytes > 0) {
     const ssize_t n = ::write(fd, data, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw FileError(path, "cannot be written", errno);
+    const int code = n < 0 ? errno : 0;
+    if ((code == ENOSPC || code == EDQUOT) && make_space && make_space()) continue;
+    if (n < 0) throw FileError(path, "cannot be written", code);
     data += n;
     bytes -= static_cast<size_t>(n);
   }
@@ -129,13 +133,13 @@ void FileWriter::write(const void* data, size_t bytes) {
   written_ += static_cast<int64_t>(bytes);
   if (buffer_.size() + bytes > kBuffer) flush();
   if (bytes >= kBuffer)
-    write_all(fd_, static_cast<const char*>(data), bytes, path_);
+    write_all(fd_, static_cast<const char*>(data), bytes, path_, make_space_);
   else
     buffer_.append(static_cast<const char*>(data), bytes);
 }
 
 void FileWriter::flush() {
-  write_all(fd_, buffer_.data(), buffer_.size(), path_);
+  write_all(fd_, buffer_.data(), buffer_.size(), path_, make_space_);
   buffer_.clear();
 }
 

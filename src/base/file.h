@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
+  // Called where the disk is full; if it returns true, the write is tried again.
+  void on_full_disk(std::function<bool()> make_space) { make_space_ = std::move(make_space); }
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }
   // All bytes reach the disk, still under the temporary name: a full disk fails here, so that
@@ -67,6 +70,7 @@ class FileWriter {
   int fd_ = -1;
   int64_t written_ = 0;
   std::string buffer_;
+  std::function<bool()> make_space_;
 };
 
 // A file mapped for reading.

@@ -1,10 +1,13 @@
 #include "base/log.h"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 
+#include <mutex>
+
+#include "base/append_file.h"
 #include "base/error.h"
+#include "base/print.h"
 
 namespace tessera {
 namespace {
@@ -33,6 +36,43 @@ const char* prefix_of(LogLevel level) {
   return "";
 }
 
+// Neither sink ever fails: spdlog would print a message of its own.
+class TerminalSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit TerminalSink(std::FILE* file) : file_(file) {}
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    print_to(file_, {line.data(), line.size()});
+  }
+  void flush_() override {}
+
+ private:
+  std::FILE* file_;
+};
+
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FileSink(const Path& file) : file_(file) {
+    if (const auto failed = file_.take_report()) throw Error("the log: {}", *failed);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    file_.append({line.data(), line.size()});
+    if (const auto report = file_.take_report())
+      print_to(stderr, fmt::format("warning: {}\n", *report));
+  }
+  void flush_() override {}
+
+ private:
+  AppendFile file_;
+};
+
 }  // namespace
 
 struct Log::Sinks {
@@ -41,27 +81,18 @@ struct Log::Sinks {
 
 Log::Log(LogTerminal terminal) : sinks_(std::make_unique<Sinks>()) {
   if (terminal == LogTerminal::kNone) return;
-  spdlog::sink_ptr sink;
-  if (terminal == LogTerminal::kOut)
-    sink = std::make_shared<spdlog::sinks::stdout_sink_mt>();
-  else
-    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  const bool out = terminal == LogTerminal::kOut;
+  auto sink = std::make_shared<TerminalSink>(out ? stdout : stderr);
   sink->set_pattern("%v");
   sinks_->terminal.sinks().push_back(std::move(sink));
-  sinks_->terminal.flush_on(spdlog::level::trace);
 }
 
 Log::~Log() = default;
 
 void Log::open(const Path& file) {
-  try {
-    auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-    sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-    sinks_->file.sinks().assign(1, std::move(sink));
-    sinks_->file.flush_on(spdlog::level::trace);
-  } catch (const spdlog::spdlog_ex& e) {
-    throw Error("{}: the log cannot be opened: {}", file.string(), e.what());
-  }
+  auto sink = std::make_shared<FileSink>(file);
+  sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+  sinks_->file.sinks().assign(1, std::move(sink));
 }
 
 void Log::write(LogLevel level, std::string_view text) {

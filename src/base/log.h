@@ -1,5 +1,6 @@
 // What a run tells: short lines for people on the terminal, the same with time and level in a file.
-// Passed to who needs it; thread safe; every line is in the file before write() returns.
+// Passed to who needs it; thread safe; every line is written before write() returns, or kept until
+// it can be.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +23,8 @@ class Log {
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  // From now on appends to this file too. Throws Error if it cannot be written.
+  // From now on appends to this file too. Throws Error if it cannot be opened. Later failures are
+  // one warning on standard error; the lines are written when that is possible (append_file.h).
   void open(const Path& file);
 
   // Text may have several lines; warnings and errors begin with "warning: " or "error: ".

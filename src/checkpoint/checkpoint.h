@@ -91,6 +91,10 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  // Called where the disk is full while pieces are written; true: the write is tried again.
+  void on_full_disk(std::function<bool()> make_space) {
+    file_->on_full_disk(std::move(make_space));
+  }
   // Writes straight from the view, without a copy.
   void add(const StateTensor& tensor);
   // The same for a piece that is made while it is written; `tensor.data` is not used.

@@ -1,5 +1,8 @@
 #include "checkpoint/saving.h"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <utility>
 
 namespace tessera {
@@ -16,6 +19,13 @@ NumericError not_saved(int64_t step, const NumericError& error) {
   return NumericError("the state after step {} is not saved: {}", step, error.what());
 }
 
+// Waiting does not help against these.
+bool is_lasting(int code) {
+  static constexpr std::array kLasting = {EACCES,       EFBIG,   EISDIR, ELOOP,
+                                          ENAMETOOLONG, ENOTDIR, EPERM,  EROFS};
+  return std::find(kLasting.begin(), kLasting.end(), code) != kLasting.end();
+}
+
 }  // namespace
 
 Saving::Saving(SaveRequest request)
@@ -25,6 +35,7 @@ Saving::Saving(SaveRequest request)
   } catch (const Error& error) {
     throw told(step(), error);
   }
+  writer_->on_full_disk(request_.make_space);
   thread_ = std::thread([this] { work(); });
 }
 
@@ -63,19 +74,32 @@ void Saving::work() {
     if (request_.group.rank == 0) {
       if (request_.before_visible) request_.before_visible();
       writer_->publish(request_.header);
-      if (request_.keep) prune(request_.checkpoints, *request_.keep);
+      remove_old();
     }
     set(SaveState::kOver);
   } catch (const NumericError& error) {
     const NumericError failure = not_saved(step(), error);
     non_finite_ = failure.what();
     failed_ = std::make_exception_ptr(failure);
+  } catch (const FileError& error) {
+    lasting_ = is_lasting(error.code());
+    failed_ = std::make_exception_ptr(told(step(), error));
   } catch (const Error& error) {
     failed_ = std::make_exception_ptr(told(step(), error));
   } catch (...) {
     failed_ = std::current_exception();
   }
   if (failed_) set(SaveState::kFailed);
+}
+
+// The save is complete by now, whatever happens to older checkpoints.
+void Saving::remove_old() {
+  if (!request_.keep) return;
+  try {
+    prune(request_.checkpoints, *request_.keep);
+  } catch (const std::exception& error) {
+    warning_ = fmt::format("an old checkpoint could not be removed: {}", error.what());
+  }
 }
 
 void Saving::write() {
@@ -100,6 +124,11 @@ void Saving::wait_until_read() {
 void Saving::wait_until_written() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return state_ != SaveState::kWriting; });
+}
+
+void Saving::wait_until_over() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ == SaveState::kOver || state_ == SaveState::kFailed; });
 }
 
 void Saving::publish() {

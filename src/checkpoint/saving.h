@@ -34,6 +34,7 @@ struct SaveRequest {
   SaveGroup group;
   std::optional<KeepRule> keep = {};          // what may go once it stands
   std::function<void()> before_visible = {};  // on rank 0, right before it stands in its place
+  std::function<bool()> make_space = {};      // see CheckpointWriter::on_full_disk
   std::function<double()> now_s = {};         // for seconds()
 };
 
@@ -58,15 +59,21 @@ class Saving {
   void wait_until_read();     // returns at once where they have been; also where the save failed
   void wait_until_written();  // until state() is not kWriting
   void publish();             // every rank is at kWritten
+  void wait_until_over();     // of a published save: until it is kOver or kFailed
   // Until it is over. Throws the Error that the thread met: it names the step and the place.
   void wait();
   // The message of wait() if the save failed because the state is not finite; otherwise empty.
   std::string non_finite() const;
   double seconds() const;  // from the start until it was over
+  // Once it is over. Of a failure: a later try would fail too. Else the old checkpoints that could
+  // not be removed; empty: none.
+  bool failure_is_lasting() const { return lasting_; }
+  const std::string& warning() const { return warning_; }
 
  private:
   void work();
   void write();
+  void remove_old();
   void set(SaveState state);
   double now_s() const { return request_.now_s ? request_.now_s() : 0; }
 
@@ -79,6 +86,8 @@ class Saving {
   double began_s_ = 0, ended_s_ = 0;
   std::exception_ptr failed_;
   std::string non_finite_;
+  bool lasting_ = false;  // set before kFailed
+  std::string warning_;   // set before kOver
   std::thread thread_;
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <map>
 
 #include "base/box.h"
@@ -20,6 +21,17 @@ constexpr int64_t kChunk = int64_t{4} << 20;
 
 void wait_for_all(const SaveGroup& group) {
   if (group.ranks > 1) group.barrier();
+}
+
+// The error of `part`, which is thrown once the other ranks need not be waited for.
+template <class F>
+std::exception_ptr caught(F part) {
+  try {
+    part();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 Box box_of(const StateTensor& t) {
@@ -66,8 +78,11 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existi
   // "checkpoint/" names the folder as well as "checkpoint".
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   std::string part;
-  if (group_.rank == 0) part = make_part_folder(folder_).string();
+  std::exception_ptr failed;
+  if (group_.rank == 0) failed = caught([&] { part = make_part_folder(folder_).string(); });
   if (group_.ranks > 1) group_.broadcast(part);
+  if (failed) std::rethrow_exception(failed);
+  if (part.empty()) throw Error("{}: rank 0 could not create its folder", folder_.string());
   part_ = part;
   file_ = std::make_unique<FileWriter>(part_ / pieces_file(group_.rank));
 }
@@ -186,10 +201,11 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
 }
 
 void CheckpointWriter::commit(const CheckpointHeader& header) {
-  finish();
+  std::exception_ptr failed = caught([this] { finish(); });
   wait_for_all(group_);
-  if (group_.rank == 0) publish(header);
+  if (!failed && group_.rank == 0) failed = caught([&] { publish(header); });
   wait_for_all(group_);
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace tessera

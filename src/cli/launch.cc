@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
+#include "base/print.h"
 #include "base/tree.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
@@ -98,7 +100,7 @@ class Launch {
   bool pause(double seconds) const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
-    fmt::print(stderr, "tessera: {}\n", fmt::format(format, std::forward<A>(a)...));
+    print_to(stderr, fmt::format("tessera: {}\n", fmt::format(format, std::forward<A>(a)...)));
   }
 
   const LaunchArguments& l_;
@@ -224,6 +226,7 @@ int Launch::go() {
 int verb_launch(Args args) {
   LaunchArguments l;
   if (!read_arguments(args, l)) return 0;
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the ranks
   return Launch(l).go();
 }
 

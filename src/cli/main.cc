@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <new>
 
+#include "base/print.h"
 #include "cli/verbs.h"
 
 namespace {
@@ -19,34 +20,38 @@ int version() {
 int run(tessera::Args args) {
   const bool asks_version = !args.empty() && (args[0] == "--version" || args[0] == "version");
   const int code = asks_version ? version() : tessera::run_verb("", tessera::verbs(), args);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (!written && !tessera::reader_is_gone(stdout))
     throw tessera::Error("standard output cannot be written: {}", std::strerror(errno));
   return code;
 }
 
+// The process may have no standard error that takes it.
+void tell(const std::string& text) { tessera::print_to(stderr, "tessera: " + text + "\n"); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  tessera::open_standard_files();
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails and is reported as such
   int code = 1;
   try {
     return run(args);
   } catch (const tessera::UsageError& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    tell(e.what());
     code = 2;
   } catch (const tessera::NumericError& e) {
     fmt::print(stderr, "tessera: {}\n", e.what());
     code = tessera::kNumericExitCode;
   } catch (const tessera::Error& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    tell(e.what());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr,
-               "tessera: out of memory. `tessera doctor` says how much this process may use.\n");
+    tell("out of memory. `tessera doctor` says how much this process may use.");
   } catch (const std::filesystem::filesystem_error& e) {
-    fmt::print(stderr, "tessera: {}: {}\n", e.path1().string(), e.code().message());
+    tell(fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    tell(e.what());
   }
   return code;
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "tensor/cpu_features.h"
 #include "train/progress.h"
 
@@ -63,8 +64,8 @@ std::unique_ptr<Heartbeat> start_heartbeat(const RankPlace& place, const char* v
   o.resident_bytes = resident_bytes;
   o.end_process = [place](const std::string& why) {
     if (!why.empty())
-      fmt::print(stderr, "tessera: rank {} on {} ends: {}.\n", place.rank, place.host, why);
-    std::fflush(stderr);
+      print_to(stderr,
+               fmt::format("tessera: rank {} on {} ends: {}.\n", place.rank, place.host, why));
     _exit(1);  // the training thread may wait in a collective for ever
   };
   return std::make_unique<Heartbeat>(std::move(o));

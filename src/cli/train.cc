@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <thread>
 
+#include "base/print.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/train_tasks.h"
 #include "cli/verbs.h"
+#include "comm/agree.h"
 #include "comm/world.h"
 #include "compile/compile.h"
 #include "launch/agreement.h"
@@ -71,7 +74,8 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   const Agreement agreement = compare(all);
   const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
   if (world.rank() == 0 && !watched)
-    for (const std::string& w : agreement.warnings) fmt::print(stderr, "warning: {}\n", w);
+    for (const std::string& w : agreement.warnings)
+      print_to(stderr, fmt::format("warning: {}\n", w));
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
@@ -89,8 +93,8 @@ bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* wo
   if (told)
     std::this_thread::sleep_for(kUntilEnded);
   else
-    fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
-               error);
+    print_to(stderr, fmt::format("tessera: rank {} on {}: {}\n", world->rank(),
+                                 world->host(world->rank()), error));
   world->abort(code);
   return told;
 }
@@ -146,6 +150,7 @@ int verb_train(Args args) {
   if (!arguments.parse(args)) return 0;
   if (arguments.given("--from-step") && options.from_step < 0)
     throw UsageError("--from-step is {}, expected 0 or more", options.from_step);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that ends, such as `head`, must not end the run
   options.version = version();
   options.now_s = steady_s;
   options.wall_s = wall_s;
@@ -158,8 +163,9 @@ int verb_train(Args args) {
     const RunConfig config =
         with_found_layout(run, overrides, open_run(run, overrides, small), place.ranks, small);
     if (place.rank == 0 && config.layout_search.search)
-      fmt::print(options.terminal.file, "layout    found for {} rank{}: {}\n", place.ranks,
-                 place.ranks == 1 ? "" : "s", keys_of({config.layout, config.batch.micro}));
+      print_to(options.terminal.file, fmt::format("layout    found for {} rank{}: {}\n",
+                                                  place.ranks, place.ranks == 1 ? "" : "s",
+                                                  keys_of({config.layout, config.batch.micro})));
     const RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);
@@ -176,6 +182,10 @@ int verb_train(Args args) {
   } catch (const NumericError& e) {
     if (!give_up(e.what(), kNumericExitCode, *heartbeat, world.get())) throw;
     return kNumericExitCode;
+  } catch (const SharedError& e) {
+    // Every rank has it: rank 0 tells it and ends the others.
+    if (world->rank() != 0) std::this_thread::sleep_for(kUntilEnded);
+    if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
   } catch (const std::exception& e) {
     if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
   }

@@ -1,6 +1,8 @@
 #include "cli/train_tasks.h"
 
 #include "cli/checkpoint_file.h"
+#include "comm/agree.h"
+#include "data/tokenizer.h"
 #include "eval/evaluate.h"
 #include "eval/likelihood.h"
 
@@ -27,13 +29,18 @@ TaskEvaluation task_evaluation(const RunConfig& config) {
   TaskEvaluation out;
   if (e.tasks.empty()) return out;
   out.bytes = [](const RunConfig& c) { return likelihood_bytes(c.model, options_of(c)); };
-  out.run = [tasks = read_tasks({e.tasks, e.data, -1, e.limit})](const Path& checkpoint,
-                                                                 const RunConfig& c, World& world) {
-    CheckpointReader reader(checkpoint);
-    const auto tokenizer = tokenizer_of(reader);
+  std::vector<Task> tasks = read_tasks({e.tasks, e.data, -1, e.limit});
+  for (const Task& t : tasks) out.names.push_back(t.name);
+  out.run = [tasks = std::move(tasks)](const Path& checkpoint, const RunConfig& c, World& world) {
+    std::optional<CheckpointReader> reader;
+    std::unique_ptr<Tokenizer> tokenizer;
+    on_all(world, [&] {
+      reader.emplace(checkpoint);
+      tokenizer = tokenizer_of(*reader);
+    });
     std::vector<TaskMetrics> results;
     for (const Task& t : tasks) {
-      const TaskResult r = evaluate(reader, *tokenizer, t, world, options_of(c));
+      const TaskResult r = evaluate(*reader, *tokenizer, t, world, options_of(c));
       results.push_back(metrics_of(t, r));
     }
     return results;

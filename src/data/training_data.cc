@@ -7,24 +7,10 @@
 #include "base/error.h"
 #include "data/dataset_about.h"
 #include "data/tokenizer.h"
+#include "data/vocabulary.h"
 
 namespace tessera {
 namespace {
-
-// `start` is the token of the file where `ids` stand.
-void check_vocabulary(std::span<const int32_t> ids, int64_t vocabulary, const IndexedDataset& data,
-                      int64_t start) {
-  if (vocabulary <= 0) return;
-  const auto bad =
-      std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= vocabulary; });
-  if (bad == ids.end()) return;
-  const int64_t token = start + (bad - ids.begin()), sequence = data.sequence_of(token);
-  throw Error(
-      "{}: token {} of document {} (byte {}) is {}, beyond the vocabulary of {}. Was the "
-      "dataset built with another tokenizer? Build it again, or set model.vocabulary",
-      data.data_name(), token - data.first_token(sequence), sequence, token * size_of(data.dtype()),
-      *bad < 0 ? std::string("negative or too large for any") : std::to_string(*bad), vocabulary);
-}
 
 // The sample's tokens as an encoder's inputs and a decoder's targets.
 void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
@@ -169,8 +155,8 @@ void TrainingData::read(const Blend::Pick& pick, std::span<int32_t> out) {
   if (fits) return;
   for (const SamplePiece& p : from.order->pieces(pick.index)) {
     const auto ids = out.first(static_cast<size_t>(p.count));
-    check_vocabulary(ids, spec_.vocabulary, *from.data,
-                     from.data->first_token(p.sequence) + p.from);
+    require_vocabulary(ids, spec_.vocabulary, *from.data,
+                       from.data->first_token(p.sequence) + p.from);
     out = out.subspan(static_cast<size_t>(p.count));
   }
 }
@@ -264,7 +250,7 @@ int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
   const int64_t count = std::min<int64_t>(length_ + 1, tokens_ - from);
   const auto ids = out.first(static_cast<size_t>(count));
   data_->read(first_ + from, ids);
-  check_vocabulary(ids, spec_.vocabulary, *data_, first_ + from);
+  require_vocabulary(ids, spec_.vocabulary, *data_, first_ + from);
   return count;
 }
 
@@ -303,7 +289,9 @@ int64_t ValidationData::text_bytes(const Tokenizer& tokenizer) const {
   int64_t bytes = 0;
   for (int64_t from = 0; from < tokens_; from += kBlock) {
     const int64_t n = std::min(kBlock, tokens_ - from);
-    data_->read(first_ + from, std::span(ids).first(static_cast<size_t>(n)));
+    const auto block = std::span(ids).first(static_cast<size_t>(n));
+    data_->read(first_ + from, block);
+    require_vocabulary(block, tokenizer.vocabulary_size(), *data_, first_ + from);
     for (int64_t i = 0; i < n; ++i) {
       const int32_t id = ids[static_cast<size_t>(i)];
       if (id != end_of_text) bytes += static_cast<int64_t>(tokenizer.token_bytes(id).size());

@@ -145,9 +145,12 @@ class ValidationData {
 
   // Bytes of text that the tokens stand for, which bits per byte divide by: from PREFIX.json if it
   // describes just these tokens, else by decoding them. End-of-text tokens stand for none. Of
-  // instructions: the responses.
+  // instructions: the responses. Throws Error that names the place of an id that the tokenizer does
+  // not have.
   int64_t text_bytes(const Tokenizer& tokenizer) const;
   const InstructionData* instructions() const { return instructions_.get(); }  // nullptr: text
+
+  const InstructionData* instructions() const { return instructions_.get(); }  // or nullptr
 
  private:
   void mark_documents(int64_t sample, const SampleRow& row) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/agree.h"
 #include "eval/answer.h"
 #include "eval/likelihood.h"
 
@@ -99,8 +100,10 @@ TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, co
   for (size_t i = static_cast<size_t>(world.rank()); i < task.examples.size();
        i += static_cast<size_t>(world.size()))
     own.push_back(task.examples[i]);
+  std::vector<ExampleScore> scores;
+  on_all(world, [&] { scores = score_examples(checkpoint, tokenizer, task, own, options); });
   TaskResult r;
-  r.examples = gather(world, score_examples(checkpoint, tokenizer, task, own, options));
+  r.examples = gather(world, scores);
   r.metrics = metrics_of(task.spec, task.examples, r.examples);
   return r;
 }

@@ -45,6 +45,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(err, STDERR_FILENO);
+  ::signal(SIGPIPE, SIG_DFL);  // which this process ignores
   ::execvpe(command[0], command, environment);
   const int why = errno;
   if (::write(failure, &why, sizeof why) < 0) ::_exit(126);

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/print.h"
 #include "launch/child.h"
 #include "launch/home.h"
 #include "launch/receiver.h"
@@ -119,8 +120,7 @@ void Attempt::show(Stream& stream, const std::string& line) {
     file << said.text << std::endl;
   }
   const std::string who = said.rank == 0 ? "" : fmt::format("rank {}: ", said.rank);
-  fmt::print(stream.to, "{}{}\n", who, said.text);
-  std::fflush(stream.to);
+  print_to(stream.to, fmt::format("{}{}\n", who, said.text));
 }
 
 void Attempt::read_output(Stream& stream) {
@@ -183,7 +183,8 @@ AttemptResult Attempt::go() {
     const bool decided = watch_.verdict().has_value();
     watch_.tick(o_.now_s());
     if (!decided && watch_.verdict()) end_all();
-    for (const std::string& w : watch_.take_warnings()) fmt::print(o_.err, "warning: {}\n", w);
+    for (const std::string& w : watch_.take_warnings())
+      print_to(o_.err, fmt::format("warning: {}\n", w));
     obey_user();
   } while (!done());
   AttemptResult r;

@@ -13,20 +13,6 @@
 namespace tessera {
 namespace {
 
-// The step of one line of the file.
-int64_t step_of(std::string_view line, const std::string& source, int64_t number) {
-  const Tree tree = parse_json(line, source, static_cast<int>(number));
-  const Tree* step = tree.find("step");
-  const auto* n = step ? std::get_if<int64_t>(&step->value) : nullptr;
-  if (!n) {
-    throw Error(
-        "{}:{}: this line is no object with a whole number 'step'. The file was changed by "
-        "something else; mend the line or move the file away and start again.",
-        source, number);
-  }
-  return *n;
-}
-
 void set(Tree& t, const StepCommunication& c) {
   t.set("communication_hidden_s", Tree(c.hidden_s));
   t.set("communication_exposed_s", Tree(c.exposed_s));
@@ -70,60 +56,91 @@ std::string to_json_line(const ValidationMetrics& m) {
   return to_json(t);
 }
 
-int64_t cut_back(const Path& path, int64_t step) {
-  if (!std::filesystem::exists(path)) return 0;
+namespace {
+
+struct Line {
+  std::string_view text;  // with its end
+  int64_t step = -1;      // -1: damaged
+  std::string name;       // of the validation set or the task
+  std::string problem;    // of a damaged line
+};
+
+Line read_line(std::string_view text, const std::string& source, int64_t number) {
+  Line line{text, -1, "", ""};
+  text.remove_suffix(1);
+  if (text.empty()) return line;
+  try {
+    const Tree tree = parse_json(text, source, static_cast<int>(number));
+    const Tree* step = tree.find("step");
+    const auto* n = step ? std::get_if<int64_t>(&step->value) : nullptr;
+    if (!n) throw Error("{}:{}: not a JSON object with an integer 'step'", source, number);
+    line.step = *n;
+    for (const char* key : {"name", "task"})
+      if (const Tree* name = tree.find(key); name && name->as_string())
+        line.name = *name->as_string();
+  } catch (const Error& e) {
+    line.problem = e.what();
+  }
+  return line;
+}
+
+Path unused_name(const Path& path) {
+  for (int n = 1;; ++n) {
+    Path name = path;
+    name += n == 1 ? ".damaged" : fmt::format(".damaged.{}", n);
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(name, ignored))) return name;
+  }
+}
+
+// Cutting the end off needs no space, so it works on a full disk too.
+void shorten(const Path& path, size_t bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool done = fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 && ::fsync(fd) == 0;
+  const int why = errno;
+  if (fd >= 0) ::close(fd);
+  if (!done) throw Error("{}: cannot be shortened: {}", path.string(), std::strerror(why));
+}
+
+}  // namespace
+
+CutBack cut_back(const Path& path, int64_t step) {
+  CutBack result;
+  if (!std::filesystem::exists(path)) return result;
   const std::string text = read_file(path);
-  std::string kept;
-  int64_t gone = 0, number = 0;
+  std::string kept, damaged;
+  int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     ++number;
     if (end == std::string::npos) {  // torn by a kill in the middle of a write
-      ++gone;
+      ++result.removed;
       break;
     }
-    const std::string_view line(text.data() + begin, end - begin);
+    const std::string_view whole(text.data() + begin, end + 1 - begin);
+    const Line line = read_line(whole, path.string(), number);
     begin = end + 1;
-    if (line.empty()) continue;
-    if (step_of(line, path.string(), number) <= step) {
-      kept.append(line).push_back('\n');
-    } else {
-      ++gone;
+    if (!line.problem.empty()) {
+      if (damaged.empty()) result.problem = line.problem;
+      damaged += whole;
+      ++result.damaged;
+    } else if (line.step > step) {
+      ++result.removed;
+    } else if (line.step >= 0) {
+      kept += whole;
+      if (line.step == step && !line.name.empty()) result.names_at_step.insert(line.name);
     }
   }
-  if (kept != text) write_file(path, kept);
-  return gone;
-}
-
-MetricsFile::MetricsFile(Path path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error("{}: cannot be opened for writing: {}", path_.string(), strerror(errno));
-}
-
-MetricsFile::~MetricsFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-void MetricsFile::append_line(std::string line) {
-  line.push_back('\n');
-  const char* next = line.data();
-  size_t left = line.size();
-  while (left > 0) {
-    const ssize_t n = ::write(fd_, next, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      throw Error("{}: a line could not be written: {}. Make room and start the run again.",
-                  path_.string(), strerror(errno));
-    }
-    next += n;
-    left -= static_cast<size_t>(n);
+  if (!damaged.empty()) {
+    result.damaged_file = unused_name(path);
+    write_file(result.damaged_file, damaged);
   }
-}
-
-void MetricsFile::sync() {
-  if (::fdatasync(fd_) != 0 && errno != EINVAL) {
-    throw Error("{}: could not be flushed to the disk: {}", path_.string(), strerror(errno));
-  }
+  if (kept == text) return result;
+  if (text.starts_with(kept))
+    shorten(path, kept.size());
+  else
+    write_file(path, kept);
+  return result;
 }
 
 }  // namespace tessera

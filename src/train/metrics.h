@@ -11,11 +11,13 @@
 //
 // Doubles are written in the shortest form that reads back as the same double; NaN and infinities
 // become null. Each line is one write(2) at the end of the file, so that a killed process leaves
-// at most one torn line, the last, and cut_back() drops it.
+// at most one torn line, the last, and cut_back() drops it. The file is written as a best effort
+// (base/append_file.h).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -54,27 +56,18 @@ struct ValidationMetrics {
 std::string to_json_line(const StepMetrics& m);  // without the line's end
 std::string to_json_line(const ValidationMetrics& m);
 
-// Leaves only whole lines of steps ≤ `step` (0: none): rewrites beside and renames, and does
-// nothing where nothing has to go or there is no file. Returns how many lines went. Throws Error,
-// with file and line, where a whole line is no object with a "step".
-int64_t cut_back(const Path& path, int64_t step);
-
-class MetricsFile {
- public:
-  explicit MetricsFile(Path path);  // appends; makes the file where there is none
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
-
-  // Throws Error where the line cannot be written whole (a full disk).
-  void append(const StepMetrics& m) { append_line(to_json_line(m)); }
-  void append(const ValidationMetrics& m) { append_line(to_json_line(m)); }
-  void append_line(std::string line);
-  void sync();  // to the disk: call it before a checkpoint of these steps becomes visible
-
- private:
-  Path path_;
-  int fd_ = -1;
+struct CutBack {
+  int64_t removed = 0;                  // lines of later steps, and a torn last line
+  int64_t damaged = 0;                  // lines that were moved to `damaged_file`
+  std::string problem;                  // of the first of them, with file and line
+  Path damaged_file;                    // a new file
+  std::set<std::string> names_at_step;  // validation sets and tasks with a line of step `step`
 };
+
+// Leaves only whole lines of steps <= `step` (0: none). Lines that are not a JSON object with an
+// integer "step" are moved to a new file PATH.damaged (PATH.damaged.2, …). Shortens the file, or
+// writes a new one and renames it; does nothing where no line has to be removed or there is no
+// file. Throws Error if the file cannot be read or changed.
+CutBack cut_back(const Path& path, int64_t step);
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/print.h"
 #include "train/metrics.h"
 
 namespace tessera {
@@ -123,27 +124,24 @@ void Progress::show(const ProgressState& p, double now_s) {
   first_ = false;
   next_s_ = now_s + (output_.terminal ? kTerminalPeriod_s : kFilePeriod_s);
   if (!output_.terminal) {
-    fmt::print(output_.file, "{}\n", format_progress(p, 0));
+    print_to(output_.file, format_progress(p, 0) + "\n");
   } else {
     shown_ = format_progress(p, kBarCells);
     // A line that wraps cannot be rewritten.
     if (output_.columns > 1) shown_ = cut_to_columns(shown_, output_.columns - 1);
-    fmt::print(output_.file, "{}{}", kEraseLine, shown_);
+    print_to(output_.file, fmt::format("{}{}", kEraseLine, shown_));
   }
-  std::fflush(output_.file);
 }
 
 void Progress::print(std::string_view line) {
-  if (output_.terminal && !shown_.empty()) fmt::print(output_.file, "{}", kEraseLine);
-  fmt::print(output_.file, "{}\n", line);
-  if (output_.terminal) fmt::print(output_.file, "{}", shown_);
-  std::fflush(output_.file);
+  const bool shows = output_.terminal && !shown_.empty();
+  print_to(output_.file,
+           fmt::format("{}{}\n{}", shows ? kEraseLine : "", line, output_.terminal ? shown_ : ""));
 }
 
 void Progress::finish() {
-  if (output_.terminal && !shown_.empty()) fmt::print(output_.file, "\n");
+  print_to(output_.file, output_.terminal && !shown_.empty() ? "\n" : "");
   shown_.clear();
-  std::fflush(output_.file);
 }
 
 }  // namespace tessera

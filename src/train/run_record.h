@@ -1,4 +1,6 @@
-// What a run writes of its course: metrics.jsonl, and TensorBoard's files where they are wanted.
+// The record of a run's course: metrics.jsonl and, if enabled, TensorBoard's files. Once the run
+// has started, a line that cannot be written is a warning and never ends the run
+// (base/append_file.h).
 #pragma once
 
 #include <functional>
@@ -12,23 +14,36 @@ namespace tessera {
 
 struct RunRecordOptions {
   Path folder;             // of the run
-  int64_t first_step = 1;  // lines of it and of later steps, by an earlier start, go
+  int64_t first_step = 1;  // lines of it and of later steps, by an earlier start, are removed
   bool tensorboard = false;
-  std::function<double()> wall_s;  // since 1970
+  std::function<double()> wall_s;                // since 1970
+  std::function<void(const std::string&)> warn;  // called by the constructor and add()
 };
 
 class RunRecord {
  public:
+  // Throws Error if metrics.jsonl cannot be opened.
   explicit RunRecord(RunRecordOptions options);
 
   void add(const StepMetrics& m);
   void add(const ValidationMetrics& m);
   void add(int64_t step, const TaskMetrics& m);
-  void sync() { metrics_.sync(); }
+  void sync() { metrics_->sync(); }  // from any thread
+
+  // Whether metrics.jsonl has a line of that validation set or task for the step before the first.
+  bool has_line_before_start(const std::string& name) const {
+    return before_.names_at_step.contains(name);
+  }
 
  private:
+  void append(const std::string& line) { metrics_->append(line + "\n"); }
+  TensorBoardFile* events();  // nullptr: not enabled
+  void report();
+
   RunRecordOptions options_;
-  MetricsFile metrics_;
+  Path path_;
+  CutBack before_;
+  std::optional<AppendFile> metrics_;
   std::optional<TensorBoardFile> tensorboard_;
 };
 

@@ -159,7 +159,8 @@ struct CheckpointSection {
   std::string from;
   Load load = Load::kWeights;
   Resume resume = Resume::kAuto;
-  bool allow_changes = false;
+  bool allow_changes = false, reserve = true;
+  int64_t retry_s = 60;
 
   static void fields(auto& self, auto&& visit) {
     visit("every_steps", self.every_steps, "how often; 0: none but the last");
@@ -173,6 +174,11 @@ struct CheckpointSection {
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
     visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes, "resume with another model, data or seed");
+    visit("reserve", self.reserve,
+          "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
+    visit("retry_s", self.retry_s,
+          "seconds for which the last save of a run is tried again if it fails; a further signal "
+          "ends the wait");
   }
 };
 

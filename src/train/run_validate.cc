@@ -436,6 +436,7 @@ class Validation {
     const CheckpointSection& k = c_.checkpoint;
     at_least("checkpoint.every_steps", k.every_steps, 0);
     at_least("checkpoint.keep", k.keep, 0);
+    at_least("checkpoint.retry_s", k.retry_s, 0);
     at_least("checkpoint.keep_every_steps", k.keep_every_steps, 0);
     at_least("checkpoint.keep_every_tokens", k.keep_every_tokens, 0);
     for (const int64_t step : k.at_steps)

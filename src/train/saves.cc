@@ -4,9 +4,15 @@
 #include <array>
 
 #include "base/count.h"
+#include "base/error.h"
 #include "checkpoint/hf_folder.h"
 
 namespace tessera {
+namespace {
+
+constexpr double kRetryPause_s = 30;
+
+}  // namespace
 
 std::string Saves::last_path() const {
   return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
@@ -26,12 +32,27 @@ bool Saves::passes_tokens(int64_t step) const {
   return every > 0 && options_.tokens_after(step) / every > options_.tokens_after(step - 1) / every;
 }
 
-void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
-  if (started_ == header.step) return;
-  options_.waits("saving the checkpoint");
-  const double began = options_.now_s();
-  finish();
-  started_ = header.step;
+void Saves::reserve(int64_t bytes) {
+  World& world = *options_.world;
+  if (world.rank() == 0) remove_old_reserves(options_.folder);
+  world.barrier();
+  if (!options_.rules.reserve) return;
+  reserve_.emplace(options_.folder, static_cast<int>(world.rank()), bytes);
+  take_reserve();
+}
+
+void Saves::take_reserve() {
+  if (!reserve_) return;
+  const std::string failed = reserve_->take();
+  if (failed.empty() || std::exchange(reserve_told_, true)) return;
+  options_.warn(fmt::format(
+      "{}: there is no space to reserve for one more checkpoint: {}. A save may fail if the disk "
+      "fills up. Free some space, or set checkpoint.reserve=false.",
+      options_.folder.string(), failed));
+}
+
+SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors,
+                           bool prunes) {
   World& world = *options_.world;
   const CheckpointSection& c = options_.rules;
   SaveRequest request;
@@ -42,16 +63,35 @@ void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, boo
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
                    [&world] { world.barrier(); },
                    [&world](std::string& text) { world.broadcast(text, 0); }};
-  saved_.push_back(started_);
+  std::vector<int64_t> saved = saved_;
+  saved.push_back(request.header.step);
   if (prunes)
     request.keep = KeepRule{
         c.keep, c.keep_every_steps, c.at_steps, [this](int64_t s) { return passes_tokens(s); },
-        saved_, started_from_,      &seen_};
+        saved,  started_from_,      &seen_};
   request.before_visible = options_.before_visible;
+  request.make_space = [this] { return reserve_ && reserve_->release(); };
   request.now_s = options_.now_s;
-  saving_.emplace(std::move(request));
-  agreed_ = world.size() == 1;
+  return request;
+}
+
+void Saves::start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
+  if (started_ == header.step) return;
+  options_.waits("saving the checkpoint");
+  const double began = options_.now_s();
+  finish();
+  started_ = header.step;
+  published_ = false;
+  std::string failed;
+  try {
+    saving_.emplace(request(std::move(header), std::move(tensors), prunes));
+  } catch (const Error& e) {
+    failed = e.what();
+  }
+  double any = failed.empty() ? 0 : 1;
+  options_.world->all_reduce({&any, 1}, Reduction::kMax);
   paused_s_ = options_.now_s() - began;
+  if (any > 0) fail(failed);
 }
 
 void Saves::before_update() {
@@ -64,66 +104,98 @@ void Saves::before_update() {
 // Ends the save on every rank with the message of the first rank whose state is not finite.
 void Saves::refuse_non_finite() {
   std::string message;
-  for (const std::string& said : options_.world->all_gather(saving_->non_finite()))
-    if (message.empty()) message = said;
-  options_.world->barrier();
-  saving_.reset();
-  options_.world->barrier();
+  for (const std::string& own : options_.world->all_gather(saving_->non_finite()))
+    if (message.empty()) message = own;
+  abandon();
+  started_ = last_;
   throw NumericError("{}", message);
 }
 
-// Collective. A failure of another rank is that one's to tell: it ends this process too.
-bool Saves::all_written() {
+// One step of the agreement of all ranks: all have written; then rank 0 has published.
+void Saves::advance() {
   const SaveState state = saving_->state();
-  const bool failed = state == SaveState::kFailed;
-  std::array<double, 4> most = {state == SaveState::kWriting ? 1.0 : 0, failed ? 1.0 : 0, paused_s_,
-                                saving_->non_finite().empty() ? 0.0 : 1.0};
-  options_.world->all_reduce(most, Reduction::kMax);
-  if (most[3] > 0) refuse_non_finite();
-  if (most[1] > 0) {
-    if (!failed) saving_.reset();  // rank 0 removes what there is
-    options_.world->barrier();
-    if (failed) saving_->wait();
-    options_.world->barrier();
+  std::array<double, 5> any = {state == SaveState::kFailed ? 1.0 : 0,
+                               state == SaveState::kWriting ? 1.0 : 0,
+                               state != SaveState::kOver ? 1.0 : 0, paused_s_,
+                               saving_->non_finite().empty() ? 0.0 : 1.0};
+  options_.world->all_reduce(any, Reduction::kMax);
+  if (any[4] > 0) refuse_non_finite();
+  if (any[0] > 0) {
+    std::string own;
+    try {
+      if (state == SaveState::kFailed) saving_->wait();
+    } catch (const std::exception& e) {
+      own = e.what();
+    }
+    return fail(own);
   }
-  if (most[0] > 0) return false;
-  paused_s_ = most[2];
+  if (any[1] > 0) return;
+  if (any[2] == 0) {
+    paused_s_ = any[3];
+    return settle();
+  }
+  if (std::exchange(published_, true)) return;
   saving_->publish();
-  return true;
 }
 
 void Saves::between_steps() {
-  if (!saving_) return;
-  if (!agreed_) agreed_ = all_written();
-  const SaveState state = saving_->state();
-  if (state == SaveState::kOver || state == SaveState::kFailed) settle();
+  if (saving_) advance();
 }
 
 void Saves::settle() {
-  const double began = options_.now_s();
-  try {
-    saving_->wait();
-  } catch (...) {
-    saving_.reset();
-    started_ = last_;  // this step may be saved again
-    throw;
-  }
-  paused_s_ += options_.now_s() - began;
+  saving_->wait();
   last_ = saving_->step();
+  saved_.push_back(last_);
+  failure_.clear();
   options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last_),
                            saving_->seconds(), paused_s_));
+  if (const std::string& w = saving_->warning(); !w.empty() && warned_.insert(w).second)
+    options_.warn(w);
   saving_.reset();
+  take_reserve();
+}
+
+// On every rank, where one of them failed; `own`: why this one did, or empty.
+void Saves::fail(const std::string& own) {
+  const bool own_lasts = saving_ && saving_->failure_is_lasting();
+  World& world = *options_.world;
+  failure_.clear();
+  const std::vector<std::string> all = world.all_gather(own);
+  for (size_t rank = 0; rank < all.size() && failure_.empty(); ++rank)
+    if (!all[rank].empty())
+      failure_ = all.size() == 1 ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
+  abandon();  // from here on no thread of the save uses the reserve
+  std::array<double, 2> any = {own_lasts ? 1.0 : 0, reserve_ && reserve_->release() ? 1.0 : 0};
+  world.all_reduce(any, Reduction::kMax);
+  started_ = last_;
+  lasting_ = any[0] > 0;
+  retry_at_s_ = options_.now_s() + (any[1] > 0 ? 0 : kRetryPause_s);
+  options_.warn(failure_);
+}
+
+// Rank 0 removes the folder, so the others go first.
+void Saves::abandon() {
+  World& world = *options_.world;
+  if (world.rank() != 0) saving_.reset();
+  world.barrier();
+  saving_.reset();
+  world.barrier();
+}
+
+bool Saves::retry_due() const {
+  return !failure_.empty() && !saving_ && options_.now_s() >= retry_at_s_;
 }
 
 void Saves::finish() {
-  if (!saving_) return;
-  const double began = options_.now_s();
-  if (!agreed_) {
-    saving_->wait_until_written();
+  while (saving_) {
+    const double began = options_.now_s();
+    if (published_)
+      saving_->wait_until_over();
+    else
+      saving_->wait_until_written();
     paused_s_ += options_.now_s() - began;
-    agreed_ = all_written();
+    advance();
   }
-  settle();
 }
 
 }  // namespace tessera

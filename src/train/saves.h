@@ -1,13 +1,16 @@
-// The checkpoints of a run, each written while training goes on (checkpoint/saving.h). One save at
-// a time: the next waits for the one before.
+// The checkpoints of a run, each written while training continues (checkpoint/saving.h). One save
+// at a time: the next waits for the one before. A save that fails never ends the run by itself: the
+// run tries again, soon and at its end.
 #pragma once
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/reserve.h"
 #include "checkpoint/saving.h"
 #include "comm/world.h"
 #include "train/run_sections.h"
@@ -20,30 +23,37 @@ struct SavesOptions {
   std::function<int64_t(int64_t steps)> tokens_after;  // that so many steps train on
   World* world = nullptr;
   std::function<double()> now_s;
-  std::function<void()> before_visible;         // see SaveRequest
-  std::function<void(const std::string&)> say;  // a line for people
-  std::function<void(std::string_view)> waits;  // what the run now waits for
+  std::function<void()> before_visible;          // see SaveRequest
+  std::function<void(const std::string&)> say;   // a line for people
+  std::function<void(const std::string&)> warn;  // a warning
+  std::function<void(std::string_view)> waits;   // what the run now waits for
 };
 
-// All calls but before_update() and under_way() are the same on every rank, at the same step.
+// All calls but before_update(), under_way() and retry_due() are collective: the same on every
+// rank, at the same step.
 class Saves {
  public:
   explicit Saves(SavesOptions options) : options_(std::move(options)) {}
   // Where the run starts from: what is put around its texts goes on into its own checkpoints.
   void begin_from(const CheckpointHeader& origin) { origin_ = origin; }
+  // Sets space for one checkpoint aside, if checkpoint.reserve asks for it; `bytes`: this rank's.
+  void reserve(int64_t bytes);
 
   bool due(int64_t step) const;  // by the rules
-  // Begins to save `tensors`, which may not change until before_update() has returned. Nothing
+  // Begins to save `tensors`, which may not change until before_update() has returned. Does nothing
   // where this step is saved already. `prunes`: earlier checkpoints may be removed by the rules.
-  // Throws Error, also for the save before.
   void start(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes = true);
   // Before the state changes: returns when the save under way no longer needs it.
   void before_update();
-  // Between two steps: moves on what waits for the other ranks, and tells what is over. Throws
-  // Error if the save failed on this rank; if on another, waits until that one ends the run. Throws
-  // NumericError on every rank if the state of any rank is not finite: nothing is saved.
+  // Brings the save under way forward, without waiting for it. Throws NumericError on every rank if
+  // the state of any rank is not finite: nothing is saved then. finish() does the same.
   void between_steps();
   void finish();  // waits until nothing is under way
+
+  // Why the newest save failed on one of the ranks; empty: it did not. It was a warning then.
+  const std::string& failure() const { return failure_; }
+  bool failure_is_lasting() const { return lasting_; }  // another try would fail too
+  bool retry_due() const;  // by this rank's clock: a save failed and is to be tried again now
 
   bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
   // The run starts from its own checkpoint of this step, which stays.
@@ -53,19 +63,29 @@ class Saves {
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:
+  SaveRequest request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes);
   bool passes_tokens(int64_t step) const;
-  bool all_written();
+  void advance();
   [[noreturn]] void refuse_non_finite();
   void settle();
+  void fail(const std::string& own);
+  void abandon();
+  void take_reserve();
 
   SavesOptions options_;
   std::optional<CheckpointHeader> origin_;  // of where the run starts
   int64_t started_ = -1, last_ = -1, started_from_ = -1;
   std::vector<int64_t> saved_;  // steps, by this process
   SeenCheckpoints seen_;        // of the save's thread while there is one
+  std::optional<Reserve> reserve_;
+  bool reserve_told_ = false;  // that there is no space for it
   std::optional<Saving> saving_;
-  bool agreed_ = false;  // that all ranks have written
-  double paused_s_ = 0;  // training stood still for the save under way; then the most of all ranks
+  bool published_ = false;  // all ranks have written
+  double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks
+  std::string failure_;
+  bool lasting_ = false;
+  double retry_at_s_ = 0;
+  std::set<std::string> warned_;
 };
 
 }  // namespace tessera

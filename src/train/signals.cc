@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::array<int, 2> kCaught = {SIGINT, SIGTERM};
+constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
 
 volatile std::sig_atomic_t caught_signal = 0;
 volatile std::sig_atomic_t request_count = 0;
@@ -29,6 +29,7 @@ extern "C" void handle_stop(int number) {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (request_count > 0 && seconds_between(last_request, now) < 1) return;
+  if (request_count > 0 && number == SIGXCPU) return;  // it comes each second of processor time
   if (request_count > 0 && at_second == SecondRequest::kEndsProcess) ::_exit(128 + number);
   if (request_count == 0) caught_signal = number;
   last_request = now;
@@ -48,7 +49,10 @@ StopSignals::StopSignals(SecondRequest second) {
   action.sa_flags = SA_RESTART;  // a signal must not fail the write that it interrupts
   sigemptyset(&action.sa_mask);
   for (const int s : kCaught) sigaddset(&action.sa_mask, s);
-  for (size_t i = 0; i < kCaught.size(); ++i) sigaction(kCaught[i], &action, &before[i]);
+  for (size_t i = 0; i < kCaught.size(); ++i) {
+    sigaction(kCaught[i], nullptr, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) sigaction(kCaught[i], &action, nullptr);
+  }
 }
 
 StopSignals::~StopSignals() {

@@ -1,14 +1,16 @@
-// Leaving in order: SIGINT (Ctrl-C) and SIGTERM ask the run to finish its step, save and go; the
-// second request ends the process at once, with 128 + the signal's number as a shell would report
-// it. Signals less than a second apart are one request: `timeout`, `mpirun` and a batch system send
-// one to the process and another to its group.
+// Requests to stop: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone) and what batch systems
+// send before a limit (SIGXCPU, SIGUSR1, SIGUSR2) ask the run to finish its step, save and exit;
+// the second request ends the process at once, with 128 + the signal's number as a shell would
+// report it. Signals less than a second apart are one request: `timeout`, `mpirun` and a batch
+// system send one to the process and another to its group. A signal that is ignored at the start
+// (`nohup`, a shell's background job) stays ignored.
 #pragma once
 
 namespace tessera {
 
 enum class SecondRequest { kEndsProcess, kIsCounted };
 
-// While one of these lives, the two signals are caught; then the old handlers come back. The
+// While one of these exists, the signals are caught; then the old handlers are restored. The
 // handler can reach only what is global, so there is one count a process and at most one object at
 // a time.
 class StopSignals {
@@ -20,7 +22,7 @@ class StopSignals {
 
   bool requested() const { return requests() > 0; }
   int requests() const;
-  int signal() const;  // the first: SIGINT, SIGTERM or 0
+  int signal() const;  // the first one; 0: none
 };
 
 }  // namespace tessera

@@ -23,8 +23,10 @@ struct TaskMetrics {
   std::vector<Figure> figures;
 };
 
-// Called on all ranks at the same time; `config` is resolved.
+// Called on all ranks at the same time; `config` is resolved. run() throws on all ranks or on none
+// (comm/agree.h).
 struct TaskEvaluation {
+  std::vector<std::string> names;  // of the tasks
   // Bytes that the run of the tasks takes beside the arena.
   std::function<int64_t(const RunConfig& config)> bytes;
   std::function<std::vector<TaskMetrics>(const Path& checkpoint, const RunConfig& config,

@@ -1,13 +1,8 @@
 #include "train/tensorboard.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
@@ -57,7 +52,8 @@ std::string event_at(int64_t step, double wall_time_s) {
 // A second that sorts behind those of the files that are there, whatever the clock says.
 int64_t next_second(const Path& folder, double wall_time_s) {
   auto second = static_cast<int64_t>(wall_time_s);
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  std::error_code ignored;  // a folder that cannot be read makes opening the file fail
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     int64_t other = 0;
     if (name.starts_with(kPrefix) &&
@@ -93,25 +89,23 @@ std::string tfrecord(std::string_view payload) {
   return out;
 }
 
-TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) throw Error("{}: cannot be made: {}", folder.string(), failed.message());
-  path_ = folder / fmt::format("{}{:010}.tessera", kPrefix, next_second(folder, wall_time_s));
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw Error("{}: cannot be opened for writing: {}", path_.string(), strerror(errno));
+namespace {
+
+// The records that every file starts with.
+std::string head_of_file(int64_t first_step, double wall_time_s) {
   std::string version = event_at(0, wall_time_s);
   append_wire_bytes(version, event::kFileVersion, "brain.Event:2");
-  append(tfrecord(version));
   std::string start = event_at(first_step, wall_time_s), log;
   append_wire_varint(log, session_log::kStatus, session_log::kStart);
   append_wire_bytes(start, event::kSessionLog, log);
-  append(tfrecord(start));
+  return tfrecord(version) + tfrecord(start);
 }
 
-TensorBoardFile::~TensorBoardFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
+}  // namespace
+
+TensorBoardFile::TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s)
+    : file_(folder / fmt::format("{}{:010}.tessera", kPrefix, next_second(folder, wall_time_s)),
+            head_of_file(first_step, wall_time_s)) {}
 
 void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scalar> scalars) {
   std::string e = event_at(step, wall_time_s), values;
@@ -122,22 +116,7 @@ void TensorBoardFile::add(int64_t step, double wall_time_s, std::span<const Scal
     append_wire_bytes(values, summary::kValue, one);
   }
   append_wire_bytes(e, event::kSummary, values);
-  append(tfrecord(e));
-}
-
-void TensorBoardFile::append(const std::string& record) {
-  const char* next = record.data();
-  size_t left = record.size();
-  while (left > 0) {
-    const ssize_t n = ::write(fd_, next, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      throw Error("{}: an event could not be written: {}. Make room and start the run again.",
-                  path_.string(), strerror(errno));
-    }
-    next += n;
-    left -= static_cast<size_t>(n);
-  }
+  file_.append(tfrecord(e));
 }
 
 }  // namespace tessera

@@ -9,12 +9,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "base/file.h"
+#include "base/append_file.h"
 
 namespace tessera {
 
@@ -30,23 +31,19 @@ class TensorBoardFile {
  public:
   using Scalar = std::pair<std::string_view, double>;  // tag, value
 
-  // Makes `folder` where there is none, and a new file in it. `first_step` is the first step that
-  // will be written; `wall_time_s` counts from 1970. Throws Error with the system's reason.
+  // Makes `folder` where there is none, and a new file in it, as a best effort
+  // (base/append_file.h). `first_step` is the first step that will be written; `wall_time_s` counts
+  // from 1970.
   TensorBoardFile(const Path& folder, int64_t first_step, double wall_time_s);
-  ~TensorBoardFile();
-  TensorBoardFile(const TensorBoardFile&) = delete;
-  TensorBoardFile& operator=(const TensorBoardFile&) = delete;
 
   // One event with all scalars of a step, in one write(2).
   void add(int64_t step, double wall_time_s, std::span<const Scalar> scalars);
 
-  const Path& path() const { return path_; }
+  const Path& path() const { return file_.path(); }
+  std::optional<std::string> take_report() { return file_.take_report(); }
 
  private:
-  void append(const std::string& record);
-
-  Path path_;
-  int fd_ = -1;
+  AppendFile file_;
 };
 
 }  // namespace tessera

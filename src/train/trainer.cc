@@ -112,6 +112,7 @@ size_t Trainer::program_of(int64_t step) const {
 }
 
 void Trainer::write(StepInput& input) {
+  written_ = input.step;
   Executor& e = machine_->executor(program_of(input.step));
   e.wait_until_read();
   input.began_s = now_s_ ? now_s_() : 0;
@@ -143,13 +144,22 @@ StepResult Trainer::result_of(const StepInput& input) {
           .data_s = input.data_s};
 }
 
+void Trainer::prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+                           double loss_scale) {
+  next_ = {step, next_update(), learning_rate, loss_scale, &batches};
+  write(next_);
+}
+
+StepResult Trainer::run_step(const std::function<void(const OpEvent&)>& observe) {
+  last_ = program_of(next_.step);
+  machine_->executor(last_).run(observe);
+  return result_of(next_);
+}
+
 StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batches,
                          const std::function<void(const OpEvent&)>& observe, double loss_scale) {
-  StepInput input = {step, next_update(), learning_rate, loss_scale, &batches};
-  write(input);
-  last_ = program_of(step);
-  machine_->executor(last_).run(observe);
-  return result_of(input);
+  prepare_step(step, learning_rate, batches, loss_scale);
+  return run_step(observe);
 }
 
 // A step of another program has streams of its own.
@@ -158,12 +168,10 @@ bool Trainer::can_start_step(int64_t step) const {
   return (started_.empty() || program == last_) && machine_->executor(program).can_be_ahead();
 }
 
-void Trainer::start_step(int64_t step, double learning_rate, BatchSource& batches) {
-  StepInput input = {step, next_update(), learning_rate, 1, &batches};
-  write(input);
-  last_ = program_of(step);
+void Trainer::start_step() {
+  last_ = program_of(next_.step);
   machine_->executor(last_).start();
-  started_.push_back(input);
+  started_.push_back(next_);
 }
 
 StepResult Trainer::finish_step() {
@@ -179,7 +187,7 @@ const CommunicationTime& Trainer::communication() const {
 
 void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
   StepInput again = finished_;
-  const bool overwritten = !started_.empty();
+  const bool overwritten = written_ != again.step;
   while (!started_.empty()) finish_step();
   if (overwritten) write(again);
   machine_->executor(program_of(again.step)).run(observe);
@@ -209,7 +217,14 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
   ValidationResult total;
   const int64_t micro = config_.batch.micro, together = micro * config_.layout.data;
   for (int64_t first = 0; first < sequences; first += together) {
-    fill_validation_batch(data, first + data_rank() * micro, sequences, view);
+    // A rank that cannot read its rows continues with empty ones: the others wait for it in every
+    // run.
+    try {
+      fill_validation_batch(data, first + data_rank() * micro, sequences, view);
+    } catch (const std::exception& error) {
+      if (total.error.empty()) total.error = error.what();
+      fill_validation_batch(data, first, 0, view);
+    }
     e.run();
     const auto* report = e.view(e.named("report")).as<double>();
     total.loss_sum += report[kLossSum];

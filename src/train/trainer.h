@@ -29,6 +29,7 @@ struct StepResult {
 
 struct ValidationResult {
   double loss_sum = 0, tokens = 0;
+  std::string error;  // of this rank: why it could not read its rows; the numbers mean nothing then
   double loss() const { return tokens > 0 ? loss_sum / tokens : 0; }
 };
 
@@ -62,11 +63,18 @@ class Trainer {
   // Step `step` (from 1) on its batch. Where a number is not finite, nothing is updated.
   StepResult step(int64_t step, double learning_rate, BatchSource& batches,
                   const std::function<void(const OpEvent&)>& observe = {}, double loss_scale = 1);
-  // step() in two, where the device can go from one step to the next without waiting for the host
-  // (Executor::start): finish_step() is of the oldest that was started, and comes before anything
-  // else is asked. At most two are under way; behind one that is not finite nothing is updated.
+  // step() in two: reading the batch, which may throw an Error on one rank alone and communicates
+  // nothing, and the computation, which every rank begins together. Between the two may come
+  // finish_step() of steps before it.
+  void prepare_step(int64_t step, double learning_rate, BatchSource& batches,
+                    double loss_scale = 1);
+  StepResult run_step(const std::function<void(const OpEvent&)>& observe = {});
+  // run_step() in two, where the device can go from one step to the next without waiting for the
+  // host (Executor::start): finish_step() is of the oldest that was started, and comes before
+  // anything else is asked. At most two are under way; behind one that is not finite nothing is
+  // updated. Where a step cannot be started so, none may be under way when it is prepared.
   bool can_start_step(int64_t step) const;
-  void start_step(int64_t step, double learning_rate, BatchSource& batches);
+  void start_step();
   StepResult finish_step();
   int64_t under_way() const { return std::ssize(started_); }
   // Of the last step.
@@ -76,12 +84,13 @@ class Trainer {
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
-  // The loss of the weights as they are now, on the first micro-batch of the last step that was
-  // finished (of each data rank). What a save asks: an update can leave weights that are finite,
-  // and give no finite loss.
+  // The loss of the weights as they are now, on the first micro-batch that is in the arena (of each
+  // data rank). What a save asks: an update can leave weights that are finite, and give no finite
+  // loss.
   double loss_on_last_batch();
 
-  // `sequences` samples of a set from its start (at most all of it).
+  // `sequences` samples of a set from its start (at most all of it). Never throws for a row that
+  // cannot be read: see ValidationResult::error.
   ValidationResult validate(const ValidationData& data, int64_t sequences);
 
   // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
@@ -110,8 +119,9 @@ class Trainer {
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
-  size_t last_ = 0;  // the program of the last step that was started
-  StepInput finished_;
+  size_t last_ = 0;             // the program of the last step that was started
+  StepInput next_, finished_;   // next_: prepared
+  int64_t written_ = 0;         // the step whose batch is in the arena
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };

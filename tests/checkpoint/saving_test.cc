@@ -3,9 +3,11 @@
 #include "checkpoint/saving.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <memory>
 
+#include "checkpoint/reserve.h"
 #include "tests/checkpoint/sample_state.h"
 #include "tests/checkpoint/temporary_folder.h"
 
@@ -64,6 +66,51 @@ TEST(Saving, AFailureIsToldWithItsPlaceAndHoldsNobodyUp) {
   EXPECT_EQ(saving.state(), SaveState::kFailed);
   EXPECT_NE(said.find("step 5 could not be saved: metrics.jsonl"), std::string::npos) << said;
   EXPECT_NE(said.find("Free some space"), std::string::npos) << said;
+}
+
+TEST(Saving, M10_AnOldCheckpointThatStaysIsAWarning) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SampleState state(3);
+  save_sample(temporary.path(), 4, 1);
+  save_sample(temporary.path(), 5, 1);
+  SaveRequest r = request_of(temporary.path(), 6, state);
+  r.keep = KeepRule{1, 0, {}, [](int64_t) -> bool { throw Error("the rule failed"); }};
+  Saving saving(std::move(r));
+  saving.wait();
+  EXPECT_EQ(saving.state(), SaveState::kOver);
+  EXPECT_NE(saving.warning().find("the rule failed"), std::string::npos) << saving.warning();
+  EXPECT_TRUE(holds_sample(temporary.path() / "6", 3));
+}
+
+TEST(Reserve, IsReleasedOnceAndLeavesNothing) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  const Path folder = temporary.path() / "checkpoints", file = folder / "reserve-3.part";
+  {
+    Reserve reserve(folder, 3, 100'000);
+    EXPECT_FALSE(reserve.release());
+    EXPECT_EQ(reserve.take(), "");
+    EXPECT_EQ(std::filesystem::file_size(file), 100'000u);
+    struct stat s {};
+    ASSERT_EQ(::stat(file.c_str(), &s), 0);
+    EXPECT_GE(s.st_blocks * 512, 100'000);  // allocated, not only long
+    EXPECT_TRUE(reserve.release());
+    EXPECT_FALSE(reserve.release());
+    EXPECT_FALSE(std::filesystem::exists(file));
+    EXPECT_EQ(reserve.take(), "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  Reserve in_the_way(temporary.path() / "x", 0, 10);
+  write_file(temporary.path() / "x", "");
+  EXPECT_NE(in_the_way.take(), "");
+}
+
+TEST(Reserve, ThoseOfKilledRunsAreRemoved) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  write_file(temporary.path() / "reserve-7.part", "");
+  write_file(temporary.path() / "reserve.txt", "");
+  remove_old_reserves(temporary.path());
+  EXPECT_FALSE(std::filesystem::exists(temporary.path() / "reserve-7.part"));
+  EXPECT_TRUE(std::filesystem::exists(temporary.path() / "reserve.txt"));
 }
 
 // Two ranks, of which each owns every other tensor.

@@ -99,7 +99,7 @@ wanted() {
     save) echo 'rank 2 (host n02.*died (signal 9, Killed).*saving' ;;
     stopped) echo 'rank 2 (host n02.*stopped answering' ;;
     cut-link) echo 'ranks 2 and 3, all of host n02, stopped answering' ;;
-    full-disk) echo 'rank 3 (host n02.*No space left on device' ;;
+    full-disk) echo 'rank 3 on n02.*No space left on device' ;;
     nan) echo 'NaN\|not finite' ;;
     memory) echo 'rank 3 (host n02.*memory' ;;
     version) echo 'ranks 2 and 3 on n02 run tessera 0.1.9, the others 0.1.0' ;;
@@ -117,7 +117,7 @@ run_case() {
   local case=$1 began ended took there ok=ok keys=()
   case $case in
     save) keys=(checkpoint.every_steps=8) ;;
-    full-disk) keys=(checkpoint.every_steps=3) ;;
+    full-disk) keys=(schedule.steps=3 checkpoint.retry_s=0) ;;
     clock) keys=(schedule.steps=4) ;;
   esac
   began=$(now)

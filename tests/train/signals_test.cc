@@ -58,6 +58,21 @@ TEST(StopSignals, RequestsAreCountedWhereThatIsWanted) {
   EXPECT_EQ(signals.signal(), SIGINT);
 }
 
+TEST(StopSignals, M8_AnIgnoredSignalStaysIgnored) {
+  std::signal(SIGHUP, SIG_IGN);
+  {
+    StopSignals signals;
+    std::raise(SIGHUP);
+    EXPECT_FALSE(signals.requested());
+  }
+  std::signal(SIGHUP, SIG_DFL);
+  for (const int number : {SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {
+    StopSignals signals;
+    std::raise(number);
+    EXPECT_EQ(signals.signal(), number);
+  }
+}
+
 TEST(StopSignals, TheOldHandlersComeBack) {
   EXPECT_EXIT(
       {

@@ -1,0 +1,110 @@
+#include "base/append_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostLate = size_t{16} << 20;
+
+bool is_removed(int fd) {
+  struct stat s {};
+  return ::fstat(fd, &s) != 0 || s.st_nlink == 0;
+}
+
+}  // namespace
+
+AppendFile::AppendFile(Path path, std::string head)
+    : path_(std::move(path)), head_(std::move(head)) {
+  write_late();
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void AppendFile::append(std::string_view record) {
+  const std::lock_guard lock(mutex_);
+  late_.emplace_back(record);
+  late_bytes_ += record.size();
+  write_late();
+  while (late_bytes_ > kMostLate && late_.size() > 1) {
+    late_bytes_ -= late_.front().size();
+    late_.pop_front();
+    ++dropped_;
+  }
+}
+
+void AppendFile::sync() {
+  const std::lock_guard lock(mutex_);
+  write_late();
+  if (fd_ >= 0 && !failing_ && ::fdatasync(fd_) != 0 && errno != EINVAL)
+    failed(fmt::format("cannot be flushed to the disk: {}", std::strerror(errno)));
+}
+
+std::optional<std::string> AppendFile::take_report() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(report_, std::nullopt);
+}
+
+void AppendFile::failed(const std::string& what) {
+  if (failing_) return;
+  failing_ = true;
+  report_ = fmt::format("{}: {}. Its lines are kept in memory and written once that is possible.",
+                        path_.string(), what);
+}
+
+void AppendFile::write_late() {
+  try {
+    if (fd_ < 0 || is_removed(fd_)) reopen();
+    while (!late_.empty()) {
+      write_whole(late_.front());
+      late_bytes_ -= late_.front().size();
+      late_.pop_front();
+    }
+  } catch (const Error& e) {
+    return failed(e.what());
+  }
+  if (!failing_) return;
+  failing_ = false;
+  report_ = fmt::format("{}: is written again, {}", path_.string(),
+                        dropped_ == 0 ? std::string("without a gap")
+                                      : fmt::format("without {} of its lines", dropped_));
+  dropped_ = 0;
+}
+
+void AppendFile::reopen() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  std::error_code ignored;  // the open below says why it fails
+  if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
+  struct stat s {};
+  if (!head_.empty() && ::fstat(fd_, &s) == 0 && s.st_size == 0) write_whole(head_);
+}
+
+void AppendFile::write_whole(std::string_view record) {
+  struct stat before {};
+  const bool known = ::fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);
+  for (size_t at = 0; at < record.size();) {
+    const ssize_t n = ::write(fd_, record.data() + at, record.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n >= 0) {
+      at += static_cast<size_t>(n);
+      continue;
+    }
+    const int why = errno;
+    if (known && ::ftruncate(fd_, before.st_size) != 0)
+      throw Error("cannot be written, and ends in a part of a line: {}", std::strerror(why));
+    throw Error("cannot be written: {}", std::strerror(why));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// A file that records are appended to as a best effort: a full disk, a removed file or a lost mount
+// never ends the program.
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+
+namespace tessera {
+
+// Records are written in their order, each whole or not at all: the part of a record that fitted on
+// a full disk is removed again. Records that cannot be written wait in memory (the newest 16 MiB of
+// them) and are written by a later call that succeeds. Where the file was removed, a new one is
+// made, with its folders. Thread safe.
+class AppendFile {
+ public:
+  // `head`: the first bytes of a file that is empty.
+  explicit AppendFile(Path path, std::string head = "");
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void append(std::string_view record);
+  void sync();  // flushes the records to the disk
+
+  // What to report: once when records can no longer be written, with the path and the reason, and
+  // once when they can be again. Nothing in between.
+  std::optional<std::string> take_report();
+
+  const Path& path() const { return path_; }
+
+ private:
+  void write_late();
+  void reopen();
+  void write_whole(std::string_view record);
+  void failed(const std::string& what);
+
+  Path path_;
+  std::string head_;
+  std::mutex mutex_;  // guards what follows
+  int fd_ = -1;
+  bool failing_ = false;
+  std::deque<std::string> late_;  // records that are not written yet
+  size_t late_bytes_ = 0, dropped_ = 0;
+  std::optional<std::string> report_;
+};
+
+}  // namespace tessera

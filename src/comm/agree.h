@@ -1,0 +1,36 @@
+// Errors that one rank meets and all ranks must handle together.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "comm/world.h"
+
+namespace tessera {
+
+// An error that every rank throws at the same place of the program, so that the ranks can still
+// communicate: save a checkpoint, say.
+class SharedError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Collective. `own`: why this rank failed, empty if it did not. Throws a SharedError with the text
+// of the first rank that failed, on every rank; returns if none did.
+void require_no_error(World& world, const std::string& own);
+
+// Runs this rank's part of a collective action, which must not communicate, and then
+// require_no_error().
+template <class F>
+void on_all(World& world, const F& part) {
+  std::string failed;
+  try {
+    part();
+  } catch (const std::exception& e) {
+    failed = e.what();
+    if (failed.empty()) failed = "an error without a message";
+  }
+  require_no_error(world, failed);
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+#include "data/vocabulary.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+auto first_outside(std::span<const int32_t> ids, int64_t vocabulary) {
+  return std::find_if(ids.begin(), ids.end(),
+                      [&](int32_t id) { return id < 0 || id >= vocabulary; });
+}
+
+}  // namespace
+
+void require_vocabulary(std::span<const int32_t> ids, int64_t vocabulary,
+                        const IndexedDataset& data, int64_t start) {
+  if (vocabulary <= 0) return;
+  const auto bad = first_outside(ids, vocabulary);
+  if (bad == ids.end()) return;
+  const int64_t token = start + (bad - ids.begin()), sequence = data.sequence_of(token);
+  throw Error(
+      "{}: token {} of document {} (byte {}) is {}, beyond the vocabulary of {}. Was the "
+      "dataset built with another tokenizer? Build it again, or set model.vocabulary",
+      data.data_name(), token - data.first_token(sequence), sequence, token * size_of(data.dtype()),
+      *bad < 0 ? std::string("negative or too large for any") : std::to_string(*bad), vocabulary);
+}
+
+void require_vocabulary(const IndexedDataset& data, int64_t vocabulary) {
+  constexpr int64_t kBlock = int64_t{1} << 16;
+  std::vector<int32_t> ids(static_cast<size_t>(std::min(kBlock, data.tokens())));
+  for (int64_t from = 0; from < data.tokens(); from += kBlock) {
+    const auto n = static_cast<size_t>(std::min(kBlock, data.tokens() - from));
+    data.read(from, std::span(ids).first(n));
+    require_vocabulary(std::span(ids).first(n), vocabulary, data, from);
+  }
+}
+
+void require_vocabulary(const InstructionData& data, int64_t vocabulary) {
+  if (vocabulary <= 0) return;
+  for (int64_t e = 0; e < data.examples(); ++e) {
+    const auto ids = data.ids(e);
+    const auto bad = first_outside(ids, vocabulary);
+    if (bad == ids.end()) continue;
+    throw Error(
+        "example {} of the instructions: the tokenizer encodes it with token id {}, beyond the "
+        "vocabulary of {}. Use the model's tokenizer, or set model.vocabulary",
+        e, *bad, vocabulary);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// What a run writes for debugging: run.dump_gradients and run.dump_values.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "comm/world.h"
+#include "train/trainer.h"
+#include "train/value_record.h"
+
+namespace tessera {
+
+class RunDumps {
+ public:
+  // Before the run: throws Error where what it asks for could not be written.
+  RunDumps(const RunConfig& config, World& world);
+
+  void begin(Trainer& trainer);  // once there is a trainer
+  bool values() const { return recorder_.has_value(); }
+  std::function<void(const OpEvent&)> observer(int64_t step) { return recorder_->observer(step); }
+  // After a step has run, before the next one.
+  void after_step(Trainer& trainer, bool is_first);
+  void finish() const;  // writes the values
+
+ private:
+  const RunConfig& config_;
+  World& world_;
+  std::optional<ValueRecorder> recorder_;
+};
+
+}  // namespace tessera

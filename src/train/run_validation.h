@@ -1,0 +1,33 @@
+// Validation during a run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/world.h"
+#include "train/metrics.h"
+#include "train/run_data.h"
+#include "train/trainer.h"
+
+namespace tessera {
+
+class RunValidation {
+ public:
+  // Opens the sets and, on rank 0, counts the bytes of text that bits per byte divide by. Throws
+  // Error for a set that cannot be read or has ids beyond the vocabulary.
+  RunValidation(const RunConfig& config, const Tokenizer& tokenizer, const World& world);
+
+  // Collective. One result per set, in the order of the sets. Throws the same SharedError on all
+  // ranks where one of them could not read its rows.
+  std::vector<ValidationMetrics> measure(Trainer& trainer, World& world, int64_t step) const;
+
+  const std::vector<ValidationSet>& sets() const { return sets_; }
+
+ private:
+  int64_t limit_;  // sequences per set; 0: all
+  std::vector<ValidationSet> sets_;
+  std::vector<double> text_bytes_;  // of rank 0
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+#include "train/step_figures.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "train/run_device.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+
+void StepFigures::measure(const RunConfig& config, Library& library, int64_t ranks,
+                          const std::function<double()>& now_s) {
+  const DType type = config.precision == Precision::kBf16 || config.precision == Precision::kBf16Sr
+                         ? DType::kBF16
+                         : DType::kF32;  // halves are widened
+  matrix_rate_ = measure_matrix_rate(library, type, now_s);
+  // Of one sequence; a step has as many as the ramp says.
+  sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
+                    static_cast<double>(config.batch.micro * ranks);
+}
+
+void StepFigures::add(StepMetrics& m, double tokens, int64_t sequences) {
+  m.tokens_per_s = tokens / m.step_s;
+  m.model_flops_per_s = sequence_flops_ * static_cast<double>(sequences) / m.step_s;
+  // Others may have computed while the rate was measured; what a step reaches shows more.
+  matrix_rate_ = std::max(matrix_rate_, m.model_flops_per_s);
+  m.model_flops_share = m.model_flops_per_s / matrix_rate_;
+  if (m.communication) exposed_share_ = m.communication->exposed_s / m.step_s;
+  seconds_.push_back(m.step_s);
+  if (seconds_.size() > 20) seconds_.pop_front();
+}
+
+ProgressState StepFigures::progress(const StepMetrics& m, double tokens, int64_t last_step) const {
+  const double mean =
+      std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
+  ProgressState p = progress_of(m, tokens, mean, matrix_rate_);
+  p.steps = last_step;
+  p.exposed_share = exposed_share_;
+  p.left_s = mean * static_cast<double>(last_step - m.step);
+  return p;
+}
+
+}  // namespace tessera
