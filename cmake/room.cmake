@@ -38,6 +38,15 @@ function(tessera_once ROOM)
   target_precompile_headers(${ROOM} REUSE_FROM tessera_headers)
 endfunction()
 
+# A program of scripts/gpu_bundle.sh finds the libraries next to it, and no other program does. Theirs
+# are found so too: with an older tag than the linker's default.
+function(tessera_bundled PROGRAM)
+  if(TESSERA_HAS_CUDA)
+    set_property(TARGET ${PROGRAM} APPEND PROPERTY BUILD_RPATH "$ORIGIN/../lib")
+    target_link_options(${PROGRAM} PRIVATE -Wl,--disable-new-dtags)
+  endif()
+endfunction()
+
 # What only tests run is optimised little: it is most of a build's time.
 function(tessera_test_program NAME SOURCES ROOMS LINK)
   add_executable(${NAME} ${SOURCES})

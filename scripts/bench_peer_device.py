@@ -126,7 +126,7 @@ def sizes(path):
     o.vocabulary = -(-o.vocabulary // multiple) * multiple
     o.rotary_share, o.rotary_base = float(model["rotary_share"]), float(model["rotary_base"])
     o.kv_heads = int(model.get("kv_heads", 0)) or o.heads
-    o.batch = int(batch["global"])
+    o.batch, o.micro = int(batch["global"]), int(batch["micro"])
     o.tokens = int(data.get("sequence_length", 0)) or int(model["context"])
     if o.family not in ("gpt2", "neox", "llama"):
         raise SystemExit(f"{path}: no PyTorch model of family {o.family} stands here")
@@ -150,9 +150,13 @@ def main():
     forward = torch.compile(model)
 
     def step():
-        with torch.autocast(a.device, dtype=torch.bfloat16):
-            loss = forward(ids[:, :-1], ids[:, 1:])
-        loss.backward()
+        loss = 0
+        for first in range(0, o.batch, o.micro):
+            part = ids[first:first + o.micro]
+            with torch.autocast(a.device, dtype=torch.bfloat16):
+                each = forward(part[:, :-1], part[:, 1:]) * len(part) / o.batch
+            each.backward()
+            loss = loss + each.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         update.step()
         update.zero_grad(set_to_none=True)

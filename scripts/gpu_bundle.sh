@@ -20,14 +20,22 @@ rm -rf "$folder"
 mkdir -p "$folder/bin" "$folder/lib/openmpi" "$folder/lib/pmix" "$folder/share" "$folder/configs"
 cp build/tessera "$folder/bin/"
 cp build/tests/cuda/cuda_tests "$folder/bin/"
-cp scripts/gpu_check.sh scripts/gpu_runs.sh scripts/bench_peer_device.py "$folder/"
+cp scripts/gpu_check.sh scripts/gpu_runs.sh scripts/bench_peer_device.py scripts/gpu_ceilings.py "$folder/"
 cp -r configs/recipes "$folder/configs/"
 
 # Open MPI: of its components those that ranks of one machine need. Debian's folders.
 mpi=/usr/lib/$(uname -m)-linux-gnu
 if command -v orterun >/dev/null && [ -d "$mpi/openmpi/lib/openmpi3" ]; then
-  cp "$(command -v orterun)" "$folder/bin/mpirun"
-  cp "$(command -v orted)" "$folder/bin/"
+  # They look for libraries where the environment says: only they see the bundle's there.
+  mkdir "$folder/bin/openmpi"
+  for tool in orterun orted; do
+    cp "$(command -v $tool)" "$folder/bin/openmpi/"
+    name=${tool/orterun/mpirun}
+    # shellcheck disable=SC2016
+    printf '#!/bin/sh\nhere=$(cd "$(dirname "$0")" && pwd)\nLD_LIBRARY_PATH=$here/../lib:$LD_LIBRARY_PATH exec "$here/openmpi/%s" "$@"\n' \
+      "$tool" >"$folder/bin/$name"
+    chmod +x "$folder/bin/$name"
+  done
   for c in "$mpi"/openmpi/lib/openmpi3/mca_*.so; do
     case $c in *ofi.so | *openib.so | *ucx.so | *psm*.so | *slurm.so | *flux.so | *romio*.so | *gridengine.so | *scoll* | *spml* | *sshmem* | *memheap*) ;;
     *) cp "$c" "$folder/lib/openmpi/" ;; esac
@@ -36,10 +44,10 @@ if command -v orterun >/dev/null && [ -d "$mpi/openmpi/lib/openmpi3" ]; then
   cp -rL /usr/share/openmpi "$folder/share/" 2>/dev/null || true
 fi
 # What every system has is left out, and so is what the GPU's machine must bring itself.
-find "$folder/bin" "$folder/lib" -type f | while read -r f; do ldd "$f"; done | awk '$3 ~ /^\// {print $3}' | sort -u |
+find "$folder/bin" "$folder/lib" -type f | while read -r f; do ldd "$f" 2>/dev/null; done | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublas[^/]*)\.so' |
   while read -r library; do cp -L "$library" "$folder/lib/"; done
-find "$folder/bin" "$folder/lib" -type f -exec strip --strip-unneeded {} +
+find "$folder/bin" "$folder/lib" -type f ! -name mpirun ! -name orted -exec strip --strip-unneeded {} +
 # One program has all tests; those of each name are its suites.
 for t in $tests; do
   suites=$("build/tests/cuda/$t" --gtest_list_tests | awk '/^[A-Za-z]+\.$/ { printf "%s*:", $1 }')

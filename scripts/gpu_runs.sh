@@ -1,5 +1,5 @@
-# The parts of gpu_check.sh that train: sourced by it. $program is tessera; GPU_DEVICE=cpu shows that
-# the parts themselves work, and says nothing of a card.
+# The parts of gpu_check.sh that train: sourced by it. $program is tessera, $report_folder keeps what a
+# part leaves; GPU_DEVICE=cpu shows that the parts themselves work, and nothing about a GPU.
 device=${GPU_DEVICE:-cuda}
 families="gpt2 neox llama t5"
 
@@ -74,6 +74,25 @@ part_parity() {
     done
   done
   return $bad
+}
+
+# The same where cuDNN may be chosen for attention: sequences and heads in which it is faster. The log
+# says for how many shapes it was.
+part_parity_cudnn() {
+  make_data || return 1
+  local bad=0 family
+  for family in gpt2 llama; do
+    # shellcheck disable=SC2046
+    train "cpu-long-$family" 1 $(long "$family") run.device=cpu &&
+      train "$device-long-$family" 1 $(long "$family") run.products=measured &&
+      same "cpu-long-$family" "$device-long-$family" 2e-3 || bad=1
+    grep -h 'attention  ' "$work/$device-long-$family/log.txt"
+  done
+  return $bad
+}
+long() {
+  echo model.family="$1" model.layers=2 model.hidden=256 model.heads=4 model.context=1024 \
+    batch.global=2 precision=bf16 schedule.steps=10
 }
 
 # Several ranks, on one card where there is one.
@@ -186,13 +205,16 @@ median_of() {  # KEY FILE
       if (n > 0) printf "%.6g", x[first + int(n / 2)] }'
 }
 
-# Tokens a second, MFU by the 6N + attention counter, and PyTorch compiled beside it.
-bench() {  # PRESET TOKENS SEQUENCES
+# Tokens per second, MFU by the 6N + attention counter, PyTorch compiled, and the ceilings of the
+# model's own GEMM shapes. Nothing is saved: a checkpoint of 1.5 B parameters has 22 GB. GPU_BENCH_KEYS
+# comes last, so it may change any key.
+bench() {  # PRESET TOKENS SEQUENCES MICRO
   make_data || return 1
   local run="$work/bench" card peak ours theirs
   # shellcheck disable=SC2086
   train bench 1 model.preset="$1" model.context="$2" precision=bf16 run.products=measured \
-    batch.global="$3" batch.micro="$3" schedule.steps=16 ${GPU_BENCH_KEYS:-} || return 1
+    batch.global="$3" batch.micro="$4" schedule.steps=12 checkpoint.save_at_end=false \
+    metrics.validate_sequences=1 ${GPU_BENCH_KEYS:-} || return 1
   ours=$(median_of tokens_per_s "$run/metrics.jsonl")
   card=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
   peak=$(peak_of "$card")
@@ -201,19 +223,49 @@ bench() {  # PRESET TOKENS SEQUENCES
       printf "%s: %.0f tokens/s, %.2f TFLOP/s of the model, %.1f %% of the measured matrix rate\n", what, tokens, flops / 1e12, 100 * share
       if (peak > 0) printf "%s: MFU %.1f %% of the %.1f TFLOP/s that the data sheet of %s says\n", what, flops / peak / 1e10, peak, card
       else printf "%s: no data sheet of \"%s\" is known here, so no MFU\n", what, card }'
-  grep 'memory    of the device' "$run/log.txt"
+  grep 'memory    of the device\|graphs  ' "$run/log.txt"
   if [ "$device" = cuda ]; then python=(env LD_LIBRARY_PATH="$system_libraries" python3); else python=(python3); fi
   if ! "${python[@]}" -c 'import sys, torch; sys.exit(not torch.cuda.is_available() and sys.argv[1] == "cuda")' "$device" 2>/dev/null; then
     echo "$1: no PyTorch for this device here, so nothing beside it"
-    return 0
+    python=(python3)
   fi
+  [ ! -f "$run/products.txt" ] || "${python[@]}" "$ceilings" "$run/products.txt" 2>&1 || echo "$1: no ceilings"
+  "${python[@]}" -c 'import torch' 2>/dev/null || return 0
   theirs=$("${python[@]}" "$peer" "$run/run.yaml" --device "$device" 2>"$work/peer.log") ||
     { echo "$1: PyTorch failed: $(tail -1 "$work/peer.log")"; return 0; }
   echo "$theirs" | awk -v what="$1" -v ours="$ours" '{ match($0, /"tokens_per_s": *[0-9.e+]+/); t = substr($0, RSTART, RLENGTH); sub(/.*: */, "", t)
     printf "%s: PyTorch compiled %.0f tokens/s; ours is %.2f times that\n", what, t, ours / t }'
 }
-part_bench_gpt2() { bench gpt2 1024 16; }
-part_bench_gpt2_xl() { bench gpt2-xl 1024 8; }
-part_bench_pythia() { bench pythia-1.4b 2048 4; }
-part_bench_llama() { bench llama3.2-1b 2048 4; }
-part_bench_llama_long() { bench llama3.2-1b 8192 1; }
+part_bench_gpt2() { bench gpt2 1024 64 16; }
+part_bench_gpt2_xl() { bench gpt2-xl 1024 64 8; }
+part_bench_pythia() { bench pythia-1.4b 2048 32 4; }
+part_bench_llama() { bench llama3.2-1b 2048 32 4; }
+part_bench_llama_long() { bench llama3.2-1b 8192 8 1; }
+
+# Where the time of a step goes, op by op: trace.json of a step of GPT-2 1.5B in few layers, which is
+# kept, and its largest sums here. Then, where there is ncu, five own kernels as it sees them.
+part_timeline() {
+  make_data || return 1
+  # shellcheck disable=SC2086
+  train timeline 1 model.preset=gpt2-xl model.layers=4 model.context=1024 precision=bf16 \
+    run.products=measured batch.global=8 batch.micro=8 schedule.steps=6 metrics.trace_step=5 \
+    checkpoint.save_at_end=false metrics.validate_sequences=1 ${GPU_BENCH_KEYS:-} || return 1
+  cp "$work/timeline/trace.json" "$report_folder/trace.json"
+  python3 - "$work/timeline/trace.json" <<'SUMS' || return 1
+import collections, json, sys
+with open(sys.argv[1], encoding="utf-8") as f:
+    events = json.load(f)
+events = events["traceEvents"] if isinstance(events, dict) else events
+sums, counts = collections.Counter(), collections.Counter()
+for e in events:
+    if e.get("ph") == "X":
+        sums[e["name"]] += e["dur"]
+        counts[e["name"]] += 1
+whole = sum(sums.values())
+for name, us in sums.most_common(20):
+    print(f"{name}: {us / 1e3:.2f} ms in {counts[name]} calls, {100 * us / whole:.1f} % of all ops")
+SUMS
+  [ "$device" = cuda ] && command -v ncu >/dev/null || return 0
+  ncu --clock-control none --section SpeedOfLight --launch-skip 20 --launch-count 5 \
+    "$program" bench --kernels --device cuda 2>&1 | tail -60 || echo "ncu failed"
+}

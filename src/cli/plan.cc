@@ -67,7 +67,7 @@ void propose(const Plan& plan, const Prediction& now) {
       "optimizer {:.1f} · weights {:.1f} · gradients {:.1f} · outside the arena {:.1f}",
       gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
       gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(plan.hardware.device.outside_bytes));
+      gib(outside_bytes(plan.hardware.device, m.communicators)));
   if (p.host_bytes() > 0)
     text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}",
                         gib(p.host_bytes()), gib(plan.hardware.device.host_memory_bytes));

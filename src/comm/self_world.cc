@@ -68,6 +68,7 @@ class SelfWorld : public World {
     CHECK(ranks.size() == 1 && ranks[0] == 0, "a group of {} in a world of 1", ranks.size());
     return self_communicator(0);
   }
+  std::string transport() const override { return "one rank"; }
   void barrier() override {}
   std::vector<std::string> all_gather(const std::string& own) override { return {own}; }
   void broadcast(std::string&, int64_t) override {}

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "compile/communicators.h"
+
 namespace tessera {
 namespace {
 
@@ -80,6 +82,7 @@ MemoryPlan memory_plan(const Program& p) {
   const std::vector<Span> lives = lives_of(p);
   const int64_t fullest = fullest_call(p, lives);
   MemoryPlan m;
+  m.communicators = communicator_count(p);
   for (size_t f = 0; f < p.frames.size(); ++f) {
     const FrameKind& kind = p.kind(p.frames[f].kind);
     const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;

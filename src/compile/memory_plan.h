@@ -13,7 +13,8 @@ struct MemoryPlan {
   int64_t arena = 0, live = 0;
   // The most that layers leave to their backwards at once: saved values and inputs.
   int64_t saved = 0;
-  int64_t host = 0;  // the host's arena, in none of the lines above
+  int64_t host = 0;           // the host's arena, in none of the lines above
+  int64_t communicators = 0;  // communicator_count()
 };
 MemoryPlan memory_plan(const Program& program);
 

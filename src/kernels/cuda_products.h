@@ -12,6 +12,9 @@
 
 namespace tessera::kernels {
 
+// Bytes. cuBLASLt: "The workspace pointer must be aligned to at least a multiple of 256 bytes."
+constexpr int64_t kBlasWorkspaceAlignment = 256;
+
 // The library, found when the first of these is made: a program that computes on the CPU pays
 // nothing for it. Throws Error where it is not installed.
 class CudaBlas {
@@ -46,9 +49,15 @@ class CudaBlas {
   std::function<double()> now_s_;
 };
 
+// Fills device memory with random numbers, nearly normal and of unit variance, of this type (f32,
+// bf16 or f16): operands for a measurement. A device computes faster on zeros than on the numbers
+// of a model. Returns when they are there.
+void fill_with_noise(Stream s, void* to, DType type, int64_t elements);
+
 class CudaMatmul {
  public:
-  // `blas` outlives it. A, B and C start at multiples of 16 bytes.
+  // `blas` outlives it. A, B and C start at multiples of 16 bytes, the workspace at a multiple of
+  // kBlasWorkspaceAlignment.
   CudaMatmul(const MatmulShape& shape, const CudaBlas& blas);
   ~CudaMatmul();
   CudaMatmul(CudaMatmul&&) noexcept;

@@ -74,7 +74,8 @@ std::string memory_line(const Prediction& p, const Hardware& h) {
       "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
       "{:.1f} · gradients {:.1f} · outside the arena {:.1f}{}",
       gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage, gib(m.activations),
-      gib(m.optimizer), gib(m.weights), gib(m.gradients), gib(h.device.outside_bytes), host);
+      gib(m.optimizer), gib(m.weights), gib(m.gradients),
+      gib(outside_bytes(h.device, m.communicators)), host);
 }
 
 Tree memory_tree(const StagePrediction& s) {
@@ -110,7 +111,7 @@ Tree parts_tree(const TimeParts& t) {
 
 bool fits(const Prediction& p, const Hardware& hardware) {
   return std::all_of(p.stages.begin(), p.stages.end(), [&](const StagePrediction& s) {
-    return has_room(hardware.device, s.memory.arena, s.memory.host);
+    return has_room(hardware.device, {s.memory.arena, s.memory.host, s.memory.communicators});
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "compile/communicators.h"
 #include "ir/rule.h"
 
 namespace tessera {
@@ -38,17 +39,20 @@ constexpr Bound kRequired[] = {{"device.memory_bytes", false, false, kBytes, kAn
                                {"network.bytes_per_s", false, false, kRate, kAny, kGigabytes},
                                {"network.efficiency", false, true},
                                {"network.latency_s", true, false, 0, kSeconds, kMicroseconds}};
-constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
-                               {"device.processors", true, false},
-                               {"device.fp8_flops_per_s", true, false, kFlops, kAny, kTeraflops},
-                               {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
-                               {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
-                               {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
-                               {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
-                               {"node.package_devices", false, false},
-                               {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
-                               {"network.adapters", false, false},
-                               {"price.usd_per_device_hour", true, false}};
+constexpr Bound kOptional[] = {
+    {"device.attention_efficiency", false, true},
+    {"device.processors", true, false},
+    {"device.fp8_flops_per_s", true, false, kFlops, kAny, kTeraflops},
+    {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
+    {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.communication_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.communicator_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
+    {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"node.package_devices", false, false},
+    {"node.package_bytes_per_s", true, false, kRate, kAny, kGigabytes},
+    {"network.adapters", false, false},
+    {"price.usd_per_device_hour", true, false}};
 
 double number_in(const Field& f) {
   const Tree t = f.write();
@@ -206,11 +210,21 @@ Tree write_value(const OpRates& x) {
 std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
 
-bool has_room(const DeviceFigures& d, int64_t bytes, int64_t host_bytes) {
-  const auto host = static_cast<double>(host_bytes);
+int64_t outside_bytes(const DeviceFigures& d, int64_t communicators) {
+  if (communicators == 0) return std::llround(d.outside_bytes);
+  return std::llround(d.outside_bytes + d.communication_bytes +
+                      static_cast<double>(communicators) * d.communicator_bytes);
+}
+
+MemoryNeed memory_need(const Program& program) {
+  return {program.bytes, program.host_bytes, communicator_count(program)};
+}
+
+bool has_room(const DeviceFigures& d, const MemoryNeed& need) {
+  const auto host = static_cast<double>(need.host);
   const bool one_memory = d.kind == "cpu";
-  const double here = static_cast<double>(bytes) + d.outside_bytes + (one_memory ? host : 0);
-  return here <= d.memory_bytes &&
+  const auto here = static_cast<double>(need.arena + outside_bytes(d, need.communicators));
+  return here + (one_memory ? host : 0) <= d.memory_bytes &&
          (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/config.h"
 #include "base/file.h"
-#include "ir/op.h"
+#include "ir/program.h"
 
 namespace tessera {
 
@@ -38,7 +38,7 @@ struct DeviceFigures {
   double matrix_efficiency = kNotGiven, attention_efficiency = 0.6;
   int64_t processors = 0;
   double kernel_s = 0;
-  double outside_bytes = 0;
+  double outside_bytes = 0, communication_bytes = 0, communicator_bytes = 0;
   double host_bytes_per_s = 0, host_memory_bytes = 0;
   std::vector<MeasuredProduct> products;
   OpRates op_bytes_per_s, op_flops_per_s;
@@ -61,6 +61,10 @@ struct DeviceFigures {
     visit("kernel_s", self.kernel_s, "shortest time of a kernel on the device");
     visit("outside_bytes", self.outside_bytes,
           "memory that the driver and libraries take beside the arena");
+    visit("communication_bytes", self.communication_bytes,
+          "the same of the communication library, where there are several ranks");
+    visit("communicator_bytes", self.communicator_bytes,
+          "the same of each communicator: its buffers and the staging memory of its sums");
     visit("host_bytes_per_s", self.host_bytes_per_s,
           "what copies between it and pinned memory of its host reach in one direction; 0: not "
           "known");
@@ -146,8 +150,15 @@ Tree write_value(const OpRates& x);
 std::string type_name(const std::vector<MeasuredProduct>&);
 std::string type_name(const OpRates&);
 
-// Whether the arena of a program and, with layout.offload, that of the host have room: beside what
-// stands outside, and in the device's share. A processor has one memory for both.
-bool has_room(const DeviceFigures& d, int64_t bytes, int64_t host_bytes);
+// Returns the memory outside of the arena that a rank takes which makes that many communicators.
+int64_t outside_bytes(const DeviceFigures& d, int64_t communicators);
+
+// Whether the arena of a program and, with layout.offload, that of the host have room: with what is
+// outside of the arena, and in the device's share. A processor has one memory for both.
+struct MemoryNeed {
+  int64_t arena = 0, host = 0, communicators = 0;
+};
+MemoryNeed memory_need(const Program& program);
+bool has_room(const DeviceFigures& d, const MemoryNeed& need);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compile/communicators.h"
 #include "model/presets.h"
 #include "plan/simulate.h"
 
@@ -17,9 +18,10 @@ int64_t peak_of(CompileRequest r, const Software& software, const Target& target
   const int64_t last = r.layout.pipeline - 1;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, last), last / 2, last}) {
     r.stage = stage;
-    most = std::max(most, compile(as_compiled_by(software, r), target).bytes);
+    const Program p = compile(as_compiled_by(software, r), target);
+    most = std::max(most, p.bytes + outside_bytes(h.device, communicator_count(p)));
   }
-  return most + static_cast<int64_t>(h.device.outside_bytes);
+  return most;
 }
 
 // Bytes that weights alone take on `devices`: fewer cannot be.

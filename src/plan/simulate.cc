@@ -323,7 +323,7 @@ Prediction Walk::prediction(const Hardware& h) {
     StagePrediction stage;
     stage.parts = parts_of(s).seconds();
     stage.memory = memory_plan(program(s));
-    stage.peak_bytes = stage.memory.arena + static_cast<int64_t>(h.device.outside_bytes);
+    stage.peak_bytes = stage.memory.arena + outside_bytes(h.device, stage.memory.communicators);
     if (copies_compute_) stage.peak_bytes += stage.memory.host;  // one memory
     p.parts += stage.parts;
     p.stages.push_back(stage);

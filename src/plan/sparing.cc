@@ -17,7 +17,7 @@ bool fits(const CompileRequest& r, const Hardware& h, const Software& s, const T
   const Blocks blocks = compile_blocks(as_compiled_by(s, r), target);
   for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
     const Program p = program_of(blocks, stage, target);
-    if (!has_room(h.device, p.bytes, p.host_bytes)) return false;
+    if (!has_room(h.device, memory_need(p))) return false;
   }
   return true;
 }

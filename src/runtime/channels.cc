@@ -1,9 +1,6 @@
 #include "runtime/channels.h"
 
-#include <fmt/format.h>
-
 #include <charconv>
-#include <set>
 
 #include "base/error.h"
 
@@ -12,24 +9,7 @@ namespace {
 
 constexpr std::string_view kStage = "stage:";
 
-bool is_message(const Op& op) { return op.kind == OpKind::kSend || op.kind == OpKind::kReceive; }
-
-// Group, then what sets it apart from others of the same ranks. A sender's queue and the receiver's
-// share a channel.
-std::pair<std::string, std::string> name_of(const Op& op, Queue queue) {
-  if (!is_message(op)) return {op.attributes.text("over"), std::to_string(static_cast<int>(queue))};
-  const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
-  CHECK(forward || queue == Queue::kSendBackward || queue == Queue::kReceiveBackward,
-        "{} stands in queue {}", op.origin, static_cast<int>(queue));
-  return {"pipeline", forward ? "forward" : "backward"};
-}
-
 }  // namespace
-
-bool communicates(const Op& op) {
-  return is_message(op) || op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
-         op.kind == OpKind::kAllGather;
-}
 
 std::string group_named(const Op& op) {
   return is_message(op) ? "pipeline" : op.attributes.text("over");
@@ -42,30 +22,39 @@ int64_t peer_stage(const Wire& wire) {
   return stage;
 }
 
-Channels::Channels(World& world, const std::vector<Program>& programs) {
+Channels::Channels(World& world, const std::vector<Program>& programs)
+    : messages_(world.takes_turns() ? Messages::kPairs : Messages::kShared) {
   if (!programs.empty()) position_.mesh = programs[0].mesh;
   const Mesh& mesh = position_.mesh;
   CHECK(mesh.ranks() == world.size(), "a program for {} ranks in a world of {}", mesh.ranks(),
         world.size());
   position_.at = coordinates_of(mesh, world.rank());
-  // Sorted: groups that share ranks are then made in one order everywhere, and no wait can cycle.
-  std::set<std::pair<std::string, std::string>> names;
+  std::vector<const Program*> all;
   for (const Program& p : programs) {
     CHECK(p.mesh == mesh, "programs {} and {} have different meshes", programs[0].name, p.name);
-    for (const Segment& s : p.segments)
-      for (const Op& op : s.ops)
-        if (communicates(op)) names.insert(name_of(op, s.queue));
+    all.push_back(&p);
   }
-  // The last stage may send nothing forward while others do.
-  if (names.contains({"pipeline", "forward"}) || names.contains({"pipeline", "backward"}))
-    names.insert({{"pipeline", "forward"}, {"pipeline", "backward"}});
-  for (const auto& [over, line] : names)
-    channels_[over + ' ' + line] = world.group(group_of(mesh, over, world.rank()));
+  for (const CommunicatorUse& use : communicators_of(all, messages_)) {
+    auto& channel = channels_[use.name];
+    channel = world.group(group_of(mesh, use.name.over, world.rank()));
+    if (use.reduces) channel->prepare_sums();
+  }
 }
 
-Communicator& Channels::of(const Op& op, Queue queue) const {
-  const auto [over, line] = name_of(op, queue);
-  return *channels_.at(over + ' ' + line);
+// Ending a communicator may wait for its other ranks, so all end theirs in one order.
+Channels::~Channels() {
+  while (!channels_.empty()) channels_.erase(channels_.begin());
+}
+
+Communicator& Channels::of(const Op& op, Queue queue, const Program& program) const {
+  return *channels_.at(communicator_of(op, queue, program, messages_));
+}
+
+int64_t Channels::peer(const Communicator& channel, int64_t stage) const {
+  if (messages_ == Messages::kShared) return stage;
+  CHECK(channel.size() == 2 && stage != position_.at[AxisKind::kPipeline],
+        "a message to stage {} by a communicator of {} ranks", stage, channel.size());
+  return 1 - channel.rank();
 }
 
 }  // namespace tessera

@@ -1,5 +1,4 @@
-// Where a rank's programs exchange: a communicator for each group and queue, so that transfers of
-// different queues never meet, and one for each direction of the pipeline.
+// The communicators of a rank's programs (compile/communicators.h).
 #pragma once
 
 #include <map>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "compile/communicators.h"
 #include "ir/program.h"
 
 namespace tessera {
@@ -23,16 +23,22 @@ class Channels {
   // Every rank hands in its own programs of the same run; waits for the members of its groups.
   Channels(World& world, const std::vector<Program>& programs);
 
+  ~Channels();
+  Channels(const Channels&) = delete;
+  Channels& operator=(const Channels&) = delete;
+
   const Position& position() const { return position_; }
-  // Of an op that communicates, in a segment of that queue. A message's peer there is its stage.
-  Communicator& of(const Op& op, Queue queue) const;
+  // Returns the communicator of an op that communicates, in a segment of that queue of `program`.
+  Communicator& of(const Op& op, Queue queue, const Program& program) const;
+  // Returns the index of a stage in a communicator of messages.
+  int64_t peer(const Communicator& channel, int64_t stage) const;
 
  private:
   Position position_;
-  std::map<std::string, std::unique_ptr<Communicator>> channels_;
+  Messages messages_;
+  std::map<CommunicatorName, std::unique_ptr<Communicator>> channels_;
 };
 
-bool communicates(const Op& op);
 // The group of an op that communicates, for people: "shard", "tensor", "pipeline".
 std::string group_named(const Op& op);
 // The stage that a message goes to or comes from.

@@ -18,7 +18,9 @@ DeviceQueues::DeviceQueues(const Program& program)
   joins_.resize(kQueues);
 }
 
-void DeviceQueues::fork() {
+void DeviceQueues::fork(CallId first) {
+  first_ = first;
+  transferred_ = false;
   fork_.record(main());
   for (size_t q = 1; q < streams_.size(); ++q)
     if (streams_[q]) fork_.make_wait(streams_[q]->get());
@@ -27,13 +29,21 @@ void DeviceQueues::fork() {
 void DeviceQueues::before(CallId c) {
   for (const CallId y : program_.call(c).after)
     if (const int64_t event = event_of_[static_cast<size_t>(y)];
-        event != kNone && queue_of(y) != queue_of(c))
+        event != kNone && queue_of(y) != queue_of(c) && y >= first_)
       events_[static_cast<size_t>(event)].make_wait(stream(queue_of(c)));
 }
 
 void DeviceQueues::after(CallId c) {
   if (const int64_t event = event_of_[static_cast<size_t>(c)]; event != kNone)
     events_[static_cast<size_t>(event)].record(stream(queue_of(c)));
+}
+
+void DeviceQueues::before_transfer(Stream s) const {
+  if (transferred_) transfer_.make_wait(s);
+}
+void DeviceQueues::after_transfer(Stream s) {
+  transfer_.record(s);
+  transferred_ = true;
 }
 
 void DeviceQueues::join() {

@@ -17,10 +17,15 @@ class DeviceQueues {
   Stream stream(Queue q) const { return streams_[static_cast<size_t>(q)]->get(); }
   Stream main() const { return stream(Queue::kCompute); }
 
-  void fork();            // all other streams start behind what stands in the main one
+  // All other streams start after what is in the main one, for calls from `first` on: those before
+  // it are done.
+  void fork(CallId first);
   void before(CallId c);  // the stream of the call waits for the calls it comes after
   void after(CallId c);
   void join();  // the main one goes on when all are over
+  // Around the transfers of a call in its stream: each comes after all before it.
+  void before_transfer(Stream s) const;
+  void after_transfer(Stream s);
 
  private:
   Queue queue_of(CallId c) const { return program_.segment(program_.call(c)).queue; }
@@ -29,7 +34,9 @@ class DeviceQueues {
   std::array<std::unique_ptr<CudaStream>, kQueues> streams_;  // of the queues it has
   std::vector<int64_t> event_of_;  // of each call that another queue waits for; else kNone
   std::vector<CudaEvent> events_;
-  CudaEvent fork_;
+  CallId first_ = 0;
+  CudaEvent fork_, transfer_;
+  bool transferred_ = false;      // since fork()
   std::vector<CudaEvent> joins_;  // one a queue
 };
 

@@ -89,13 +89,14 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
     p.bound.kernels = &library_.kernels();
-    if (queues_) p.bound.stream = queues_->stream(segment.queue);
+    if (device_) p.bound.stream = device_->queues.stream(segment.queue);
     p.bound.host_step = host_step_;
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
-      p.bound.channel = &channels_.of(op, segment.queue);
+      p.bound.channel = &channels_.of(op, segment.queue, program_);
       const std::pair<std::string, Communicator*> use = {group_named(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
+      if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
     }
     prepare_product(op, p.bound);
     out.push_back(std::move(p));
@@ -137,7 +138,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   p.bound.factors = p.factors;
   p.bound.layer = call.layer;
   if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
-    p.bound.peer = peer_stage(call.wire);
+    p.bound.peer = channels_.peer(*p.bound.channel, peer_stage(call.wire));
 }
 
 TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {

@@ -8,7 +8,6 @@
 #include <array>
 #include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -16,7 +15,7 @@
 #include "ir/program.h"
 #include "runtime/bound_op.h"
 #include "runtime/channels.h"
-#include "runtime/device_queues.h"
+#include "runtime/device_state.h"
 #include "runtime/events.h"
 #include "runtime/library.h"
 #include "runtime/mover.h"
@@ -48,24 +47,28 @@ class Executor {
 
   // run() in two, where runs are launches of a graph: a second one may start before the first is
   // finished, and the device goes from one to the other without a pause. finish() waits for the
-  // oldest; `report` is that one's until the next finish(). If a run was skipped, so is one that
-  // started before its finish (kSkipBefore).
+  // oldest; `report` is that one's until the next start() or finish(). If a run was skipped, so is
+  // one that started before its finish (kSkipBefore).
   bool can_be_ahead() const;
   void start();
   void finish();
   // Until what the host wrote for the last start() has been read: before it writes anew.
   void wait_until_read() const;
 
-  // From now on `started` hears where a run stands: what to say if it never comes back. It must
-  // cost nothing beside an op.
+  // From now on `started` hears where a run stands. It must cost nothing beside an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
   // From now on called before each call that changes weights and moments: who still reads them
   // holds the run up there.
   void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
 
-  const CommunicationTime& communication() const { return time_; }  // of the last run
-  Waiting waiting() const;                                          // from any thread
+  // Says once how many graphs and nodes a run on a device is.
+  void on_capture(std::function<void(const std::string&)> say) { captured_ = std::move(say); }
+
+  // Of the last finished run. Where runs are launches of a graph, its seconds are of the last run
+  // that was timed (one in kRunsPerTiming).
+  const CommunicationTime& communication() const { return time_; }
+  Waiting waiting() const;  // from any thread
 
   const Program& program() const { return program_; }
   // A value in a state frame, for the host. layer and microbatch count only where the value has one
@@ -80,9 +83,7 @@ class Executor {
   int64_t first_non_finite(const TensorView& device) const;  // see OpEvent
   // On a CUDA device, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
-  // Pages of the copy that are pinned from now on; copies do not mix them with others.
-  void pinned(std::span<const MemoryRange> pages) { pinned_.assign(pages.begin(), pages.end()); }
-
+  DeviceState& device() { return *device_; }  // there is one
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != kNone; }
@@ -118,11 +119,19 @@ class Executor {
   void send_frames();
   void fetch_results();
   void carry_skip() const;
-  void enqueue();
-  void capture();
+  enum class Enqueue { kPlain, kTimed, kCapture };
+  bool enqueue(Enqueue how);
+  void begin_call(CallId c, Enqueue how);
+  bool capture();
+  bool cut_graph(CallId next);
+  void launch();
+  void count_launch();
+  std::map<std::string, int64_t> bytes_sent() const;
   void exchange_through_host(PreparedOp& op);
-  void exchange_on_stream(PreparedOp& op);
+  void exchange_on_stream(CallId c, PreparedOp& op, Enqueue how);
   void wait_for(const CudaEvent& event);
+  void tell_transfer(double since_s);
+  void abandon();
   TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
   std::byte* on_device(const TensorView& host) const;
   std::vector<MemoryRange> pieces_of(const TensorView& host) const;
@@ -168,16 +177,9 @@ class Executor {
   std::vector<std::vector<PreparedOp>> prepared_;            // of each segment
   std::vector<std::pair<std::string, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
-  std::optional<DeviceQueues> queues_;  // on a CUDA device, as is what follows
-  std::vector<TensorView> sent_;        // before each run: places of the mirror
-  std::vector<TensorView> fetched_;     // after it: places of the device
-  std::vector<MemoryRange> pinned_;     // of the mirror
+  std::optional<DeviceState> device_;  // on a CUDA device
   const double* host_step_ = nullptr;
-  std::optional<CudaEvent> read_, fetched_results_;  // what was sent; of the oldest run
-  int under_way_ = 0;                                // runs that are not finished
-  CudaGraph graph_;
-  double graph_seed_ = 0;
-  int64_t direct_runs_ = 0;
+  std::function<void(const std::string&)> captured_;
   std::vector<bool> updates_;   // of each segment
   std::vector<bool> may_lead_;  // of each call (lead.h)
   std::function<void(const OpStart&)> started_;

@@ -1,8 +1,8 @@
 // A run on a CUDA device (docs/decisions/cuda.md): calls are enqueued in issue order, each in the
-// stream of its queue; from the third run on they are one launch of a graph.
+// stream of its queue; later runs are launches of graphs.
 #include <algorithm>
 #include <functional>
-#include <memory>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -20,6 +20,15 @@ bool is_fetched(Role r) {
   return r == Role::kReport || r == Role::kActivation || r == Role::kStream;
 }
 
+// A wait is reported after this many sleeps (some milliseconds), and again after as many.
+constexpr int64_t kLongWait = 100;
+
+// The number of a transfer for DeviceMarks: rises in issue order.
+int64_t number_of(CallId c, size_t op) {
+  constexpr int64_t kMostOps = 1 << 20;
+  return static_cast<int64_t>(c) * kMostOps + static_cast<int64_t>(op) + 1;
+}
+
 }  // namespace
 
 void Executor::prepare_device() {
@@ -27,22 +36,20 @@ void Executor::prepare_device() {
   CHECK(library_.on_cuda(), "a mirror of an arena of the host");
   if (options_.poison)
     throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
-  queues_.emplace(program_);
-  read_.emplace();
-  fetched_results_.emplace();
+  device_.emplace(program_);
   for (const Frame& f : program_.frames) {
     if (!f.state) continue;
     const Role role = program_[program_.kind(f.kind).values.at(0)].role;
     const TensorView frame = {arena_ + f.offset, DType::kU8, {program_.kind(f.kind).bytes}};
-    if (is_sent(role)) sent_.push_back(mirrored(frame));
-    if (is_fetched(role)) fetched_.push_back(frame);
+    if (is_sent(role)) device_->sent.push_back(mirrored(frame));
+    if (is_fetched(role)) device_->fetched.push_back(frame);
   }
   if (has("step")) host_step_ = view(named("step")).as<double>();
 }
 
 std::vector<TensorView> Executor::exchanged() const {
-  std::vector<TensorView> all = sent_;
-  for (const TensorView& t : fetched_) all.push_back(mirrored(t));
+  std::vector<TensorView> all = device_->sent;
+  for (const TensorView& t : device_->fetched) all.push_back(mirrored(t));
   return all;
 }
 
@@ -68,7 +75,7 @@ std::byte* Executor::on_device(const TensorView& host) const {
 }
 
 std::vector<MemoryRange> Executor::pieces_of(const TensorView& host) const {
-  return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_);
+  return whole_or_none({host.as<std::byte>(), host.bytes()}, device_->pinned);
 }
 
 void Executor::copy_to_host(Stream s, const TensorView& host) const {
@@ -85,14 +92,14 @@ TensorView Executor::fetch(const TensorView& t) const {
   const TensorView host = mirrored(t);
   if (host.data == t.data) return t;
   if (before_update_) before_update_();  // who still reads an earlier copy
-  copy_to_host(queues_->main(), host);
-  synchronise(queues_->main());
+  copy_to_host(device_->queues.main(), host);
+  synchronise(device_->queues.main());
   return host;
 }
 
 int64_t Executor::first_non_finite(const TensorView& t) const {
   int64_t first = -1;
-  if (!queues_ || !in_arena(t.data)) {
+  if (!device_ || !in_arena(t.data)) {
     kernels::cpu_kernels().first_non_finite({}, flat(t), nullptr, &first);
     return first;
   }
@@ -101,49 +108,63 @@ int64_t Executor::first_non_finite(const TensorView& t) const {
   const DeviceBuffer memory("the search for the first bad value",
                             partials + static_cast<int64_t>(sizeof(first)));
   std::byte* const found = memory.data() + partials;
-  k.first_non_finite(queues_->main(), flat(t), memory.data(), reinterpret_cast<int64_t*>(found));
-  copy_in_stream(queues_->main(), &first, found, sizeof(first));
-  synchronise(queues_->main());
+  k.first_non_finite(device_->queues.main(), flat(t), memory.data(),
+                     reinterpret_cast<int64_t*>(found));
+  copy_in_stream(device_->queues.main(), &first, found, sizeof(first));
+  synchronise(device_->queues.main());
   return first;
 }
 
 void Executor::send(const TensorView& host) const {
   if (options_.mirror == nullptr) return;
-  copy_to_device(queues_->main(), host);
-  synchronise(queues_->main());
+  copy_to_device(device_->queues.main(), host);
+  synchronise(device_->queues.main());
 }
 
 bool Executor::can_be_ahead() const {
-  return host_step_ && graph_.ready() && graph_wanted() && host_step_[kSeed] == graph_seed_;
+  return host_step_ && graph_wanted() && !device_->graphs.empty() && !device_->timing_due() &&
+         host_step_[kSeed] == device_->graph_seed;
 }
 
+// The results of the run before are fetched first: the host has read those of the one before it,
+// and this one writes to where they are.
 void Executor::start() {
-  CHECK(can_be_ahead() && under_way_ < 2, "a run that starts behind {} others", under_way_);
+  DeviceState& d = *device_;
+  CHECK(can_be_ahead() && d.under_way < 2, "a run that starts after {} others", d.under_way);
+  if (d.under_way > 0) fetch_results();
   send_frames();
-  if (under_way_ > 0) carry_skip();
-  graph_.launch(queues_->main());
-  if (under_way_++ == 0) fetch_results();
+  if (d.under_way > 0) carry_skip();
+  launch();
+  ++d.under_way;
+  ++d.runs;
 }
 
-// The results of a run that was ahead are fetched when the host has read those of the one before.
+// Nothing that is enqueued here or before writes to what the caller now reads: the mirror has one
+// place for results.
 void Executor::finish() {
-  CHECK(under_way_ > 0, "no run is under way");
-  wait_for(*fetched_results_);
-  if (--under_way_ > 0) fetch_results();
+  DeviceState& d = *device_;
+  CHECK(d.under_way > 0, "no run is under way");
+  if (!d.fetching) fetch_results();
+  wait_for(d.fetched_results);
+  d.fetching = false;
+  --d.under_way;
+  time_ = d.measured;
+  count_launch();
 }
 
 void Executor::wait_until_read() const {
-  if (under_way_ > 0) read_->synchronise();
+  if (device_ && device_->under_way > 0) device_->read.synchronise();
 }
 
 void Executor::send_frames() {
-  for (const TensorView& t : sent_) copy_to_device(queues_->main(), t);
-  read_->record(queues_->main());
+  for (const TensorView& t : device_->sent) copy_to_device(device_->queues.main(), t);
+  device_->read.record(device_->queues.main());
 }
 
 void Executor::fetch_results() {
-  for (const TensorView& t : fetched_) copy_to_host(queues_->main(), mirrored(t));
-  fetched_results_->record(queues_->main());
+  for (const TensorView& t : device_->fetched) copy_to_host(device_->queues.main(), mirrored(t));
+  device_->fetched_results.record(device_->queues.main());
+  device_->fetching = true;
 }
 
 // Behind a step that was skipped, whose report the host has not seen, nothing may be updated.
@@ -151,77 +172,179 @@ void Executor::carry_skip() const {
   const auto of_device = [&](const char* name, int slot) {
     return on_device(view(named(name))) + slot * static_cast<int64_t>(sizeof(double));
   };
-  copy_in_stream(queues_->main(), of_device("step", kSkipBefore), of_device("report", kSkip),
+  copy_in_stream(device_->queues.main(), of_device("step", kSkipBefore), of_device("report", kSkip),
                  sizeof(double));
 }
 
 void Executor::run_on_device() {
-  CHECK(under_way_ == 0, "{} runs are under way", under_way_);
+  DeviceState& d = *device_;
+  CHECK(d.under_way == 0, "{} runs are under way", d.under_way);
   const bool observed = static_cast<bool>(*observe_);
   send_frames();
   const double seed = host_step_ ? host_step_[kSeed] : 0;  // it is in the keys of roundings
-  if (!graph_wanted() || observed || direct_runs_ == 0) {
-    enqueue();
-    if (!observed) ++direct_runs_;  // the device loads kernels when they first run
+  const bool timed = !observed && graph_wanted() && d.timing_due();
+  // The device loads kernels when they first run, so the first run is never a graph.
+  const bool direct = !graph_wanted() || observed || timed || d.runs == 0 || d.too_many_nodes;
+  if (!direct && (d.graphs.empty() || seed != d.graph_seed) && capture()) d.graph_seed = seed;
+  if (direct || d.graphs.empty()) {
+    enqueue(timed ? Enqueue::kTimed : Enqueue::kPlain);
   } else {
-    if (!graph_.ready() || seed != graph_seed_) {
-      capture();
-      graph_seed_ = seed;
-    }
-    graph_.launch(queues_->main());
+    launch();
+    count_launch();
   }
+  if (!observed) ++d.runs;
   fetch_results();
-  wait_for(*fetched_results_);
+  wait_for(d.fetched_results);
+  d.fetching = false;
+  if (timed) {
+    d.measured = {};
+    d.times.collect(d.measured);
+  }
+  if (!d.marks.used()) return;
+  time_.total_s = d.measured.total_s;
+  time_.exposed_s = d.measured.exposed_s;
+  time_.exposed_by = d.measured.exposed_by;
 }
 
-void Executor::capture() {
-  graph_.begin(queues_->main());
+void Executor::launch() {
+  for (const CudaGraph& g : device_->graphs) g.launch(device_->queues.main());
+}
+
+void Executor::count_launch() {
+  for (const auto& [group, bytes] : device_->graph_bytes) time_.bytes_sent[group] += bytes;
+}
+
+std::map<std::string, int64_t> Executor::bytes_sent() const {
+  std::map<std::string, int64_t> sent;
+  for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();
+  return sent;
+}
+
+// Whether the run is graphs now. What is captured sends nothing, so it does not count.
+bool Executor::capture() {
+  DeviceState& d = *device_;
+  const std::map<std::string, int64_t> before = bytes_sent();
+  bool whole = false;
+  d.graphs.clear();
+  d.graphs.emplace_back().begin(d.queues.main());
   try {
-    enqueue();
+    whole = enqueue(Enqueue::kCapture);
+    if (whole) d.graphs.back().end(d.queues.main());
   } catch (const Error&) {
-    graph_.give_up(queues_->main());  // else nothing can be freed any more
+    d.graphs.clear();  // closes the capture: else nothing can be freed any more
     throw;
   }
-  graph_.end(queues_->main());
+  d.graph_bytes = bytes_sent();
+  for (auto& [group, bytes] : d.graph_bytes) {
+    bytes -= before.at(group);
+    time_.bytes_sent[group] -= bytes;
+  }
+  const int64_t nodes =
+      std::accumulate(d.graphs.begin(), d.graphs.end(), int64_t{0},
+                      [](int64_t sum, const CudaGraph& g) { return sum + g.nodes(); });
+  d.too_many_nodes = !whole || nodes > d.most_nodes;
+  const auto graphs = std::ssize(d.graphs);
+  if (d.too_many_nodes) d.graphs.clear();
+  if (captured_)
+    captured_(d.too_many_nodes
+                  ? fmt::format("graphs    none of {}: it has more than {} nodes, so its calls are "
+                                "enqueued one by one",
+                                program_.name, d.most_nodes)
+                  : fmt::format("graphs    {} nodes of {} in {} graph{}", nodes, program_.name,
+                                graphs, graphs > 1 ? "s" : ""));
+  return !d.too_many_nodes;
+}
+
+// Before each call of a capture: ends the graph that is full and begins the next, whose calls come
+// after all before them. Since calls in issue order can always be run one by one, no rank waits for
+// a call that another has cut off. False: there are too many nodes.
+bool Executor::cut_graph(CallId next) {
+  DeviceState& d = *device_;
+  if (d.graphs.back().captured_nodes() < d.most_graph_nodes) return true;
+  d.queues.join();
+  d.graphs.back().end(d.queues.main());
+  int64_t nodes = 0;
+  for (const CudaGraph& g : d.graphs) nodes += g.nodes();
+  if (nodes > d.most_nodes) return false;
+  d.graphs.emplace_back().begin(d.queues.main());
+  d.queues.fork(next);
+  return true;
 }
 
 // A device that waits for a rank that is gone would wait for ever: the channels are asked
 // meanwhile.
 void Executor::wait_for(const CudaEvent& event) {
   if (used_.empty()) return event.synchronise();
+  const double since = now_s();
   Idle idle;
   try {
     while (!event.is_over()) {
       for (const auto& use : used_) use.second->progress();
+      if (idle.sleeps() % kLongWait == 1) tell_transfer(since);
       idle.pause();
     }
   } catch (const Error&) {
-    // What waits on the device for who is gone must end before its memory can be given back. NCCL's
-    // abort waits for the graphs that its kernels stand in, and these wait for the kernels of all
-    // channels: so the graph goes first, and all channels go at once.
-    std::destroy_at(&graph_);
-    std::construct_at(&graph_);
-    std::set<Communicator*> channels;
-    for (const auto& use : used_) channels.insert(use.second);
-    std::vector<std::jthread> aborts;
-    for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+    abandon();
     throw;
+  }
+  if (device_->marks.used()) tell(kNone, nullptr, 0);
+}
+
+// Says which transfer the device is at: the first in issue order that has started and is not done.
+// It waits for others if nothing has changed since the last time.
+void Executor::tell_transfer(double since_s) {
+  DeviceState& d = *device_;
+  if (!d.marks.used()) return;
+  const int64_t sum = d.marks.sum();
+  const bool waits = std::exchange(d.marks_seen, sum) == sum;
+  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+    const Call& call = program_.call(c);
+    const Queue queue = program_.segment(call).queue;
+    const std::vector<PreparedOp>& ops = ops_of(c);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const int64_t number = number_of(c, i);
+      if (!ops[i].is_on_stream() || !d.marks.is_started(queue, number) ||
+          d.marks.is_done(queue, number))
+        continue;
+      const Communicator& channel = *ops[i].bound.channel;
+      announce(c, ops[i], waits);
+      if (!waits) return;
+      Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
+      if (is_message(*ops[i].op))
+        w.missing = {
+            channel.ranks()[static_cast<size_t>(channels_.peer(channel, peer_stage(call.wire)))]};
+      const std::lock_guard lock(waiting_mutex_);
+      waiting_ = std::move(w);
+      return;
+    }
   }
 }
 
-void Executor::enqueue() {
-  queues_->fork();
+// What waits on the device for a rank that is gone must end before its memory can be given back.
+// NCCL's abort waits for the graphs that its kernels are in, and these wait for the kernels of all
+// channels: so the graphs go first, and all channels go at once.
+void Executor::abandon() {
+  device_->graphs.clear();
+  std::set<Communicator*> channels;
+  for (const auto& use : used_) channels.insert(use.second);
+  std::vector<std::jthread> aborts;
+  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+}
+
+// False: of a capture, there are too many nodes.
+bool Executor::enqueue(Enqueue how) {
+  DeviceState& d = *device_;
+  if (how == Enqueue::kTimed) d.times.start();
+  d.marks.clear(d.queues.main());
+  d.queues.fork(0);
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
-    queues_->before(c);
-    if (!graph_wanted() && before_update_ &&
-        updates_[static_cast<size_t>(program_.call(c).segment)])
-      before_update_();
-    begin(c);
+    if (how == Enqueue::kCapture && !cut_graph(c)) return false;
+    begin_call(c, how);
     for (PreparedOp& op : ops_of(c)) {
       announce(c, op, op.bound.channel != nullptr);
       const double began = *observe_ ? now_s() : 0;
       if (op.bound.channel && op.bound.channel->is_on_stream())
-        exchange_on_stream(op);
+        exchange_on_stream(c, op, how);
       else if (op.bound.channel)
         exchange_through_host(op);
       else if (op.run)
@@ -229,15 +352,48 @@ void Executor::enqueue() {
       if (*observe_) synchronise(op.bound.stream);
       observe(c, op.bound, began);
     }
-    queues_->after(c);
+    d.queues.after(c);
   }
-  queues_->join();
+  d.queues.join();
+  return true;
 }
 
-void Executor::exchange_on_stream(PreparedOp& op) {
-  op.bound.channel->use(op.bound.stream);
+// Its stream waits for the calls that it comes after.
+void Executor::begin_call(CallId c, Enqueue how) {
+  DeviceState& d = *device_;
+  const Call& call = program_.call(c);
+  std::string group;  // whose transfers the compute queue waits for
+  if (how == Enqueue::kTimed && program_.segment(call).queue == Queue::kCompute)
+    for (const CallId y : call.after)
+      if (program_.segment(program_.call(y)).queue != Queue::kCompute)
+        group = group_of_call(y, nullptr);
+  if (!group.empty()) d.times.begin(d.queues.main(), TransferTimes::What::kWait, group);
+  d.queues.before(c);
+  if (!group.empty()) d.times.end(d.queues.main());
+  if (!graph_wanted() && before_update_ && updates_[static_cast<size_t>(call.segment)])
+    before_update_();
+  begin(c);
+}
+
+void Executor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
+  DeviceState& d = *device_;
+  Communicator& channel = *op.bound.channel;
+  const Stream s = op.bound.stream;
+  const Queue queue = program_.segment(program_.call(c)).queue;
+  const bool marked = op.is_on_stream();
+  const int64_t number = number_of(c, static_cast<size_t>(&op - ops_of(c).data()));
+  if (channel.needs_order()) d.queues.before_transfer(s);
+  if (marked) d.marks.started(s, queue, number);
+  if (marked && how == Enqueue::kTimed)
+    d.times.begin(
+        s, queue == Queue::kCompute ? TransferTimes::What::kBoth : TransferTimes::What::kTransfer,
+        group_named(*op.op));
+  channel.use(s);
   start_communication(op.bound);
   finish_communication(op.bound);
+  if (marked && how == Enqueue::kTimed) d.times.end(s);
+  if (marked) d.marks.done(s, queue, number);
+  if (channel.needs_order()) d.queues.after_transfer(s);
 }
 
 // A transfer of the host's communicator: its operands go through the mirror, in which they stand

@@ -31,7 +31,7 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
       e.observe_ = nullptr;
     }
   } const end{*this};
-  if (queues_) return run_on_device();
+  if (device_) return run_on_device();
   for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
     if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);

@@ -15,7 +15,8 @@ using kernels::MatmulShape;
 
 auto key(const MatmulShape& s) {
   return std::tuple(s.m, s.n, s.k, s.transpose_a, s.transpose_b, s.accumulate, s.a, s.b, s.c,
-                    s.packed_b, s.alpha, s.fp8_a, s.fp8_b);
+                    s.packed_b, s.alpha, s.fp8_a, s.fp8_b, s.batch, s.lda, s.ldb, s.ldc, s.stride_a,
+                    s.stride_b, s.stride_c);
 }
 auto key(const LinearCrossEntropyShape& s) {
   return std::tuple(s.tokens, s.hidden, s.vocabulary, s.dtype, s.sums, s.gradient);
@@ -227,6 +228,7 @@ const Head& Library::head(const LinearCrossEntropyShape& shape) {
 
 Target Library::target() {
   Target t;
+  if (on_cuda()) t.alignment = kernels::kBlasWorkspaceAlignment;
   t.workspace_bytes = [this](const Op& op, std::span<const Value> values) -> int64_t {
     switch (op.kind) {
       case OpKind::kMatmul:

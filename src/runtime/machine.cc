@@ -8,6 +8,7 @@
 #include "comm/nccl.h"
 #include "kernels/cast.h"
 #include "kernels/fill.h"
+#include "runtime/device_sharing.h"
 #include "runtime/initialise.h"
 
 namespace tessera {
@@ -55,25 +56,13 @@ void check_agreement(const Program& a, const Program& b) {
   }
 }
 
-// NCCL, unless ranks share a device, which it refuses: then the host brings what they exchange.
-std::unique_ptr<World> device_world(World& world, const Library& library) {
-  if (!library.on_cuda() || world.size() == 1) return nullptr;
-  std::map<std::string, int64_t> ranks;
-  for (int64_t r = 0; r < world.size(); ++r) ++ranks[world.host(r)];
-  double most = 0;
-  for (const auto& [host, count] : ranks)
-    most = std::max(most, static_cast<double>(count) / library.cuda().devices);
-  world.all_reduce({&most, 1}, Reduction::kMax);
-  return most <= 1 ? nccl_world(world) : nullptr;
-}
-
 }  // namespace
 
 Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
                  MachineOptions options)
     : library_(std::move(library)),
       alone_(options.world ? nullptr : self_world()),
-      devices_(options.world ? device_world(*options.world, *library_) : nullptr),
+      devices_(options.world ? device_world(*options.world) : nullptr),
       channels_(devices_        ? *devices_
                 : options.world ? *options.world
                                 : *alone_,
@@ -94,6 +83,25 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   if (on_cuda()) pin();
 }
 
+// NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
+std::unique_ptr<World> Machine::device_world(World& world) {
+  transport_ = world.transport();
+  if (!library_->on_cuda() || world.size() == 1) return nullptr;
+  const std::vector<std::string> devices =
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), library_->cuda().uuid));
+  if (const auto shared = ranks_that_share(devices)) {
+    transport_ = fmt::format(
+        "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
+        "does "
+        "not support. Graphs are off. Give each rank a GPU of its own for speed",
+        transport_, shared->first, shared->second, devices[static_cast<size_t>(shared->second)]);
+    return nullptr;
+  }
+  auto nccl = nccl_world(world);
+  transport_ = nccl->transport() + "; each rank has a GPU of its own";
+  return nccl;
+}
+
 int64_t Machine::planned_bytes() const {
   int64_t bytes = 0;
   for (const auto& e : executors_) bytes = std::max(bytes, e->program().bytes);
@@ -106,7 +114,8 @@ void Machine::pin() {
   for (const auto& e : executors_)
     for (const TensorView& t : e->exchanged()) parts.push_back({t.as<std::byte>(), t.bytes()});
   pinned_ = PinnedPages("what each step exchanges with the device", parts);
-  for (const auto& e : executors_) e->pinned(pinned_.pages());
+  for (const auto& e : executors_)
+    e->device().pinned.assign(pinned_.pages().begin(), pinned_.pages().end());
 }
 
 TensorView Machine::elements(const Program& p, FrameKindId kind, int64_t layer, int64_t first,

@@ -31,6 +31,12 @@ class Machine {
   void before_update(const std::function<void()>& wait) {
     for (const auto& e : executors_) e->before_update(wait);
   }
+  // Of all programs: see Executor::on_capture.
+  void on_capture(const std::function<void(const std::string&)>& say) {
+    for (const auto& e : executors_) e->on_capture(say);
+  }
+  // How ranks exchange, and why not by NCCL, for the log.
+  const std::string& transport() const { return transport_; }
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }
@@ -60,11 +66,13 @@ class Machine {
 
  private:
   void pin();
+  std::unique_ptr<World> device_world(World& world);
   // Where the programs have them.
   TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
                       int64_t count) const;
 
   std::unique_ptr<Library> library_;
+  std::string transport_ = "one rank";
   std::unique_ptr<World> alone_;    // where no world was given
   std::unique_ptr<World> devices_;  // where each rank has a CUDA device of its own
   Channels channels_;

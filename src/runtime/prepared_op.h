@@ -15,6 +15,10 @@ struct PreparedOp {
   const Op* op = nullptr;
   RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
   BoundOp bound;
+  // Whether it is a transfer from device to device, enqueued in a stream.
+  bool is_on_stream() const {
+    return bound.channel && bound.channel->is_on_stream() && bound.channel->size() > 1;
+  }
   std::vector<PreparedOperand> in, out;
   std::vector<MemberRange> members;
   std::vector<MemberStretch> stretches;

@@ -22,6 +22,7 @@ std::string why_no_cuda();
 
 struct CudaFeatures {
   std::string model;     // "NVIDIA H100 …"
+  std::string uuid;      // of the device (or its MIG instance), 32 hexadecimal digits
   int devices = 0;       // that this process sees
   int architecture = 0;  // 90: compute capability 9.0
   int multiprocessors = 0;
@@ -93,7 +94,8 @@ class CudaStream {
 // A moment in a stream that others can wait for.
 class CudaEvent {
  public:
-  CudaEvent();
+  enum class Timing { kOff, kOn };
+  explicit CudaEvent(Timing timing = Timing::kOff);
   ~CudaEvent();
   CudaEvent(CudaEvent&& other) noexcept;
   CudaEvent& operator=(CudaEvent&&) = delete;
@@ -102,29 +104,34 @@ class CudaEvent {
   void make_wait(Stream s) const;  // what is enqueued in `s` from now on starts after it
   void synchronise() const;        // returns after it
   bool is_over() const;
+  // Returns the device's time from `earlier` to this one; both have timing and are over.
+  double seconds_since(const CudaEvent& earlier) const;
 
  private:
   void* event_ = nullptr;
 };
 
 // What streams were told to do between begin() and end(), to be done again by one call. Between
-// them nothing runs, and all streams fork from the first by events and join it again.
+// them nothing runs, and all streams fork from the first by events and join it again. A graph that
+// is destroyed between the two, as an exception does, closes its capture.
 class CudaGraph {
  public:
   CudaGraph() = default;
   ~CudaGraph();
-  CudaGraph(const CudaGraph&) = delete;
-  CudaGraph& operator=(const CudaGraph&) = delete;
+  CudaGraph(CudaGraph&& other) noexcept;
+  CudaGraph& operator=(CudaGraph&&) = delete;
 
   void begin(Stream s);
   void end(Stream s);
-  void give_up(Stream s) noexcept;  // instead of end(), after an Error
+  void give_up() noexcept;         // instead of end(), after an Error
+  int64_t captured_nodes() const;  // since begin()
   bool ready() const { return executable_ != nullptr; }
   void launch(Stream s) const;
   int64_t nodes() const { return nodes_; }
 
  private:
   void* executable_ = nullptr;
+  void* capturing_ = nullptr;  // the stream, between begin() and end()
   int64_t nodes_ = 0;
 };
 
@@ -142,6 +149,8 @@ struct RowCopy {
 };
 void copy_rows_in_stream(Stream s, const RowCopy& c);
 void fill_in_stream(Stream s, void* to, int byte, int64_t bytes);
+// Writes a number to pinned memory of the host, which sees it while later work still runs.
+void write_in_stream(Stream s, int64_t* to, int64_t number);
 // Waits until all that was enqueued is over.
 void synchronise(Stream s);
 

@@ -280,7 +280,7 @@ void Run::run_steps() {
 // Saves first: nothing after it can lose the last step.
 void Run::finish() {
   progress_.finish();
-  if (outcome_.step > 0 || last_step_ == 0) save_last();
+  if (config_.checkpoint.save_at_end && (outcome_.step > 0 || last_step_ == 0)) save_last();
   if (!outcome_.interrupted && judge_->ends_diverged()) stop_diverged();
   if (!outcome_.interrupted && first_step_ <= last_step_) {
     validate(outcome_.step);
@@ -293,7 +293,7 @@ void Run::finish() {
 void Run::end_with(const std::exception& error) {
   if (dynamic_cast<const NumericError*>(&error) != nullptr) throw;  // what may be saved is saved
   const bool all_here = world_.size() == 1 || dynamic_cast<const SharedError*>(&error) != nullptr;
-  if (!all_here || outcome_.step < first_step_) throw;
+  if (!all_here || outcome_.step < first_step_ || !config_.checkpoint.save_at_end) throw;
   if (!whole_ && trainer_->under_way() == 0) throw;
   std::string saved;
   try {

@@ -35,6 +35,8 @@ double product_s(DType type, const kernels::CudaBlas& blas, int64_t size,
   const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
   const CudaStream stream;
+  for (std::byte* const operand : {at, at + bytes})
+    kernels::fill_with_noise(stream.get(), operand, type, size * size);
   const auto seconds = [&](int64_t times) {
     const double began = now_s();
     for (int64_t i = 0; i < times; ++i)
@@ -68,10 +70,12 @@ int64_t RunDevice::memory_limit() const {
   return cuda ? cuda->free_bytes : tessera::memory_limit(cpu);
 }
 
-int64_t RunDevice::outside_bytes() const { return cuda ? kCudaOutsideBytes : kOutsideBytes; }
+int64_t RunDevice::outside_bytes(const MemoryPlan& m) const {
+  return tessera::outside_bytes(cuda ? Device::kCuda : Device::kCpu, m.communicators);
+}
 
 int64_t RunDevice::need(const MemoryPlan& m) const {
-  return m.arena + outside_bytes() + (cuda ? 0 : m.host);
+  return m.arena + outside_bytes(m) + (cuda ? 0 : m.host);
 }
 
 std::unique_ptr<Library> RunDevice::library(int threads) const {
@@ -138,7 +142,7 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
           "memory    peak {} (arena, {} bytes) + {} outside at most, of {} this process may "
           "use",
           short_bytes(m.arena), format_count(machine.arena_bytes()),
-          short_bytes(device.outside_bytes()), short_bytes(device.memory_limit())),
+          short_bytes(device.outside_bytes(m)), short_bytes(device.memory_limit())),
       fmt::format(
           "          weights {}, optimizer {}, gradients {}, activations {}, other {} · live "
           "set {}",
@@ -148,6 +152,14 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
     lines.push_back(fmt::format("offload   {:.2f} GiB in the host's memory, {} bytes", gib(m.host),
                                 format_count(machine.host_arena_bytes())));
   return lines;
+}
+
+std::vector<std::string> device_lines(const Machine& machine) {
+  const CudaFeatures& f = machine.library().cuda();
+  return {fmt::format("device    {}: its kernels are not yet proven on a card, see "
+                      "scripts/gpu_check.sh",
+                      f.model),
+          fmt::format("transport {}", machine.transport())};
 }
 
 std::string device_memory_line(const Machine& machine) {

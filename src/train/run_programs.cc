@@ -7,6 +7,8 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "comm/nccl.h"
+#include "compile/communicators.h"
 #include "data/span_corruption.h"
 #include "data/tokenizer.h"
 #include "train/origin.h"
@@ -121,13 +123,20 @@ void resolve_sizes(RunConfig& config) {
         fit_spans(data.sequence_length, {data.noise_density, data.mean_span}).targets;
 }
 
+int64_t outside_bytes(Device device, int64_t communicators) {
+  static_assert(kCommunicatorBytes > kNcclStagingBytes);
+  if (device != Device::kCuda) return kOutsideBytes;
+  return kCudaOutsideBytes + (communicators > 0 ? kNcclBytes : 0) +
+         communicators * kCommunicatorBytes;
+}
+
 int64_t memory_limit(const CpuFeatures& cpu) {
   return std::min({cpu.memory_bytes, process_limit(RLIMIT_AS), process_limit(RLIMIT_DATA)});
 }
 
 void require_memory(const RunConfig& config, const Program& program, int64_t limit,
                     const Target& target) {
-  const int64_t outside = config.run.device == Device::kCuda ? kCudaOutsideBytes : kOutsideBytes;
+  const int64_t outside = outside_bytes(config.run.device, communicator_count(program));
   const int64_t need = bytes_of(program, config) + outside;
   if (need <= limit) return;
   const MemoryPlan m = memory_plan(program);

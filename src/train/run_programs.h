@@ -29,9 +29,15 @@ BatchShape batch_shape(const RunConfig& config, int64_t rank);
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
 
-// The same of a CUDA device's memory: the driver's context and code, libraries. Assumed; no card
-// has measured it yet.
-constexpr int64_t kCudaOutsideBytes = 700'000'000;
+// The same of a CUDA device's memory: the driver's context and code, libraries, graphs. The cluster
+// files of GPUs (configs/clusters) have the same three figures. Judged: no GPU has measured them
+// yet.
+constexpr int64_t kCudaOutsideBytes = 1 << 30;
+constexpr int64_t kNcclBytes = 256 << 20;          // where there are several ranks
+constexpr int64_t kCommunicatorBytes = 128 << 20;  // each: staging of sums, and NCCL's buffers
+// Returns what a run whose program makes that many communicators takes outside of its arena, on the
+// device that config.run.device names.
+int64_t outside_bytes(Device device, int64_t communicators);
 
 // The smallest of the machine's memory, its control group's and the process's own limits.
 int64_t memory_limit(const CpuFeatures& cpu);

@@ -159,11 +159,13 @@ struct CheckpointSection {
   std::string from;
   Load load = Load::kWeights;
   Resume resume = Resume::kAuto;
-  bool allow_changes = false, reserve = true;
+  bool save_at_end = true, allow_changes = false, reserve = true;
   int64_t retry_s = 60;
 
   static void fields(auto& self, auto&& visit) {
-    visit("every_steps", self.every_steps, "how often; 0: none but the last");
+    visit("every_steps", self.every_steps, "how often; 0: only at the end");
+    visit("save_at_end", self.save_at_end,
+          "save when the run ends or is stopped; false: with every_steps = 0 nothing is saved");
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
     visit("keep_every_tokens", self.keep_every_tokens,

@@ -59,9 +59,8 @@ void Run::prepare() {
                   parameters / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * row_tokens(config_))));
   if (device.cuda)
-    say(fmt::format(
-        "device    {}: its kernels are not yet proven on a card, see scripts/gpu_check.sh",
-        device.cuda->model));
+    for (const std::string& line : device_lines(trainer_->machine())) say(line);
+  trainer_->machine().on_capture([this](const std::string& line) { say(line); });
   say(layout_line(config_));
   for (const std::string& line : memory_lines(m, trainer_->machine(), device)) say(line);
   if (evaluates())

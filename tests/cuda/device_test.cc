@@ -92,7 +92,7 @@ TEST_F(CudaDevice, CapturesAreClosed) {
   graph.begin(first.get());
   fill_in_stream(first.get(), buffer.data(), 5, kBytes);
   EXPECT_THROW(synchronise(first.get()), Error);
-  graph.give_up(first.get());
+  graph.give_up();
   EXPECT_FALSE(graph.ready());
   fill_in_stream(first.get(), buffer.data(), 6, kBytes);
   expect_all(fetched(first.get(), buffer.data(), kBytes), 6);

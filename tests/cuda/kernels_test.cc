@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ir/state.h"
+#include "kernels/cuda/fp8_operands.h"
 #include "tests/cuda/device.h"
 
 namespace tessera::testing {
@@ -65,7 +66,8 @@ TEST_F(CudaKernels, ProductsInEightBits) {
       }
 }
 
-// What cuBLASLt would refuse is met where the product is made, on a card and here.
+// What cuBLASLt does not support is found where the product is made, on a device and here. The
+// check needs no device: a death test forks, and a forked process cannot use its parent's.
 TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
   using kernels::Fp8;
   const kernels::MatmulShape fits = {
@@ -73,7 +75,7 @@ TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
   const auto expect_refused = [&](void (*change)(kernels::MatmulShape&), const char* why) {
     kernels::MatmulShape s = fits;
     change(s);
-    EXPECT_DEATH(cuda_library()->product(s), why);
+    EXPECT_DEATH(kernels::cuda::check_fp8_product(s), why);
   };
   EXPECT_GT(cuda_library()->product(fits).workspace_bytes(), 0);
   expect_refused([](kernels::MatmulShape& s) { s.m = 40; }, "an extent of 40");

@@ -78,6 +78,18 @@ TEST_F(CudaLoop, WritesWhatTheCpuWrites) {
     EXPECT_TRUE(std::filesystem::exists(folder_ / "device/checkpoints" / step)) << step;
 }
 
+// A bench of a large model writes no checkpoint.
+TEST_F(CudaLoop, D_G7_NothingIsSaved) {
+  for (const char* device : {"cpu", "cuda"}) {
+    const auto lines =
+        train_in(device, {std::string("run.device=") + device, "checkpoint.every_steps=0",
+                          "checkpoint.save_at_end=false"});
+    EXPECT_EQ(lines.size(), 9u + 3u);
+    const Path saved = folder_ / device / "checkpoints";
+    EXPECT_TRUE(!std::filesystem::exists(saved) || std::filesystem::is_empty(saved)) << device;
+  }
+}
+
 TEST_F(CudaLoop, GoesOnFromAnyStep) {
   const auto whole = train_in("whole", {"run.device=cuda"});
   train_in("stopped", {"run.device=cuda", "run.stop_after_steps=7"});

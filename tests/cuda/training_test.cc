@@ -113,6 +113,34 @@ TEST_F(CudaTraining, Adafactor) {
   expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
 }
 
+// A run that is cut into several graphs is the same; one with too many nodes is none.
+TEST_F(CudaTraining, D_B9_GraphsAreCut) {
+  const RunConfig c = tiny(Family::kLlama);
+  const Curve want = on_cuda(c, 4);
+  std::vector<std::string> said;
+  for (const int64_t most : {INT64_MAX, int64_t{100}}) {
+    const auto world = self_world();
+    Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+    trainer.machine().on_capture([&](const std::string& line) { said.push_back(line); });
+    DeviceState& device = trainer.machine().executor(0).device();
+    device.most_graph_nodes = 30;
+    device.most_nodes = most;
+    const Curve got = curve_of(trainer, c, 4);
+    EXPECT_EQ(got.losses, want.losses);
+    EXPECT_EQ(got.norms, want.norms);
+    if (most == INT64_MAX) {
+      EXPECT_GT(device.graphs.size(), 2u);
+    } else {
+      EXPECT_EQ(device.graphs.size(), 0u);
+    }
+    EXPECT_EQ(trainer.machine().executor(0).can_be_ahead(), most == INT64_MAX);
+  }
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_NE(said[0].find("nodes of train in"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("none of train: it has more than 100 nodes"), std::string::npos)
+      << said[1];
+}
+
 // The host starts a step while the one before is under way: the same bits.
 TEST_F(CudaTraining, TheHostIsAhead) {
   const RunConfig c = tiny(Family::kLlama);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 #include <utility>
 
 #include "comm/cuda/reduce.h"
@@ -19,19 +20,42 @@ namespace {
 constexpr int64_t kSmallBytes = 256 << 10;
 constexpr int64_t kAlignment = 64;  // elements
 
+// Thread blocks of one operation: several communicators' kernels must be on the device at once,
+// which has 132 multiprocessors. Judged; 16 reach the bandwidth of NVLink.
+constexpr int kMostBlocks = 16;
+// From this version on NCCL orders the operations of several communicators of a device itself, as
+// the host issues them.
+constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
+
+// NCCL reads its environment when it first needs a variable. One that is set is kept.
+std::string asked_to_order() {
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  return "libnccl.so.2";
+}
+
 struct Nccl {
-  LateLibrary library{"libnccl.so.2", TESSERA_CUDA_LIBRARIES, "NCCL"};
+  LateLibrary library{asked_to_order(), TESSERA_CUDA_LIBRARIES, "NCCL"};
+  decltype(&ncclGetVersion) get_version = nullptr;
+  // Absent from old libraries, as is what follows.
+  decltype(&ncclCommInitRankConfig) join_as = nullptr;
+  decltype(&ncclCommFinalize) finish = nullptr;
   decltype(&ncclGetUniqueId) make_id = nullptr;
   decltype(&ncclCommInitRank) join = nullptr;
   decltype(&ncclCommAbort) leave = nullptr;
+  decltype(&ncclCommDestroy) end_comm = nullptr;
   decltype(&ncclCommGetAsyncError) fault = nullptr;
   decltype(&ncclGroupStart) begin = nullptr;
   decltype(&ncclGroupEnd) end = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) receive = nullptr;
   decltype(&ncclGetErrorString) describe = nullptr;
+  int version = 0;
 
   Nccl() {
+    library.find("ncclGetVersion", get_version);
+    library.find_if_there("ncclCommInitRankConfig", join_as);
+    library.find_if_there("ncclCommFinalize", finish);
+    library.find("ncclCommDestroy", end_comm);
     library.find("ncclGetUniqueId", make_id);
     library.find("ncclCommInitRank", join);
     library.find("ncclCommAbort", leave);
@@ -41,6 +65,30 @@ struct Nccl {
     library.find("ncclSend", send);
     library.find("ncclRecv", receive);
     library.find("ncclGetErrorString", describe);
+    check(get_version(&version), "ncclGetVersion");
+  }
+  // Whether operations of several communicators of a device are ordered by NCCL.
+  bool orders() const {
+    const char* const asked = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return version >= kOrdersItself && asked != nullptr && std::string_view(asked) == "1";
+  }
+  std::string about() const {
+    return fmt::format("NCCL {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100,
+                       orders() ? "which orders its communicators"
+                                : "whose transfers go one at a time (before 2.26 it does not order "
+                                  "its communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
+  }
+  ncclComm_t communicator(int64_t size, const ncclUniqueId& id, int64_t rank) const {
+    ncclComm_t comm = nullptr;
+    if (join_as == nullptr) {
+      check(join(&comm, static_cast<int>(size), id, static_cast<int>(rank)), "ncclCommInitRank");
+      return comm;
+    }
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.maxCTAs = kMostBlocks;
+    check(join_as(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config),
+          "ncclCommInitRankConfig");
+    return comm;
   }
   void check(ncclResult_t code, const char* call) const {
     if (code == ncclSuccess) return;
@@ -66,13 +114,26 @@ class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const Nccl& nccl, ncclComm_t comm, std::vector<int64_t> ranks, int64_t own)
       : Communicator(std::move(ranks), own), nccl_(nccl), comm_(comm) {}
-  // Not destroyed in peace: that waits for the others, who may be gone.
-  ~NcclCommunicator() override { abandon(); }
+  // A normal end waits for the other ranks. After an Error they may be gone: then it does not.
+  ~NcclCommunicator() override {
+    if (comm_ == nullptr) return;
+    if (failed_ || std::uncaught_exceptions() > 0) {
+      abandon();
+      return;
+    }
+    if (nccl_.finish != nullptr) nccl_.finish(comm_);
+    nccl_.end_comm(comm_);
+  }
   void abandon() override {
     if (comm_ != nullptr) nccl_.leave(std::exchange(comm_, nullptr));
   }
 
   bool is_on_stream() const override { return true; }
+  void prepare_sums() override {
+    if (size() > 1 && staging_.data() == nullptr)
+      staging_ = DeviceBuffer("NCCL's staging", kNcclStagingBytes);
+  }
+  bool needs_order() const override { return size() > 1 && !nccl_.orders(); }
   void use(Stream s) override { stream_ = s; }
 
   Ticket all_reduce(const TensorView& in, const TensorView& out, Reduction r) override {
@@ -118,8 +179,8 @@ class NcclCommunicator : public Communicator {
   bool progress() override {
     if (comm_ == nullptr) return false;
     ncclResult_t state = ncclSuccess;
-    nccl_.check(nccl_.fault(comm_, &state), "ncclCommGetAsyncError");
-    if (state != ncclInProgress) nccl_.check(state, "a transfer of NCCL");
+    check(nccl_.fault(comm_, &state), "ncclCommGetAsyncError");
+    if (state != ncclInProgress) check(state, "a transfer of NCCL");
     return false;
   }
   std::vector<int64_t> missing() const override { return {}; }  // NCCL does not say
@@ -130,32 +191,42 @@ class NcclCommunicator : public Communicator {
     close(t);
     return t;
   }
+  void check(ncclResult_t code, const char* call) {
+    failed_ |= code != ncclSuccess;
+    nccl_.check(code, call);
+  }
   cudaStream_t stream() const { return native(stream_.handle); }
   void give(const void* data, int64_t bytes, int64_t peer) {
     if (bytes == 0) return;
-    nccl_.check(nccl_.send(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer),
-                           comm_, stream()),
-                "ncclSend");
+    check(nccl_.send(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
+                     stream()),
+          "ncclSend");
     count_sent(bytes);
   }
   void take(void* data, int64_t bytes, int64_t peer) {
     if (bytes == 0) return;
-    nccl_.check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer),
-                              comm_, stream()),
-                "ncclRecv");
+    check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
+                        stream()),
+          "ncclRecv");
   }
-  // Messages of f(peer) to and from all others at once.
+  // Messages of f(peer) to and from all others at once. A group is closed after an Error too: an
+  // open one would take in all later calls, those of an abort among them.
   template <class F>
   void together(const F& f) {
     if (size() == 1) return;
-    nccl_.check(nccl_.begin(), "ncclGroupStart");
-    for (int64_t k = 1; k < size(); ++k) f((rank() + k) % size());
-    nccl_.check(nccl_.end(), "ncclGroupEnd");
+    check(nccl_.begin(), "ncclGroupStart");
+    try {
+      for (int64_t k = 1; k < size(); ++k) f((rank() + k) % size());
+    } catch (const Error&) {
+      failed_ = true;
+      nccl_.end();
+      throw;
+    }
+    check(nccl_.end(), "ncclGroupEnd");
   }
   // Where the elements of a peer wait for the sum.
-  std::byte* staged(int64_t peer, int64_t stride_bytes) {
-    if (staging_.data() == nullptr && size() > 1)
-      staging_ = DeviceBuffer("NCCL's staging", kNcclStagingBytes);
+  std::byte* staged(int64_t peer, int64_t stride_bytes) const {
+    CHECK(staging_.data() != nullptr, "a sum of {} ranks without prepare_sums()", size());
     return staging_.data() + (peer < rank() ? peer : peer - 1) * stride_bytes;
   }
   void add_up(DeviceReduce r, int64_t stride) {
@@ -224,6 +295,7 @@ class NcclCommunicator : public Communicator {
   ncclComm_t comm_;
   Stream stream_;
   DeviceBuffer staging_;
+  bool failed_ = false;
 };
 
 class NcclWorld : public World {
@@ -233,6 +305,8 @@ class NcclWorld : public World {
   int64_t rank() const override { return host_.rank(); }
   int64_t size() const override { return host_.size(); }
   const std::string& host(int64_t r) const override { return host_.host(r); }
+  bool takes_turns() const override { return true; }
+  std::string transport() const override { return nccl_.about(); }
   void barrier() override { host_.barrier(); }
   std::vector<std::string> all_gather(const std::string& own) override {
     return host_.all_gather(own);
@@ -249,9 +323,7 @@ class NcclWorld : public World {
     ncclComm_t comm = nullptr;
     if (members.size() > 1) {
       const auto own = std::find(members.begin(), members.end(), rank()) - members.begin();
-      nccl_.check(nccl_.join(&comm, static_cast<int>(members.size()), common_id(ranks, own),
-                             static_cast<int>(own)),
-                  "ncclCommInitRank");
+      comm = nccl_.communicator(std::ssize(members), common_id(ranks, own), own);
     }
     return std::make_unique<NcclCommunicator>(nccl_, comm, members, rank());
   }

@@ -18,6 +18,8 @@ CudaBlas::CudaBlas(bool tf32) : tf32_(tf32) { absent(); }
 CudaBlas::~CudaBlas() = default;
 int64_t CudaBlas::version() const { absent(); }
 
+void fill_with_noise(Stream, void*, DType, int64_t) { absent(); }
+
 struct CudaMatmul::Plan {};
 CudaMatmul::CudaMatmul(const MatmulShape&, const CudaBlas&) { absent(); }
 CudaMatmul::~CudaMatmul() = default;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "kernels/cuda/noise.h"
 #include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
@@ -13,26 +14,6 @@ namespace {
 
 constexpr int kMeasuredRuns = 10;        // as one graph, so that launches do not count
 constexpr int64_t kLeastAlignment = 64;  // values in an arena may have no more
-
-// Nearly normal numbers: sums of four bytes. Which ones is all the same, but always the same ones.
-class Draw {
- public:
-  float operator()() {
-    if (left_ == 0) {
-      state_ ^= state_ << 13;
-      state_ ^= state_ >> 7;
-      state_ ^= state_ << 17;
-      left_ = 2;
-    }
-    const auto w = static_cast<uint32_t>(state_ >> (32 * --left_));
-    const auto sum = static_cast<int>((w & 255) + (w >> 8 & 255) + (w >> 16 & 255) + (w >> 24));
-    return static_cast<float>(sum - 510) / 147.8f;
-  }
-
- private:
-  uint64_t state_ = 0x9e3779b97f4a7c15u;
-  int left_ = 0;
-};
 
 double number_at(DType type, const std::byte* data, int64_t i) {
   const auto read = [&](auto x) {
@@ -139,7 +120,7 @@ TensorView AttentionTrial::draw(const std::string& name, Shape shape, int64_t qu
   TensorView v = take(name, shape_.dtype, std::move(shape));
   std::vector<uint16_t> bits(static_cast<size_t>(v.elements()));
   const int64_t slots = v.shape[3], d = shape_.d;
-  Draw next;
+  Noise next;
   for (size_t i = 0; i < bits.size(); ++i) {
     const int64_t slot = static_cast<int64_t>(i) / d % slots;
     const float x = next() * (slot < queries ? factor : 1.0f);
@@ -161,7 +142,7 @@ TensorView AttentionTrial::send_labels(const std::string& name,
 // Documents of one token to a third of a row.
 TensorView AttentionTrial::draw_documents() {
   std::vector<int32_t> labels(static_cast<size_t>(shape_.b * shape_.s));
-  Draw next;
+  Noise next;
   const auto longest = static_cast<float>(std::max<int64_t>(1, shape_.s / 3));
   int32_t label = 0;
   int64_t left = 0;
@@ -178,7 +159,7 @@ TensorView AttentionTrial::draw_documents() {
 // Samples of some length, the last of none.
 TensorView AttentionTrial::draw_padding() {
   std::vector<int32_t> ids(static_cast<size_t>(shape_.b * shape_.s));
-  Draw next;
+  Noise next;
   for (int64_t b = 0; b + 1 < shape_.b; ++b) {
     const float share = std::min(std::abs(next()) * 0.5f, 1.0f);
     const auto length = 1 + static_cast<int64_t>(share * static_cast<float>(shape_.s - 1));
@@ -269,7 +250,7 @@ std::string AttentionTrial::fault(const DnnRuns& runs, size_t plan) {
     poison(s);
     run_dnn(s, runs, plan);
     std::vector<std::vector<std::byte>> got = written(s);
-    if (again) return got == first ? "" : "its bits differ from one run to the next";
+    if (again) return got == first ? "" : kOtherBits;
     if (const std::string why = compare(got); !why.empty()) return why;
     first = std::move(got);
   }
@@ -286,7 +267,7 @@ FastestProduct AttentionTrial::fastest(const DnnRuns* runs, const std::vector<si
       for (int n = 0; n < kMeasuredRuns; ++n) i == 0 ? run_own(s) : run_dnn(s, *runs, plans[i - 1]);
       graphs[i].end(s);
     } catch (const Error&) {
-      graphs[i].give_up(s);
+      graphs[i].give_up();
       if (i == 0) throw;
     }
   }

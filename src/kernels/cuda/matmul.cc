@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/fp8_operands.h"
+#include "kernels/cuda/noise.h"
 #include "kernels/cuda_products.h"
 #include "tensor/cuda/late_library.h"
 
@@ -17,7 +18,7 @@ namespace {
 // What NVIDIA advises for Hopper; older cards do with less.
 constexpr int64_t kWorkspaceBytes = 32ll << 20;
 constexpr uint32_t kAlignment = 16;         // of operands
-constexpr int64_t kOperandAlignment = 256;  // where their places are ours to choose
+constexpr int64_t kOperandAlignment = 256;  // where we choose their addresses
 // Of the library's proposals, best first by its own rule; later ones hardly ever win.
 constexpr int kMostProposals = 8;
 // Runs of a product that are measured as one graph, so that launches do not count.
@@ -266,7 +267,8 @@ struct CudaMatmul::Plan {
     return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   }
 
-  // On operands of its own, all zero; so are the factors of codes.
+  // Times the proposals on random operands of its own; the factors of codes are 0. A graph that an
+  // Error leaves closes its capture.
   FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
     const MatmulShape& s = made;  // codes take less room than what they are made of
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,
@@ -280,6 +282,11 @@ struct CudaMatmul::Plan {
     const auto* const factors = reinterpret_cast<const float*>(at + x + y + z + kWorkspaceBytes);
     if (rounds()) set_factors(factors, factors);
     const CudaStream stream;
+    for (const auto& [place, bytes] : {std::pair{at, x}, std::pair{at + x, y}})
+      if (rounds())
+        cuda::fill_with_codes(stream.get(), place, bytes);
+      else
+        fill_with_noise(stream.get(), place, s.a, bytes / size_of(s.a));
     const float beta = s.accumulate ? 1.0f : 0.0f;
     std::vector<CudaGraph> graphs(all.size());
     for (size_t i = 0; i < all.size(); ++i) {
@@ -319,6 +326,8 @@ struct CudaMatmul::Plan {
       y = codes.b;
       space = static_cast<std::byte*>(space) + operands.bytes();
     }
+    CHECK(workspace == 0 || reinterpret_cast<uintptr_t>(space) % kBlasWorkspaceAlignment == 0,
+          "the workspace of {} is at {}", product_text(shape), fmt::ptr(space));
     lt.check(start(s, x, y, z, space, beta), "cublasLtMatmul");
   }
 };

@@ -78,6 +78,7 @@ namespace cuda {
 // Declared in launch.h, which only nvcc takes.
 void check_launch(cudaError_t code, const char* kernel) {
   if (code == cudaSuccess) return;
+  cudaGetLastError();
   throw Error("the device refused to start {}: {} ({}).", kernel, cudaGetErrorString(code),
               cudaGetErrorName(code));
 }

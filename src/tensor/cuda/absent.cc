@@ -34,23 +34,27 @@ int64_t PinnedPages::bytes() const { absent(); }
 CudaStream::CudaStream() { absent(); }
 CudaStream::~CudaStream() = default;
 
-CudaEvent::CudaEvent() { absent(); }
+CudaEvent::CudaEvent(Timing) { absent(); }
 CudaEvent::~CudaEvent() = default;
 CudaEvent::CudaEvent(CudaEvent&& other) noexcept : event_(other.event_) {}
 void CudaEvent::record(Stream) { absent(); }
 void CudaEvent::make_wait(Stream) const { absent(); }
 void CudaEvent::synchronise() const { absent(); }
 bool CudaEvent::is_over() const { absent(); }
+double CudaEvent::seconds_since(const CudaEvent&) const { absent(); }
 
 CudaGraph::~CudaGraph() = default;
+CudaGraph::CudaGraph(CudaGraph&&) noexcept = default;
 void CudaGraph::begin(Stream) { absent(); }
 void CudaGraph::end(Stream) { absent(); }
-void CudaGraph::give_up(Stream) noexcept { absent(); }
+void CudaGraph::give_up() noexcept { absent(); }
+int64_t CudaGraph::captured_nodes() const { absent(); }
 void CudaGraph::launch(Stream) const { absent(); }
 
 void copy_in_stream(Stream, void*, const void*, int64_t) { absent(); }
 void copy_rows_in_stream(Stream, const RowCopy&) { absent(); }
 void fill_in_stream(Stream, void*, int, int64_t) { absent(); }
+void write_in_stream(Stream, int64_t*, int64_t) { absent(); }
 void synchronise(Stream) { absent(); }
 
 }  // namespace tessera

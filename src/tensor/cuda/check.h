@@ -7,8 +7,10 @@
 
 namespace tessera {
 
+// Clears the runtime's last error too: a library that asks for it must not find this one.
 inline void check_cuda(cudaError_t code, const char* call) {
   if (code == cudaSuccess) return;
+  cudaGetLastError();
   throw Error("{} failed: {} ({}). See what else uses the device with nvidia-smi.", call,
               cudaGetErrorString(code), cudaGetErrorName(code));
 }

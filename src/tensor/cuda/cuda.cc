@@ -5,15 +5,18 @@
 
 #include "base/count.h"
 #include "tensor/cuda/check.h"
+#include "tensor/cuda/mark.h"
 
 namespace tessera {
 
 std::string why_no_cuda() {
   int devices = 0;
   const cudaError_t code = cudaGetDeviceCount(&devices);
-  if (code != cudaSuccess)
+  if (code != cudaSuccess) {
+    cudaGetLastError();
     return fmt::format("no CUDA device: {}. Is there an NVIDIA driver (nvidia-smi)?",
                        cudaGetErrorString(code));
+  }
   return devices > 0 ? "" : "no CUDA device: the driver shows none (CUDA_VISIBLE_DEVICES?)";
 }
 
@@ -31,6 +34,13 @@ int oldest_card(std::string_view compiled) {
   return oldest;
 }
 
+std::string hexadecimal(const cudaUUID_t& uuid) {
+  std::string text;
+  for (const char c : uuid.bytes)
+    text += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  return text;
+}
+
 }  // namespace
 
 std::string_view compiled_cuda_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
@@ -45,6 +55,7 @@ CudaFeatures use_cuda_device(int64_t index) {
   cudaDeviceProp p{};
   check_cuda(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
   f.model = p.name;
+  f.uuid = hexadecimal(p.uuid);
   f.architecture = 10 * p.major + p.minor;
   f.multiprocessors = p.multiProcessorCount;
   if (f.architecture < oldest_card(compiled_cuda_architectures()))
@@ -101,12 +112,15 @@ PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
   for (const MemoryRange& r : whole_pages(parts)) {
     const cudaError_t code =
         cudaHostRegister(r.data, static_cast<size_t>(r.bytes), cudaHostRegisterPortable);
-    if (code != cudaSuccess)
+    if (code != cudaSuccess) {
+      cudaGetLastError();
+      for (const MemoryRange& done : pages_) cudaHostUnregister(done.data);
       throw Error(
           "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
           "never swapped: free some, or raise the limit of the job. Without layout.offload little "
           "is pinned.",
           static_cast<double>(r.bytes) / (1 << 20), name, cudaGetErrorString(code));
+    }
     pages_.push_back(r);
   }
 }
@@ -131,9 +145,10 @@ CudaStream::CudaStream() {
 }
 CudaStream::~CudaStream() { cudaStreamDestroy(native(stream_.handle)); }
 
-CudaEvent::CudaEvent() {
+CudaEvent::CudaEvent(Timing timing) {
   cudaEvent_t e = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const unsigned flags = timing == Timing::kOn ? cudaEventDefault : cudaEventDisableTiming;
+  check_cuda(cudaEventCreateWithFlags(&e, flags), "cudaEventCreateWithFlags");
   event_ = e;
 }
 CudaEvent::~CudaEvent() {
@@ -154,32 +169,60 @@ void CudaEvent::synchronise() const {
 bool CudaEvent::is_over() const {
   const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event_));
   if (code != cudaErrorNotReady) check_cuda(code, "cudaEventQuery");
+  if (code != cudaSuccess) cudaGetLastError();  // "not ready" is no error of the next call
   return code == cudaSuccess;
+}
+double CudaEvent::seconds_since(const CudaEvent& earlier) const {
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(earlier.event_),
+                                  static_cast<cudaEvent_t>(event_)),
+             "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e-3;
 }
 
 CudaGraph::~CudaGraph() {
+  give_up();
   if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
 }
+CudaGraph::CudaGraph(CudaGraph&& other) noexcept
+    : executable_(std::exchange(other.executable_, nullptr)),
+      capturing_(std::exchange(other.capturing_, nullptr)),
+      nodes_(std::exchange(other.nodes_, 0)) {}
 void CudaGraph::begin(Stream s) {
   check_cuda(cudaStreamBeginCapture(native(s.handle), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
+  capturing_ = s.handle;
+}
+int64_t CudaGraph::captured_nodes() const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  check_cuda(cudaStreamGetCaptureInfo(native(capturing_), &status, nullptr, &graph, nullptr,
+                                      nullptr, nullptr),
+             "cudaStreamGetCaptureInfo");
+  size_t nodes = 0;
+  if (status == cudaStreamCaptureStatusActive)
+    check_cuda(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
+  return static_cast<int64_t>(nodes);
 }
 void CudaGraph::end(Stream s) {
   cudaGraph_t graph = nullptr;
+  capturing_ = nullptr;
   check_cuda(cudaStreamEndCapture(native(s.handle), &graph), "cudaStreamEndCapture");
   size_t nodes = 0;
-  check_cuda(cudaGraphGetNodes(graph, nullptr, &nodes), "cudaGraphGetNodes");
-  nodes_ = static_cast<int64_t>(nodes);
   cudaGraphExec_t executable = nullptr;
-  const cudaError_t code = cudaGraphInstantiate(&executable, graph, 0);
+  cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes);
+  if (code == cudaSuccess) code = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
   check_cuda(code, "cudaGraphInstantiate");
+  nodes_ = static_cast<int64_t>(nodes);
   if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
   executable_ = executable;
 }
-void CudaGraph::give_up(Stream s) noexcept {
+void CudaGraph::give_up() noexcept {
+  if (capturing_ == nullptr) return;
   cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(native(s.handle), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  const cudaError_t code = cudaStreamEndCapture(native(std::exchange(capturing_, nullptr)), &graph);
+  if (code == cudaSuccess && graph != nullptr) cudaGraphDestroy(graph);
   cudaGetLastError();
 }
 void CudaGraph::launch(Stream s) const {
@@ -204,6 +247,9 @@ void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
   if (bytes == 0) return;
   check_cuda(cudaMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s.handle)),
              "cudaMemsetAsync");
+}
+void write_in_stream(Stream s, int64_t* to, int64_t number) {
+  check_cuda(static_cast<cudaError_t>(launch_mark(s, to, number)), "writing a number");
 }
 void synchronise(Stream s) {
   check_cuda(cudaStreamSynchronize(native(s.handle)), "cudaStreamSynchronize");

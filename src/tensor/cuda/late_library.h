@@ -33,6 +33,12 @@ class LateLibrary {
     if (function == nullptr) throw Error("the CUDA libraries are too old: there is no {}.", name);
   }
 
+  // The same, but leaves it nullptr where the library is too old to have it.
+  template <class F>
+  void find_if_there(const char* name, F*& function) const {
+    function = reinterpret_cast<F*>(dlsym(handle_, name));
+  }
+
   void* native() const { return handle_; }  // what dlopen gave
 
  private:

@@ -1,4 +1,5 @@
-// In place of cuBLASLt: products in plain loops.
+// In place of cuBLASLt: products in plain loops. As it may, each overwrites a workspace, which must
+// be aligned as its manual says.
 #include <cmath>
 #include <cstring>
 
@@ -11,11 +12,17 @@
 namespace tessera::kernels {
 
 struct CudaBlas::Handle {};
-CudaBlas::CudaBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {}
+CudaBlas::CudaBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {
+  if (cuda_emulator::is_forked())
+    throw Error("cublasLtCreate failed: a forked process cannot use the device of its parent.");
+}
 CudaBlas::~CudaBlas() = default;
 int64_t CudaBlas::version() const { return 0; }
 
 namespace {
+
+// Bytes that every product overwrites beside its codes.
+constexpr int64_t kWorkspaceBytes = 300;
 
 float number_of(uint8_t code, Fp8 format) {
   const Fp8Format f = format_of(format);
@@ -83,11 +90,16 @@ struct CudaMatmul::Plan {
         write_sum(c, i * s.ldc + j, sum * *x.factor_a * *x.factor_b, add);
       }
   }
+  int64_t codes_bytes() const { return s.fp8_a == Fp8::kNone ? 0 : cuda::Fp8Operands(s).bytes(); }
   void start(Stream stream, const void* a, const void* b, void* c, void* workspace,
              bool add) const {
     const Plan plan = *this;
+    void* const room = static_cast<std::byte*>(workspace) + codes_bytes();
+    CHECK(reinterpret_cast<uintptr_t>(room) % kBlasWorkspaceAlignment == 0,
+          "a product's workspace at {}", room);
     const auto in = static_cast<cudaStream_t>(stream.handle);
-    cudaError_t code = cudaSuccess;
+    cudaError_t code = cudaMemsetAsync(room, 0xff, kWorkspaceBytes, in);
+    CHECK(code == cudaSuccess, "a product's workspace: {}", cudaGetErrorString(code));
     if (s.fp8_a == Fp8::kNone) {
       code = cuda_emulator::enqueue(in, [=] { plan.run(a, b, c, add); });
     } else {
@@ -104,9 +116,7 @@ CudaMatmul::~CudaMatmul() = default;
 CudaMatmul::CudaMatmul(CudaMatmul&&) noexcept = default;
 CudaMatmul& CudaMatmul::operator=(CudaMatmul&&) noexcept = default;
 
-int64_t CudaMatmul::workspace_bytes() const {
-  return plan_->s.fp8_a == Fp8::kNone ? 0 : cuda::Fp8Operands(plan_->s).bytes();
-}
+int64_t CudaMatmul::workspace_bytes() const { return plan_->codes_bytes() + kWorkspaceBytes; }
 void CudaMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->start(s, a, b, c, workspace, plan_->s.accumulate);
 }

@@ -1,9 +1,12 @@
 // The runtime's calls on memory: the host's, in which the device's is known by its addresses.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "streams.h"
@@ -12,6 +15,8 @@ namespace {
 
 constexpr size_t kMemory = size_t{8} << 30;
 constexpr size_t kPlainShared = 48 << 10, kMostShared = 227 << 10;  // of a Hopper card
+
+const pid_t kProcess = getpid();  // that the device is of
 
 using Ranges = std::map<const std::byte*, size_t>;
 
@@ -32,6 +37,10 @@ size_t overlap(const Ranges& all, const std::byte* begin, size_t bytes) {
 }  // namespace
 
 namespace cuda_emulator {
+
+DeviceConduct device_conduct;
+
+bool is_forked() { return getpid() != kProcess; }
 
 Place place_of(const void* p, size_t bytes) {
   const auto* const begin = static_cast<const std::byte*>(p);
@@ -55,9 +64,11 @@ cudaError_t check_launch(const cudaLaunchConfig_t& c, const void* kernel) {
 
 }  // namespace cuda_emulator
 
+using cuda_emulator::device_conduct;
 using cuda_emulator::Place;
 using cuda_emulator::place_of;
 
+cudaError_t cudaGetLastError() { return std::exchange(device_conduct.last_error, cudaSuccess); }
 const char* cudaGetErrorString(cudaError_t code) {
   switch (code) {
     case cudaErrorInvalidConfiguration:
@@ -92,6 +103,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->major = 9;
   p->minor = 0;
   p->multiProcessorCount = 1;
+  std::memset(p->uuid.bytes, device_conduct.number, sizeof(p->uuid.bytes));
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -101,6 +113,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  if (cuda_emulator::is_forked()) return cudaErrorInitializationError;
   if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*p == nullptr) return cudaErrorMemoryAllocation;
@@ -116,7 +129,9 @@ cudaError_t cudaFree(void* p) {
   return cudaSuccess;
 }
 cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
-  if (overlap(pinned, static_cast<std::byte*>(p), bytes) > 0) return cudaErrorInvalidValue;
+  if (overlap(pinned, static_cast<std::byte*>(p), bytes) > 0 ||
+      pinned.size() >= device_conduct.most_pinned)
+    return device_conduct.last_error = cudaErrorMemoryAllocation;
   pinned[static_cast<std::byte*>(p)] = bytes;
   return cudaSuccess;
 }

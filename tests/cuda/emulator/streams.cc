@@ -1,7 +1,9 @@
 #include "streams.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -9,14 +11,19 @@
 
 namespace {
 
+using Clock = std::map<int64_t, int64_t>;  // of each stream's work, how much comes before
+
 struct EventState {
+  Clock clock;
+  bool timing = false;
+  double over_s = 0;
   int64_t recorded = 0, over = 0;  // times enqueued, times run
   int64_t capture = 0;             // the one that it was last recorded in; 0: none
   std::set<size_t> nodes;          // of its graph, that it comes after
 };
 
 struct Task {
-  std::function<void()> work;           // or
+  std::function<bool()> work;           // whether it is done; or
   std::shared_ptr<EventState> records;  // or
   std::shared_ptr<EventState> awaits;   // its record number `version`
   int64_t version = 0;
@@ -30,6 +37,8 @@ struct Node {
 }  // namespace
 
 struct EmulatedStream {
+  int64_t id = 0;
+  Clock clock;
   std::deque<Task> tasks;
   int64_t capture = 0;     // that it is part of
   std::set<size_t> nodes;  // that its next one comes after
@@ -49,6 +58,21 @@ EmulatedGraph* capturing = nullptr;
 EmulatedStream* origin = nullptr;
 int64_t captures = 0;
 
+int64_t made = 0;  // streams
+Clock host;        // what the host has waited for
+
+void join(Clock& to, const Clock& from) {
+  for (const auto& [stream, count] : from) to[stream] = std::max(to[stream], count);
+}
+// One more piece of work of the stream.
+void advance(EmulatedStream& s) {
+  join(s.clock, host);
+  ++s.clock[s.id];
+}
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 EmulatedStream& stream_of(cudaStream_t s) { return s == nullptr ? legacy : *s; }
 
 // A draw that is the same in every run of a test.
@@ -60,17 +84,28 @@ size_t draw(size_t n) {
 
 bool can_run(const Task& t) { return !t.awaits || t.awaits->over >= t.version; }
 
-// One task of a stream that can go on.
-void run_one() {
+// One task of a stream that can go on. Whether there is one.
+bool run_any() {
   std::vector<EmulatedStream*> ready;
   for (EmulatedStream* s : streams)
     if (!s->tasks.empty() && can_run(s->tasks.front())) ready.push_back(s);
-  CHECK(!ready.empty(), "streams of the device wait for each other");
+  if (ready.empty()) return false;
   EmulatedStream& s = *ready[draw(ready.size())];
+  if (s.tasks.front().work && !s.tasks.front().work()) return true;
   const Task t = std::move(s.tasks.front());
   s.tasks.pop_front();
-  if (t.work) t.work();
-  if (t.records) ++t.records->over;
+  if (t.records) {
+    ++t.records->over;
+    t.records->over_s = now_s();
+  }
+  return true;
+}
+void run_one() { CHECK(run_any(), "streams of the device wait for each other"); }
+
+// What is enqueued runs at once where the device is early.
+void enqueued() {
+  while (cuda_emulator::device_conduct.early && capturing == nullptr && run_any()) {
+  }
 }
 
 // In an order that the edges allow.
@@ -114,20 +149,43 @@ bool is_capturing() { return capturing != nullptr; }
 bool is_captured(cudaStream_t s) { return stream_of(s).capture != 0; }
 
 cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
+  return enqueue_until(handle, [work = std::move(work)] {
+    work();
+    return true;
+  });
+}
+
+cudaError_t enqueue_until(cudaStream_t handle, std::function<bool()> attempt) {
   EmulatedStream& s = stream_of(handle);
+  advance(s);
   if (s.capture != 0) {
-    capturing->nodes.push_back({std::move(work), s.nodes});
+    const auto until_done = [attempt = std::move(attempt)] {
+      while (!attempt()) {
+      }
+    };
+    capturing->nodes.push_back({until_done, s.nodes});
     s.nodes = {capturing->nodes.size() - 1};
     return cudaSuccess;
   }
   // The driver would run it beside the capture; nobody here means that.
   if (capturing != nullptr) return cudaErrorStreamCaptureImplicit;
-  s.tasks.push_back({std::move(work), nullptr, nullptr, 0});
+  s.tasks.push_back({std::move(attempt), nullptr, nullptr, 0});
+  enqueued();
   return cudaSuccess;
+}
+
+Moment last_of(cudaStream_t s) { return {stream_of(s).id, stream_of(s).clock[stream_of(s).id]}; }
+bool comes_after(cudaStream_t handle, const Moment& m) {
+  const bool there = m.stream == 0 || std::any_of(streams.begin(), streams.end(),
+                                                  [&](auto* each) { return each->id == m.stream; });
+  Clock seen = stream_of(handle).clock;
+  join(seen, host);
+  return !there || seen[m.stream] >= m.count;
 }
 
 cudaError_t finish(cudaStream_t s) {
   while (!stream_of(s).tasks.empty()) run_one();
+  join(host, stream_of(s).clock);
   return cudaSuccess;
 }
 
@@ -139,13 +197,17 @@ void finish_all() {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
   if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;  // others wait for `legacy`
+  if (cuda_emulator::is_forked()) return cudaErrorInitializationError;
   *s = new EmulatedStream;
+  (*s)->id = ++made;
   streams.push_back(*s);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   cuda_emulator::finish(s);  // its work goes on in peace
   streams.erase(std::find(streams.begin(), streams.end(), s));
+  for (EmulatedStream* each : streams) each->clock.erase(s->id);
+  host.erase(s->id);
   delete s;
   return cudaSuccess;
 }
@@ -160,16 +222,20 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {
   const bool of_capture = capturing != nullptr && event->capture == captures;
   if (s.capture != 0 && !of_capture) return cudaErrorStreamCaptureIsolation;
   if (of_capture) {
+    join(s.clock, event->clock);
     s.capture = captures;
     s.nodes.insert(event->nodes.begin(), event->nodes.end());
     return cudaSuccess;
   }
   if (event->capture != 0) return cudaErrorStreamCaptureIsolation;  // of one that is over
+  join(s.clock, event->clock);
   s.tasks.push_back({nullptr, nullptr, event, event->recorded});
+  enqueued();
   return cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
   *e = new EmulatedEvent;
+  (*e)->state->timing = flags != cudaEventDisableTiming;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
@@ -178,23 +244,37 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t handle) {
   EmulatedStream& s = stream_of(handle);
+  advance(s);
+  e->state->clock = s.clock;
   e->state->capture = s.capture;
   e->state->nodes = s.nodes;
   if (s.capture != 0) return cudaSuccess;
   ++e->state->recorded;
   s.tasks.push_back({nullptr, e->state, nullptr, 0});
+  enqueued();
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  const EventState &a = *from->state, &b = *to->state;
+  if (!a.timing || !b.timing || a.capture != 0 || b.capture != 0) return cudaErrorInvalidValue;
+  if (a.over < a.recorded || b.over < b.recorded) return cudaErrorNotReady;
+  *milliseconds = static_cast<float>((b.over_s - a.over_s) * 1e3);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
   if (e->state->capture != 0) return cudaErrorCapturedEvent;
   while (e->state->over < e->state->recorded) run_one();
+  join(host, e->state->clock);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   if (e->state->capture != 0) return cudaErrorCapturedEvent;
-  if (e->state->over == e->state->recorded) return cudaSuccess;
+  if (e->state->over == e->state->recorded) {
+    join(host, e->state->clock);
+    return cudaSuccess;
+  }
   run_one();
-  return cudaErrorNotReady;
+  return cuda_emulator::device_conduct.last_error = cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
@@ -221,6 +301,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
     return cudaErrorStreamCaptureUnjoined;
   }
   *graph = g;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status,
+                                     unsigned long long*, cudaGraph_t* graph,
+                                     const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
+  const bool active = stream_of(s).capture != 0;
+  *status = active ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *graph = active ? capturing : nullptr;
   return cudaSuccess;
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {

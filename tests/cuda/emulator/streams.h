@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -11,8 +12,27 @@
 
 namespace cuda_emulator {
 
+// What the device does, as a test asks for it.
+struct DeviceConduct {
+  bool early = false;             // streams run as early as they may, instead of as late
+  int number = 1;                 // the device's own: its UUID
+  size_t most_pinned = SIZE_MAX;  // ranges, before the driver refuses more
+  cudaError_t last_error = cudaSuccess;
+};
+extern DeviceConduct device_conduct;
+
+// A place in the order of a stream's work, and whether all that is enqueued in `s` from now on
+// comes after it by the order of streams, by events or because the host has waited.
+struct Moment {
+  int64_t stream = 0, count = 0;
+};
+Moment last_of(cudaStream_t s);
+bool comes_after(cudaStream_t s, const Moment& m);
+
 // Behind what stands in the stream; of a capture, a node of its graph.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+// Work that is tried until it says that it is done; meanwhile other streams go on.
+cudaError_t enqueue_until(cudaStream_t s, std::function<bool()> attempt);
 cudaError_t finish(cudaStream_t s);  // until nothing stands in it
 void finish_all();
 bool is_capturing();

@@ -1,0 +1,46 @@
+// The communicators that a rank's program uses: one per group and queue, so that transfers of
+// different queues never mix, and for the pipeline one per direction.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+bool communicates(const Op& op);
+bool is_message(const Op& op);  // between two stages
+bool reduces(const Op& op);     // adds what ranks have
+
+// Which messages of the pipeline share a communicator. kShared: all of a direction, between any
+// stages. kPairs: those of a direction from one stage to its neighbour. NCCL runs the operations of
+// a communicator one after another: with kShared a receive that was started early would hold up the
+// sends after it.
+enum class Messages : uint8_t { kShared, kPairs };
+
+struct CommunicatorName {
+  std::string over;  // the group of ranks (ir/mesh.h)
+  std::string line;  // separates communicators of the same group
+  auto operator<=>(const CommunicatorName&) const = default;
+};
+
+// Returns the communicator of an op that communicates, in a segment of that queue of `program`. A
+// sender's queue and the receiver's share one.
+CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
+                                 Messages messages);
+
+struct CommunicatorUse {
+  CommunicatorName name;
+  bool reduces = false;
+};
+// Returns what the rank of these programs uses, sorted by name: ranks that share several
+// communicators make them in the same order, and no wait can cycle.
+std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>& programs,
+                                              Messages messages);
+
+// Returns how many communicators of more than one rank a device makes for the program: what takes
+// memory outside of its arena.
+int64_t communicator_count(const Program& program);
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// Times of the transfers of one run on a device, by events with timing around them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/events.h"
+#include "tensor/cuda.h"
+
+namespace tessera {
+
+class TransferTimes {
+ public:
+  enum class What { kTransfer, kWait, kBoth };  // kBoth: a transfer of the compute queue
+
+  void start() { used_ = 0; }  // of a run
+  // Between these two in a stream: a transfer, or a wait of the compute queue for one.
+  void begin(Stream s, What what, const std::string& group);
+  void end(Stream s);
+  // After the run: adds the seconds to `time`.
+  void collect(CommunicationTime& time) const;
+
+ private:
+  struct Span {
+    CudaEvent from{CudaEvent::Timing::kOn}, to{CudaEvent::Timing::kOn};
+    What what = What::kTransfer;
+    std::string group;
+  };
+  std::vector<Span> spans_;  // kept for the next run that is timed
+  size_t used_ = 0;
+};
+
+}  // namespace tessera
