@@ -8,7 +8,7 @@ namespace tessera {
 // The run file with the command line's key=value over it, checked. `small`: its small twin, with
 // key=value over that.
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
-                   bool small = false);
+                   bool small = false, DataUse use = DataUse::kRead);
 
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
 void require_layout(const RunConfig& config, const char* verb);

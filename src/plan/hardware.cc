@@ -43,6 +43,7 @@ constexpr Bound kOptional[] = {{"device.attention_efficiency", false, true},
                                {"device.fp8_flops_per_s", true, false, kFlops, kAny, kTeraflops},
                                {"device.kernel_s", true, false, 0, kSeconds, kMicroseconds},
                                {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
+                               {"device.headroom", true, true},
                                {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
                                {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
                                {"node.package_devices", false, false},
@@ -113,9 +114,11 @@ void check_together(const Hardware& h, const std::string& source, const Places& 
   if (n.devices % n.package_devices != 0)
     throw Error("{}: node.package_devices = {} does not divide node.devices = {}.", source,
                 n.package_devices, n.devices);
-  if (h.device.outside_bytes >= h.device.memory_bytes)
-    throw Error("{}: device.outside_bytes = {:.0f} leaves nothing of device.memory_bytes = {:.0f}.",
-                source, h.device.outside_bytes, h.device.memory_bytes);
+  if (const DeviceFigures& d = h.device; d.outside_bytes >= usable_bytes(d))
+    throw Error(
+        "{}: device.outside_bytes = {:.0f} and device.headroom = {} leaves nothing of "
+        "device.memory_bytes = {:.0f}.",
+        source, d.outside_bytes, d.headroom, d.memory_bytes);
 }
 
 }  // namespace
@@ -206,11 +209,13 @@ Tree write_value(const OpRates& x) {
 std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
 
+double usable_bytes(const DeviceFigures& d) { return d.memory_bytes * (1 - d.headroom); }
+
 bool has_room(const DeviceFigures& d, int64_t bytes, int64_t host_bytes) {
   const auto host = static_cast<double>(host_bytes);
   const bool one_memory = d.kind == "cpu";
   const double here = static_cast<double>(bytes) + d.outside_bytes + (one_memory ? host : 0);
-  return here <= d.memory_bytes &&
+  return here <= usable_bytes(d) &&
          (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
 }
 
