@@ -45,7 +45,7 @@ import threading
 import time
 
 STEPS = 4
-CONTEXT = 16
+CONTEXT = 32
 RUN = """\
 run: {{ name: combination, directory: run, seed: 7, threads: 1 }}
 model: {{ layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocabulary: 0,
@@ -96,6 +96,11 @@ def asked(chosen):
             "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
 
 
+def frozen_but_head(chosen):
+    layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
+    return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
+
+
 FACTORS = {
     "model": {
         "neox": model("neox"),
@@ -113,7 +118,7 @@ FACTORS = {
         "all": {},
         "lora": {"lora.rank": 4},
         "freeze": {"optimizer.freeze": "[embed.*]"},
-        "one": {"optimizer.freeze": "[embed.*, layer.*]"},
+        "head": frozen_but_head,
     },
     "batch": {"fixed": {}, "ramp": {"batch.ramp": "[2]", "batch.ramp_steps": 1}},
     "precision": {name: {"precision": name} for name in EPSILON},
@@ -258,7 +263,8 @@ def check_ended(command, done):
     named = errors and re.search(r"\b[a-z_]+\.[a-z_]+\b|--[a-z]|tessera [a-z]+ ", errors[0][9:])
     if done.returncode == 1 and named and "internal error" not in said:
         raise Refused(errors[0][9:])
-    raise Broken(f"{command[0]} ended with {done.returncode}: {(errors or [said[-600:]])[0]}")
+    raise Broken(f"{command[0]} ended with {done.returncode}: "
+                 f"{errors[0] if errors else done.stdout[-600:] + said[-600:]}")
 
 
 class Case:
@@ -355,25 +361,28 @@ def best_layout(case):
 
 
 def verify(case):
-    try:
-        said = case.say("verify", "run.yaml", *case.keys, "--steps", 2, "run.directory=verified")
-    except Broken:
-        log = case.folder / "commands.txt"
-        done = subprocess.run([*log.read_text().splitlines()[-1].replace("'", "").split()],
-                              cwd=case.folder, capture_output=True, text=True)
-        raise Broken(f"verify: {(done.stdout + done.stderr)[-700:]}") from None
+    said = case.say("verify", "run.yaml", *case.keys, "--steps", 2, "run.directory=verified")
     if "all values agree" not in said.stdout:
         raise Broken(f"verify says {said.stdout[-300:]}")
 
 
-def resume(case):
-    """From the checkpoint in the middle, in any other layout that takes the run."""
+def other_layout(case):
+    """Any other layout that takes the run."""
     others = [name for name in FACTORS["layout"] if name != case.chosen["layout"]]
     case.rng.shuffle(others)
     for name in others:
         other = {**case.chosen, "layout": name}
-        if case.cover.allowed(other):
-            break
+        try:
+            case.say("compile", "run.yaml", *keys_of(other))
+            return name, other
+        except Refused:
+            continue
+    raise Refused("no other layout.* takes the run")
+
+
+def resume(case):
+    """From the checkpoint in the middle."""
+    name, other = other_layout(case)
     middle = case.folder / "resumed" / "checkpoints" / str(STEPS // 2)
     shutil.copytree(case.folder / "run" / "checkpoints" / str(STEPS // 2), middle)
     losses, _ = case.train("resumed", "checkpoint.resume=required", keys=keys_of(other),
@@ -414,8 +423,10 @@ def export(case):
         source = "merged"
     case.say("checkpoint", "export", source, "--to", "exported")
     case.say("checkpoint", "import", "--from", "exported", "--out", "imported")
-    case.check_near("eval's loss of the imported checkpoint", loss_of(case, "imported"),
-                    loss_of(case, "run"), 1e-5)
+    # Which spans eval takes out of a text is a function of the run's seed, which no export has.
+    if case.chosen["model"] != "t5":
+        case.check_near("eval's loss of the imported checkpoint", loss_of(case, "imported"),
+                        loss_of(case, "run"), 1e-5)
     # Merged adapters are rounded, which may turn a token where two are as likely.
     found = text_of(case, "imported")
     if found != case.text and source == "run":
@@ -439,7 +450,7 @@ class Check:
         self.seconds = dict.fromkeys(VERBS, 0.0)
         self.messages = {}  # (verb, message) → choices
         self.failures = []
-        self.cases = 0
+        self.cases = self.drawn = 0
 
     def take(self):
         with self.lock:
@@ -450,7 +461,8 @@ class Check:
             if chosen:
                 self.cover.ran(chosen)  # given back if it is refused
                 self.cases += 1
-            return self.cases, chosen
+                self.drawn += 1
+            return self.drawn, chosen
 
     def work(self):
         while True:
@@ -504,48 +516,37 @@ class Check:
         shutil.rmtree(case.folder, ignore_errors=True)
 
     def smallest(self, case, message):
-        """The choices without which the message is another."""
-        chosen = dict(case.chosen)
+        """The choices of a refused case that the refusal needs: it goes with any other choice."""
         same = re.sub(r"[\d.]+", "N", message)
+        chosen = dict(case.chosen)
+        trains = self.refusal(chosen, trains=False) != same  # only training itself refuses
         for factor, default in self.cover.defaults.items():
-            if chosen[factor] == default:
-                continue
             fewer = {**chosen, factor: default}
-            probe = Case(self.place, self.place.work / f"probe{threading.get_ident()}", fewer,
-                         self.cover)
-            try:
-                probe.say("compile", "run.yaml", *probe.keys)
-                probe.train("run", "run.stop_after_steps=1")
-            except Refused as refused:
-                if re.sub(r"[\d.]+", "N", str(refused)) == same:
-                    chosen = fewer
-            except Broken:
-                pass
-            shutil.rmtree(probe.folder, ignore_errors=True)
-        needed = [(f, c) for f, c in chosen.items() if c != self.cover.defaults[f]]
-        # Where defaults refuse each other's alternatives (an encoder without its objective).
-        return needed + self.defaults_needed(case, chosen, same)
-
-    def defaults_needed(self, case, chosen, same):
-        """Defaults that belong to the refusal: with another choice there is none."""
+            if fewer != chosen and self.refusal(fewer, trains) == same:
+                chosen = fewer
         needed = []
-        for factor, choices in FACTORS.items():
-            if chosen[factor] != self.cover.defaults[factor]:
-                continue
-            for other in list(choices)[1:]:
-                probe = Case(self.place, self.place.work / f"probe{threading.get_ident()}",
-                             {**chosen, factor: other}, self.cover)
-                try:
-                    probe.say("compile", "run.yaml", *probe.keys)
-                    needed.append((factor, chosen[factor]))
-                    break
-                except Refused as refused:
-                    if re.sub(r"[\d.]+", "N", str(refused)) != same:
-                        needed.append((factor, chosen[factor]))
-                        break
-                except Broken:
-                    pass
+        for factor, default in self.cover.defaults.items():
+            others = [other for other in FACTORS[factor] if other != default]
+            if chosen[factor] != default or any(
+                    self.refusal({**chosen, factor: other}, trains) is None for other in others):
+                needed.append((factor, chosen[factor]))
         return needed
+
+    def refusal(self, chosen, trains):
+        """What the error of a configuration says, without numbers; nothing where there is none."""
+        probe = Case(self.place, self.place.work / f"probe{threading.get_ident()}", chosen,
+                     self.cover)
+        try:
+            probe.say("compile", "run.yaml", *probe.keys)
+            if trains:
+                probe.train("run", "run.stop_after_steps=1")
+        except Refused as refused:
+            return re.sub(r"[\d.]+", "N", str(refused))
+        except Broken as broken:
+            return str(broken)
+        finally:
+            shutil.rmtree(probe.folder, ignore_errors=True)
+        return None
 
     def print_table(self, seconds):
         print(f"{self.cases} configurations, {len(FACTORS)} factors, "

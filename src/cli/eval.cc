@@ -106,6 +106,24 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   return t;
 }
 
+// Sets `value` to the number at config.section.key of the run, if there is one.
+template <class T>
+void take_number(const Tree& config, const char* section, const char* key, T& value) {
+  const Tree* const of = config.find(section);
+  const Tree* const found = of != nullptr ? of->find(key) : nullptr;
+  if (found == nullptr) return;
+  if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
+  if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);
+}
+
+// Corrupts the spans that the run of the checkpoint corrupts when it validates.
+void corrupt_as_trained(const Tree& config, const Tokenizer& tokenizer, DatasetSpec& spec) {
+  spec.spans = span_objective(tokenizer);
+  take_number(config, "run", "seed", spec.seed);
+  take_number(config, "data", "noise_density", spec.spans->how.noise_density);
+  take_number(config, "data", "mean_span", spec.spans->how.mean_span);
+}
+
 // The loss on each set, for people as lines, and as trees. length: of a sample; 0: the context.
 void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t samples,
                 CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
@@ -123,7 +141,7 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;
     spec.vocabulary = model.padded_vocabulary();
-    if (model.encoder_layers > 0) spec.spans = span_objective(*tokenizer);
+    if (model.encoder_layers > 0) corrupt_as_trained(reader.header().config, *tokenizer, spec);
     const ValidationData data(spec);
     Score s = score(reader, data, samples, options);
     s.bytes = static_cast<double>(data.text_bytes(*tokenizer)) * s.tokens /

@@ -139,7 +139,7 @@ int verb_plan(Args args) {
   if (devices < 0 || devices > kMostDevices)
     throw UsageError("plan --devices {}: expected 1 to {}, or 0 for those of the run's layout.",
                      devices, format_count(kMostDevices));
-  RunConfig config = open_run(run, overrides, false, DataUse::kNone);
+  RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);

@@ -54,21 +54,22 @@ void print_json(const SearchResult& r, const Hardware& hardware, double seconds)
   fmt::print("{}\n", to_json(t));
 }
 
-// Layouts that take the same time and memory are one row.
+// Layouts that take the same time and memory, as shown, are one row.
 void print_rows(const std::vector<Found>& best) {
+  const auto figures = [](const Prediction& p) {
+    return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
+                       bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()));
+  };
   fmt::print("       step     memory    MFU (of the {})\n", peak_text(best[0].prediction));
   for (size_t i = 0; i < best.size();) {
     const Prediction& p = best[i].prediction;
+    const std::string row = figures(p);
     size_t end = i + 1;
-    while (end < best.size() && best[end].prediction.step_s == p.step_s &&
-           best[end].prediction.fullest().peak_bytes == p.fullest().peak_bytes)
-      ++end;
+    while (end < best.size() && figures(best[end].prediction) == row) ++end;
     const int64_t host = p.host_bytes();
-    fmt::print("  {:>9}  {:>9}  {:>7}  {}{}{}\n", step_text(p.step_s),
-               bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()),
-               text_of(best[i].candidate),
+    fmt::print("{}  {}{}{}\n", row, text_of(best[i].candidate),
                host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
-               end == i + 1 ? "" : fmt::format(" (and {} like it)", end - i - 1));
+               end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
     i = end;
   }
 }

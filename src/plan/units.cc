@@ -66,7 +66,7 @@ std::string percent_text(double share) {
 
 std::string price_text(double usd) {
   if (usd < 0.01) return "less than $0.01";
-  return usd < 100 ? fmt::format("${:.2f}", usd) : "$" + amount_text(usd);
+  return usd < 100 ? fmt::format("${:.2f}", usd) : fmt::format("${}", amount_text(usd));
 }
 
 }  // namespace tessera

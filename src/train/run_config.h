@@ -63,7 +63,7 @@ RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides);
 
 // Whether a command reads the data of the run, so that the run file must name it.
-enum class DataUse : uint8_t { kRead, kNone };
+enum class DataUse : uint8_t { kRead, kIgnored };
 
 // Throws Error where values do not fit each other or this build cannot run them. Names the place,
 // the numbers and what would be possible.

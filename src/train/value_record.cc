@@ -133,6 +133,14 @@ ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string
           name};
 }
 
+// A head's forward and backward, which are one call, may apply an op of one name twice.
+ValueRecorder::Known ValueRecorder::made_of(const OpEvent& e, const std::string& what, ValueId v) {
+  Known known = known_of(e, what, v);
+  if (const int64_t before = times_made_[known.key]++; before > 0)
+    known.key += fmt::format("|{}", before + 1);
+  return known;
+}
+
 void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
                            const std::string& what) {
   const Value& value = program_[v];
@@ -173,7 +181,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
-  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), known_of(e, name, v), what);
+  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
     record(e, v, e.host(e.op.out[i]), root->second, what);
@@ -181,7 +189,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
 
 void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
-  if (call_ != &e.call) known_.clear();
+  if (call_ != &e.call) known_.clear(), times_made_.clear();
   call_ = &e.call;
   if (!is_update(e.op.op->kind) && e.op.op->kind != OpKind::kSquares) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);

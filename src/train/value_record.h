@@ -70,6 +70,7 @@ class ValueRecorder {
               const std::string& what);
   void own(std::span<const StateTensor> pieces, const std::string& what);
   Known known_of(const OpEvent& e, const std::string& what, ValueId v) const;
+  Known made_of(const OpEvent& e, const std::string& what, ValueId v);
   std::string name_of(const OpEvent& e, ValueId v) const;
 
   const Program& program_;
@@ -79,8 +80,9 @@ class ValueRecorder {
   int64_t step_ = 0;
   // Of packed heads where key/value heads have copies: no other layout has values like these.
   std::optional<Shape> copied_heads_;
-  const Call* call_ = nullptr;      // under way
-  std::map<ValueId, Known> known_;  // of this call: what was recorded
+  const Call* call_ = nullptr;                 // under way
+  std::map<ValueId, Known> known_;             // of this call: what was recorded …
+  std::map<std::string, int64_t> times_made_;  // … and how often an op made each key
   struct Made {
     int64_t order = 0;
     std::string by;
