@@ -60,7 +60,7 @@ int verb_compile(Args args) {
   a.flag(check_only, "--check", "prove that every read finds what was meant");
   a.json(json);
   if (!a.parse(args)) return 0;
-  RunConfig config = open_run(run, overrides);
+  RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
   require_layout(config, "compile");
   const CpuFeatures cpu = read_cpu_features();
   config.precision = resolve_precision(config.precision, cpu);

@@ -14,13 +14,15 @@
 #include "plan/neighbours.h"
 #include "plan/predict.h"
 #include "plan/simulate.h"
+#include "plan/units.h"
 #include "train/run_programs.h"
 
 namespace tessera {
 namespace {
 
 constexpr size_t kProposals = 3;
-constexpr double kWorthwhile = 0.995;  // of the time now: what is proposed takes less
+constexpr int64_t kMostDevices = int64_t{1} << 20;  // more than any machine has
+constexpr double kWorthwhile = 0.995;               // of the time now: what is proposed takes less
 
 struct Plan {
   CompileRequest request;
@@ -28,32 +30,33 @@ struct Plan {
   Software software;
   Target target;
   Subject subject;
+  std::vector<int64_t> ramp;
 };
 
 Subject subject_of(const RunConfig& c) {
   Subject s;
-  s.model = fmt::format("{} ({} layers × {}, {:.3g} B parameters)", c.run.name, c.model.layers,
+  s.model = fmt::format("{} ({} layers × {}, {} parameters)", c.run.name, c.model.layers,
                         format_count(c.model.hidden),
-                        static_cast<double>(parameter_count(c.model)) / 1e9);
-  s.token_budget = static_cast<double>(c.schedule.steps) * static_cast<double>(c.batch.global) *
+                        amount_text(static_cast<double>(parameter_count(c.model))));
+  s.token_budget = static_cast<double>(batch_shape(c, 0).samples_before(c.schedule.steps)) *
                    static_cast<double>(c.data.sequence_length);
   return s;
 }
 
 std::string memory_text(const Prediction& p) {
   const int64_t host = p.host_bytes();
-  return fmt::format("{:.1f} GiB", gib(p.fullest().peak_bytes)) +
-         (host == 0 ? "" : fmt::format(" and {:.1f} of the host's", gib(host)));
+  return bytes_text(p.fullest().peak_bytes) +
+         (host == 0 ? "" : fmt::format(" and {} of the host's", bytes_text(host)));
 }
 
 // What would be better: neighbours that take less time.
 void propose(const Plan& plan, const Prediction& now) {
   const std::vector<Tried> tried = try_neighbours(plan.request, plan.hardware, plan.software,
-                                                  plan.target, kWorthwhile * now.step_s);
+                                                  plan.target, kWorthwhile * now.step_s, plan.ramp);
   std::string text;
   for (size_t i = 0; i < tried.size() && i < kProposals; ++i) {
     const double gain = now.step_s - tried[i].prediction.step_s;
-    text += fmt::format("{}{} (−{:.3g} s, {})", text.empty() ? "" : ", ", tried[i].keys, gain,
+    text += fmt::format("{}{} (−{}, {})", text.empty() ? "" : ", ", tried[i].keys, step_text(gain),
                         memory_text(tried[i].prediction));
   }
   fmt::print("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
@@ -62,18 +65,22 @@ void propose(const Plan& plan, const Prediction& now) {
 // What fits instead; throws Error, since this does not.
 [[noreturn]] void refuse(const Plan& plan, const Prediction& p) {
   const MemoryPlan& m = p.fullest().memory;
+  const DeviceFigures& d = plan.hardware.device;
   std::string text = fmt::format(
-      "this run needs {:.1f} GiB on stage {}; the device has {:.1f}.\n  activations {:.1f} · "
-      "optimizer {:.1f} · weights {:.1f} · gradients {:.1f} · outside the arena {:.1f}",
-      gib(p.fullest().peak_bytes), p.fullest_stage, gib(plan.hardware.device.memory_bytes),
-      gib(m.activations), gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(outside_bytes(plan.hardware.device, m.communicators)));
+      "this run needs {} on stage {}; the device has {}{}.\n  activations {} · optimizer {} · "
+      "weights {} · gradients {} · outside the arena {}",
+      bytes_text(p.fullest().peak_bytes), p.fullest_stage,
+      bytes_text(static_cast<int64_t>(usable_bytes(d))),
+      d.headroom > 0 ? fmt::format(", without {} kept free", percent_text(d.headroom)) : "",
+      bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
+      bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)));
   if (p.host_bytes() > 0)
-    text += fmt::format(" · of the host {:.1f}, of which the device's share is {:.1f}",
-                        gib(p.host_bytes()), gib(plan.hardware.device.host_memory_bytes));
+    text += fmt::format(" · of the host {}, of which the device's share is {}",
+                        bytes_text(p.host_bytes()),
+                        bytes_text(static_cast<int64_t>(d.host_memory_bytes)));
   const std::vector<Tried> tried =
       try_neighbours(plan.request, plan.hardware, plan.software, plan.target,
-                     std::numeric_limits<double>::infinity());
+                     std::numeric_limits<double>::infinity(), plan.ramp);
   bool offloads = false;
   for (size_t i = 0; i < tried.size(); ++i) {
     // The fastest; and one that computes nothing twice, however slow the link to the host is.
@@ -91,8 +98,8 @@ void propose(const Plan& plan, const Prediction& now) {
     throw Error("{}\n  It fits on no number of devices: one layer is too large for a node.", text);
   throw Error(
       "{}\n  No layout near this one fits. The least that does: {} devices, layout.tensor={} "
-      "layout.pipeline={} layout.recompute=full batch.micro=1, {:.1f} GiB each.",
-      text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
+      "layout.pipeline={} layout.recompute=full batch.micro=1, {} each.",
+      text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
 // Flags that do not go together.
@@ -129,8 +136,10 @@ int verb_plan(Args args) {
   a.option(devices, "--devices", "N", "for --search; 0: as many as the run's layout has");
   a.json(json);
   if (!a.parse(args)) return 0;
-  if (devices < 0) throw UsageError("plan --devices {}: wanted 1 or more.", devices);
-  RunConfig config = open_run(run, overrides);
+  if (devices < 0 || devices > kMostDevices)
+    throw UsageError("plan --devices {}: expected 1 to {}, or 0 for those of the run's layout.",
+                     devices, format_count(kMostDevices));
+  RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
   Plan plan;
   plan.hardware = open_cluster(cluster, figures);
   if (!software.empty()) plan.software = open_software(software);
@@ -143,6 +152,7 @@ int verb_plan(Args args) {
   plan.target = at_hand ? library.target() : cluster_target();
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
+  plan.ramp = config.batch.ramp;
   const bool searches = search_all || config.layout_search.search;
   check_flags(searches, devices, offload, svg);
   if (searches) {

@@ -1,5 +1,6 @@
 #include "cli/plan_search.h"
 
+#include <algorithm>
 #include <ctime>
 #include <optional>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "cli/run_file.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
+#include "plan/units.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -24,15 +26,15 @@ double processor_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
                                const std::optional<LeastDevices>& least = {}) {
   std::string text = fmt::format("none of {} layouts on {} devices fits in {:.1f} GiB.",
                                  format_count(r.candidates), format_count(devices),
-                                 gib(hardware.device.memory_bytes));
+                                 gib(usable_bytes(hardware.device)));
   if (r.smallest_bytes > 0)
     text +=
-        fmt::format(" The smallest needs at least {:.1f} GiB on a device.", gib(r.smallest_bytes));
+        fmt::format(" The smallest needs at least {} on a device.", bytes_text(r.smallest_bytes));
   if (!least) throw Error("{} Take more devices, or a smaller model.", text);
   throw Error(
       "{} The least that does: {} devices, layout.tensor={} layout.pipeline={} "
-      "layout.recompute=full batch.micro=1, {:.1f} GiB each.",
-      text, least->devices, least->tensor, least->pipeline, gib(least->peak_bytes));
+      "layout.recompute=full batch.micro=1, {} each.",
+      text, least->devices, least->tensor, least->pipeline, bytes_text(least->peak_bytes));
 }
 
 void print_json(const SearchResult& r, const Hardware& hardware, double seconds) {
@@ -52,25 +54,46 @@ void print_json(const SearchResult& r, const Hardware& hardware, double seconds)
   fmt::print("{}\n", to_json(t));
 }
 
+// Layouts that take the same time and memory, as shown, are one row.
+void print_rows(const std::vector<Found>& best) {
+  const auto figures = [](const Prediction& p) {
+    return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
+                       bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()));
+  };
+  fmt::print("       step     memory    MFU (of the {})\n", peak_text(best[0].prediction));
+  for (size_t i = 0; i < best.size();) {
+    const Prediction& p = best[i].prediction;
+    const std::string row = figures(p);
+    size_t end = i + 1;
+    while (end < best.size() && figures(best[end].prediction) == row) ++end;
+    const int64_t host = p.host_bytes();
+    fmt::print("{}  {}{}{}\n", row, text_of(best[i].candidate),
+               host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
+               end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
+    i = end;
+  }
+}
+
+// Why the fastest is faster than the next that takes longer.
+void print_next(const std::vector<Found>& best) {
+  const Prediction& first = best[0].prediction;
+  const auto slower = std::find_if(best.begin(), best.end(), [&](const Found& f) {
+    return step_text(f.prediction.step_s) != step_text(first.step_s);
+  });
+  if (slower == best.end()) return;
+  fmt::print("{} takes {} more:\n", text_of(slower->candidate),
+             step_text(slower->prediction.step_s - first.step_s));
+  for (const std::string& line : differences(slower->prediction, first)) fmt::print("  {}\n", line);
+}
+
 void print_page(const SearchResult& r, double seconds) {
   fmt::print(
       "{} layouts: {} do not fit by their bound, {} are slower by theirs, {} simulated in full "
       "({} of them fit) in {:.1f} s\n",
       format_count(r.candidates), format_count(r.too_large), format_count(r.too_slow), r.simulated,
       r.fit, seconds);
-  for (const Found& f : r.best) {
-    const int64_t host = f.prediction.host_bytes();
-    fmt::print("  {:>9.4g} s  {:>6.1f} GiB  {:>5.1f} % MFU  {}{}\n", f.prediction.step_s,
-               gib(f.prediction.fullest().peak_bytes), 100 * f.prediction.mfu(),
-               text_of(f.candidate),
-               host == 0 ? "" : fmt::format(" ({:.1f} GiB of the host)", gib(host)));
-  }
-  if (r.best.size() > 1) {
-    fmt::print("the second takes {:.3g} s more:\n",
-               r.best[1].prediction.step_s - r.best[0].prediction.step_s);
-    for (const std::string& line : differences(r.best[1].prediction, r.best[0].prediction))
-      fmt::print("  {}\n", line);
-  }
+  print_rows(r.best);
+  print_next(r.best);
   fmt::print("use it:  {}\n", keys_of(r.best[0].candidate));
 }
 
@@ -93,6 +116,7 @@ SearchRequest search_request(const RunConfig& config, const Software& software, 
   asked.base = as_compiled_by(software, compile_request(config, Purpose::kTrain));
   asked.devices = devices;
   asked.global = config.batch.global;
+  asked.ramp = config.batch.ramp;
   return asked;
 }
 

@@ -72,7 +72,8 @@ std::vector<std::string> without_missing_validation(const RunConfig& small) {
 
 }  // namespace
 
-RunConfig open_run(const std::string& argument, std::span<const std::string> given, bool small) {
+RunConfig open_run(const std::string& argument, std::span<const std::string> given, bool small,
+                   DataUse use) {
   std::vector<std::string> overrides(given.begin(), given.end());
   Path path = argument;
   if (std::filesystem::is_directory(path)) {
@@ -89,7 +90,7 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
     keys.insert(keys.end(), less.begin(), less.end());
     if (!less.empty()) config = load_run(path, keys);
   }
-  validate(config);
+  validate(config, use);
   validate_names(config);
   return config;
 }

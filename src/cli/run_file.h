@@ -9,7 +9,7 @@ namespace tessera {
 // directory: then it is the run.yaml in it, with that directory. `small`: its small twin, with
 // key=value over that, and without validation data that is not there.
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
-                   bool small = false);
+                   bool small = false, DataUse use = DataUse::kRead);
 
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
 void require_layout(const RunConfig& config, const char* verb);

@@ -147,7 +147,7 @@ PriorBelief Simulator::believe(const TunedRun& tuned, const Space& space,
   const Prediction p =
       predict(compile_request(config, Purpose::kTrain), hardware, Software{}, target);
   const double room =
-      std::log(hardware.device.memory_bytes / static_cast<double>(p.fullest().peak_bytes));
+      std::log(usable_bytes(hardware.device) / static_cast<double>(p.fullest().peak_bytes));
   return {p.step_s, std::clamp(kOddsOfMemory * room, -kMostOdds, kMostOdds)};
 }
 

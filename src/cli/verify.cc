@@ -179,8 +179,10 @@ class Verification {
     std::vector<RankRecords> ranks;
     for (int64_t r = 0; r < mesh_of(config_.layout).ranks(); ++r)
       ranks.push_back(records("many", r));
-    const ValueComparison c = tessera::compare_values(
-        records("one", 0), ranks, value_bounds(compile_request(config_, Purpose::kTrain)));
+    ValueBounds bounds = value_bounds(compile_request(config_, Purpose::kTrain));
+    if (config_.optimizer.kind == OptimizerKind::kLion)
+      bounds.signs = 2 * config_.optimizer.learning_rate * static_cast<double>(steps_);
+    const ValueComparison c = tessera::compare_values(records("one", 0), ranks, bounds);
     if (!c.first) {
       fmt::print("  all values agree: {} compared, the farthest apart by {:.0f} % of its bound\n",
                  format_count(c.compared), 100 * c.largest);

@@ -104,10 +104,7 @@ void Gradients::add(ValueId v, ValueId gradient) {
         "{} is not at the dual of the places of {}", builder_[gradient].name, builder_[v].name);
   for (auto& [value, total] : of_) {
     if (value != v) continue;
-    const std::string before = builder_[total].name, first = "d_" + builder_[v].name;
     total = builder_.emit_one(OpKind::kSum, "gradient", {{"terms", int64_t{2}}}, {total, gradient});
-    // A block may have many such sums, and verify finds values by their names.
-    builder_.graph()[total].name = before.starts_with(first) ? before + "+" : first;
     return;
   }
   of_.emplace_back(v, gradient);

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/count.h"
 #include "ir/rule.h"
+#include "plan/units.h"
 
 namespace tessera {
 namespace {
@@ -43,39 +44,29 @@ std::string bar(double share) {
   return out + kEighths[eighths % 8];
 }
 
-std::string quantity(double x) {
-  constexpr std::pair<double, const char*> kUnits[] = {
-      {1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}};
-  for (const auto& [unit, name] : kUnits)
-    if (x >= unit) return fmt::format("{:.3g}{}", x / unit, name);
-  return fmt::format("{:.3g}", x);
-}
-
-std::string duration(double s) {
-  if (s >= 1) return fmt::format("{:.2f} s", s);
-  return fmt::format("{:.1f} ms", s * 1e3);
-}
-
 std::string budget(const Prediction& p, double tokens) {
   if (tokens <= 0) return "";
-  const double days = p.days(tokens);
-  std::string out = fmt::format(
-      " · {} tokens in {}", quantity(tokens),
-      days < 1 ? fmt::format("{:.1f} hours", days * 24) : fmt::format("{:.0f} days", days));
-  if (p.usd_per_device_hour > 0) out += fmt::format(" for ${}", quantity(p.usd(tokens)));
+  std::string out =
+      fmt::format(" · {} tokens in {}", amount_text(tokens), run_text(tokens / p.tokens_per_s()));
+  if (p.usd_per_device_hour > 0) out += " for " + price_text(p.usd(tokens));
   return out;
 }
 
 // What takes the bytes of the fullest stage.
 std::string memory_line(const Prediction& p, const Hardware& h) {
   const MemoryPlan& m = p.fullest().memory;
-  const std::string host = m.host == 0 ? "" : fmt::format(" · of the host {:.1f}", gib(m.host));
+  const DeviceFigures& d = h.device;
+  std::string kept;
+  if (d.headroom > 0)
+    kept = fmt::format(", {} of {:.1f} kept free", percent_text(d.headroom), gib(d.memory_bytes));
+  const std::string host = m.host == 0 ? "" : " · of the host " + bytes_text(m.host);
   return fmt::format(
-      "memory {:.1f} of {:.1f} GiB (stage {}): activations {:.1f} · optimizer {:.1f} · weights "
-      "{:.1f} · gradients {:.1f} · outside the arena {:.1f}{}",
-      gib(p.fullest().peak_bytes), gib(h.device.memory_bytes), p.fullest_stage, gib(m.activations),
-      gib(m.optimizer), gib(m.weights), gib(m.gradients),
-      gib(outside_bytes(h.device, m.communicators)), host);
+      "memory {} of {:.1f} GiB{} (stage {}): activations {} · optimizer {} · weights {} · "
+      "gradients "
+      "{} · outside the arena {}{}",
+      bytes_text(p.fullest().peak_bytes), gib(usable_bytes(d)), kept, p.fullest_stage,
+      bytes_text(m.activations), bytes_text(m.optimizer), bytes_text(m.weights),
+      bytes_text(m.gradients), bytes_text(outside_bytes(d, m.communicators)), host);
 }
 
 Tree memory_tree(const StagePrediction& s) {
@@ -109,6 +100,10 @@ Tree parts_tree(const TimeParts& t) {
 
 }  // namespace
 
+std::string peak_text(const Prediction& p) {
+  return fmt::format("{} peak", p.peak_dtype == DType::kF32 ? "fp32" : "16-bit");
+}
+
 bool fits(const Prediction& p, const Hardware& hardware) {
   return std::all_of(p.stages.begin(), p.stages.end(), [&](const StagePrediction& s) {
     return has_room(hardware.device, {s.memory.arena, s.memory.host, s.memory.communicators});
@@ -123,15 +118,16 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
   const std::string name = worst.name;
   const auto percent = std::lround(100 * worst.seconds / p.step_s);
   if (p.parts.matrix() > 3 * worst.seconds)
-    return fmt::format("the matrix rate: {:.0f} % of {} FLOP/s is what its products reach",
-                       100 * hardware.device.matrix_efficiency, quantity(p.peak_flops_per_s));
+    return fmt::format("the matrix rate: GEMMs reach {:.0f} % of {}",
+                       100 * hardware.device.matrix_efficiency,
+                       rate_text(p.peak_flops_per_s, "FLOP/s"));
   if (name == "bubble")
     return fmt::format("stages that wait for each other: {} % of the step", percent);
   if (name == "host") return fmt::format("launches: the device waits {} % of the step", percent);
   if (name.ends_with("comm"))
-    return fmt::format("links: {} takes {} % of the step ({} B/s within a node, {} B/s a node)",
-                       name, percent, quantity(hardware.node.bytes_per_s),
-                       quantity(hardware.network.bytes_per_s));
+    return fmt::format("links: {} takes {} % of the step ({} within a node, {} per node)", name,
+                       percent, rate_text(hardware.node.bytes_per_s, "B/s"),
+                       rate_text(hardware.network.bytes_per_s, "B/s"));
   if (name == "sweeps")
     return fmt::format("memory bandwidth: element-wise ops take {} % of the step", percent);
   return fmt::format("{}: {} % of the step", name, percent);
@@ -140,14 +136,14 @@ std::string limit_of(const Prediction& p, const Hardware& hardware) {
 std::string page(const Prediction& p, const Hardware& hardware, const Subject& subject) {
   std::string out = fmt::format(
       "{} on {} {}   {}\n", subject.model, p.devices, hardware.device.name,
-      fits(p, hardware) ? fmt::format("fits: {:.1f} of {:.1f} GiB", gib(p.fullest().peak_bytes),
-                                      gib(hardware.device.memory_bytes))
+      fits(p, hardware) ? fmt::format("fits: {} of {:.1f} GiB", bytes_text(p.fullest().peak_bytes),
+                                      gib(usable_bytes(hardware.device)))
                         : "does not fit");
-  out += fmt::format(
-      "step {} · {:.1f} TFLOP/s a device ({:.1f} % of peak, {:.1f} % with recomputation) · {} "
-      "tokens/s{}\n",
-      duration(p.step_s), p.mfu() * p.peak_flops_per_s / 1e12, 100 * p.mfu(), 100 * p.hfu(),
-      quantity(p.tokens_per_s()), budget(p, subject.token_budget));
+  out +=
+      fmt::format("step {} · {} per device ({} of the {}, {} with recomputation) · {} tokens/s{}\n",
+                  step_text(p.step_s), rate_text(p.mfu() * p.peak_flops_per_s, "FLOP/s"),
+                  percent_text(p.mfu()), peak_text(p), percent_text(p.hfu()),
+                  amount_text(p.tokens_per_s()), budget(p, subject.token_budget));
   std::vector<Part> parts = parts_of(p.parts);
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& a, const Part& b) { return a.seconds > b.seconds; });

@@ -18,9 +18,9 @@ struct Subject {
 
 // A page:
 //
-//   frontier-1t (128 layers × 25,600) on 3,072 MI250X-GCD   fits: 49.8 of 64.0 GiB
-//   step 41.2 s · 61.0 TFLOP/s a device (31.9 % of peak) · 1.19 M tokens/s · 20 T tokens in 194
-//   days
+//   frontier-1t (128 layers × 25,600) on 3,072 MI250X-GCD   fits: 49.8 GiB of 62.7 GiB
+//   step 41.20 s · 61 TFLOP/s per device (31.9 % of the 16-bit peak) · 1.19 M tokens/s · 20 T
+//   tokens in 194 days
 //     matrix products  71 %  ▇▇▇▇▇▇▇▇▇▇▇▇▇▇
 //     …
 //   limited by: …
@@ -32,6 +32,9 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
 
 // What takes most of the time beside the products, as a sentence.
 std::string limit_of(const Prediction& p, const Hardware& hardware);
+
+// What MFU is a share of: "16-bit peak", also where layer GEMMs quantize their operands to FP8.
+std::string peak_text(const Prediction& p);
 
 bool fits(const Prediction& p, const Hardware& hardware);
 

@@ -47,6 +47,7 @@ constexpr Bound kOptional[] = {
     {"device.outside_bytes", true, false, kBytes, kAny, kGibibytes},
     {"device.communication_bytes", true, false, kBytes, kAny, kGibibytes},
     {"device.communicator_bytes", true, false, kBytes, kAny, kGibibytes},
+    {"device.headroom", true, true},
     {"device.host_bytes_per_s", true, false, kRate, kAny, kGigabytes},
     {"device.host_memory_bytes", true, false, kBytes, kAny, kGibibytes},
     {"node.package_devices", false, false},
@@ -117,9 +118,11 @@ void check_together(const Hardware& h, const std::string& source, const Places& 
   if (n.devices % n.package_devices != 0)
     throw Error("{}: node.package_devices = {} does not divide node.devices = {}.", source,
                 n.package_devices, n.devices);
-  if (h.device.outside_bytes >= h.device.memory_bytes)
-    throw Error("{}: device.outside_bytes = {:.0f} leaves nothing of device.memory_bytes = {:.0f}.",
-                source, h.device.outside_bytes, h.device.memory_bytes);
+  if (const DeviceFigures& d = h.device; d.outside_bytes >= usable_bytes(d))
+    throw Error(
+        "{}: device.outside_bytes = {:.0f} and device.headroom = {} leaves nothing of "
+        "device.memory_bytes = {:.0f}.",
+        source, d.outside_bytes, d.headroom, d.memory_bytes);
 }
 
 }  // namespace
@@ -210,6 +213,8 @@ Tree write_value(const OpRates& x) {
 std::string type_name(const std::vector<MeasuredProduct>&) { return "list of measured products"; }
 std::string type_name(const OpRates&) { return "rates by op"; }
 
+double usable_bytes(const DeviceFigures& d) { return d.memory_bytes * (1 - d.headroom); }
+
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators) {
   if (communicators == 0) return std::llround(d.outside_bytes);
   return std::llround(d.outside_bytes + d.communication_bytes +
@@ -224,7 +229,7 @@ bool has_room(const DeviceFigures& d, const MemoryNeed& need) {
   const auto host = static_cast<double>(need.host);
   const bool one_memory = d.kind == "cpu";
   const auto here = static_cast<double>(need.arena + outside_bytes(d, need.communicators));
-  return here + (one_memory ? host : 0) <= d.memory_bytes &&
+  return here + (one_memory ? host : 0) <= usable_bytes(d) &&
          (one_memory || d.host_memory_bytes <= 0 || host <= d.host_memory_bytes);
 }
 

@@ -38,7 +38,7 @@ struct DeviceFigures {
   double matrix_efficiency = kNotGiven, attention_efficiency = 0.6;
   int64_t processors = 0;
   double kernel_s = 0;
-  double outside_bytes = 0, communication_bytes = 0, communicator_bytes = 0;
+  double outside_bytes = 0, communication_bytes = 0, communicator_bytes = 0, headroom = 0;
   double host_bytes_per_s = 0, host_memory_bytes = 0;
   std::vector<MeasuredProduct> products;
   OpRates op_bytes_per_s, op_flops_per_s;
@@ -46,7 +46,7 @@ struct DeviceFigures {
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "what it is called");
     visit("kind", self.kind, "gpu | cpu | accelerator");
-    visit("memory_bytes", self.memory_bytes, "memory of one device");
+    visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver gives it");
     visit("memory_bytes_per_s", self.memory_bytes_per_s, "its bandwidth by the specification");
     visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");
     visit("bf16_flops_per_s", self.bf16_flops_per_s, "matrix rate by the specification, 16 bits");
@@ -65,6 +65,8 @@ struct DeviceFigures {
           "the same of the communication library, where there are several ranks");
     visit("communicator_bytes", self.communicator_bytes,
           "the same of each communicator: its buffers and the staging memory of its sums");
+    visit("headroom", self.headroom,
+          "the share of memory_bytes that a plan leaves free, for what libraries allocate later");
     visit("host_bytes_per_s", self.host_bytes_per_s,
           "what copies between it and pinned memory of its host reach in one direction; 0: not "
           "known");
@@ -149,6 +151,9 @@ Tree write_value(const std::vector<MeasuredProduct>& x);
 Tree write_value(const OpRates& x);
 std::string type_name(const std::vector<MeasuredProduct>&);
 std::string type_name(const OpRates&);
+
+// Returns the bytes of a device that a plan may use: memory_bytes without the headroom.
+double usable_bytes(const DeviceFigures& d);
 
 // Returns the memory outside of the arena that a rank takes which makes that many communicators.
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators);

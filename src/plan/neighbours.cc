@@ -20,9 +20,9 @@ int64_t global_batch(const CompileRequest& r) {
 }
 
 // Another division of the same devices and sequences; false where it does not come out even.
-bool divide(CompileRequest& r, const CompileRequest& from) {
+bool divide(CompileRequest& r, const CompileRequest& from, const std::vector<int64_t>& ramp) {
   const int64_t together = r.sequences * r.layout.data;
-  if (together == 0 || global_batch(from) % together != 0) return false;
+  if (together == 0 || common_batch(global_batch(from), ramp) % together != 0) return false;
   r.microbatches = global_batch(from) / together;
   r.layout.stages.clear();
   return true;
@@ -30,13 +30,14 @@ bool divide(CompileRequest& r, const CompileRequest& from) {
 
 class Neighbours {
  public:
-  explicit Neighbours(const CompileRequest& from) : from_(from) {}
+  Neighbours(const CompileRequest& from, const std::vector<int64_t>& ramp)
+      : from_(from), ramp_(ramp) {}
 
   template <class Change>
   void add(const std::string& keys, Change change) {
     CompileRequest r = from_;
     change(r);
-    if (divide(r, from_)) all.push_back({keys, std::move(r)});
+    if (divide(r, from_, ramp_)) all.push_back({keys, std::move(r)});
   }
 
   // Twice as many ranks on one axis, half as many on another.
@@ -53,6 +54,7 @@ class Neighbours {
 
  private:
   const CompileRequest& from_;
+  const std::vector<int64_t>& ramp_;
 };
 
 // Whether a neighbour may fit and be fast enough, by what is proved without its schedule.
@@ -71,7 +73,7 @@ class Promise {
   bool holds(const CompileRequest& r) {
     const Bound b = bound(r);
     const double bytes = static_cast<double>(b.bytes) + hardware_.device.outside_bytes;
-    return bytes <= hardware_.device.memory_bytes && is_fast(b);
+    return bytes <= usable_bytes(hardware_.device) && is_fast(b);
   }
   // Of the run with less memory, which takes no less time.
   bool holds_spared(const CompileRequest& r) { return is_fast(bound(r)); }
@@ -147,8 +149,8 @@ class Trials {
 
 }  // namespace
 
-std::vector<Neighbour> neighbours(const CompileRequest& request) {
-  Neighbours n(request);
+std::vector<Neighbour> neighbours(const CompileRequest& request, const std::vector<int64_t>& ramp) {
+  Neighbours n(request, ramp);
   const Layout& l = request.layout;
   n.exchange("tensor", &Layout::tensor, "data", &Layout::data);
   n.exchange("tensor", &Layout::tensor, "pipeline", &Layout::pipeline);
@@ -181,13 +183,14 @@ std::vector<Neighbour> neighbours(const CompileRequest& request) {
 }
 
 std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target, double below_s) {
+                                  const Software& software, const Target& target, double below_s,
+                                  const std::vector<int64_t>& ramp) {
   Trials trials(request, hardware, software, target, below_s);
-  for (const Neighbour& n : neighbours(request)) trials.one(n);
+  for (const Neighbour& n : neighbours(request, ramp)) trials.one(n);
   trials.spared({"", request});
   CompileRequest larger = request;
   larger.sequences *= 2;
-  if (divide(larger, request))
+  if (divide(larger, request, ramp))
     trials.spared({fmt::format("batch.micro={}", larger.sequences), larger});
   return trials.fastest_first();
 }

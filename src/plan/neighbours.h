@@ -20,7 +20,9 @@ struct Neighbour {
 
 // One knob moved, on as many devices and with the same global batch: tensor, pipeline and data
 // ranks against each other, micro-batch, recomputation, ZeRO, interleaving, sequence parallelism.
-std::vector<Neighbour> neighbours(const CompileRequest& request);
+// `ramp`: batches of earlier steps, which data × micro of each divides too.
+std::vector<Neighbour> neighbours(const CompileRequest& request,
+                                  const std::vector<int64_t>& ramp = {});
 
 struct Tried {
   std::string keys;
@@ -33,6 +35,7 @@ struct Tried {
 // Those whose proved bounds (search_bound.h) say that they do not fit or take longer are never
 // compiled.
 std::vector<Tried> try_neighbours(const CompileRequest& request, const Hardware& hardware,
-                                  const Software& software, const Target& target, double below_s);
+                                  const Software& software, const Target& target, double below_s,
+                                  const std::vector<int64_t>& ramp = {});
 
 }  // namespace tessera

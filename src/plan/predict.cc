@@ -28,7 +28,7 @@ int64_t peak_of(CompileRequest r, const Software& software, const Target& target
 bool holds_weights(int64_t devices, const CompileRequest& r, const Hardware& h) {
   const double bytes = r.precision == Precision::kFp32 ? 4 : 2;
   return bytes * static_cast<double>(parameter_count(r.model)) <=
-         h.device.memory_bytes * static_cast<double>(devices);
+         usable_bytes(h.device) * static_cast<double>(devices);
 }
 
 // Every division of the model over `devices` by tensor ranks within a node and stages.
@@ -48,7 +48,7 @@ std::optional<LeastDevices> fit_on(int64_t devices, const CompileRequest& reques
     r.microbatches = r.layout.pipeline;  // as many as can be in flight
     try {
       const int64_t peak = peak_of(r, software, target, hardware);
-      if (static_cast<double>(peak) <= hardware.device.memory_bytes &&
+      if (static_cast<double>(peak) <= usable_bytes(hardware.device) &&
           (!best || peak < best->peak_bytes))
         best = LeastDevices{devices, t, r.layout.pipeline, peak};
     } catch (const Error&) {  // not a layout of this model

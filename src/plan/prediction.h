@@ -76,7 +76,8 @@ struct Prediction {
   // counter: what the Frontier paper's counter says (k = 4 with recomputation, else 3):
   //   24 k B s L h^2 (1 + s/6h) + 6 B s h V: its layers run k times, its head three times.
   double model_flops = 0, hardware_flops = 0, square_flops = 0, counter_flops = 0;
-  double peak_flops_per_s = 0;  // of one device, for the type of the weights
+  double peak_flops_per_s = 0;  // of one device, for the dtype of the weights
+  DType peak_dtype = DType::kF32;
 
   double mfu() const { return share(model_flops); }
   double hfu() const { return share(hardware_flops); }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "compile/blocks.h"
 #include "plan/search_bound.h"
+#include "plan/units.h"
 
 namespace tessera {
 namespace {
@@ -44,7 +45,7 @@ class Search {
 
  private:
   int64_t room() const {
-    return std::llround(hardware_.device.memory_bytes - hardware_.device.outside_bytes);
+    return std::llround(usable_bytes(hardware_.device) - hardware_.device.outside_bytes);
   }
   bool may_fit(const Bound& b);
   void all_bounds();
@@ -168,8 +169,9 @@ SearchResult search(const SearchRequest& request, const Target& target, const Ha
   if (r.candidates == 0)
     throw Error(
         "no layout of {} devices is possible: tensor must divide the heads ({}), and data × micro "
-        "the batch of {} sequences.",
-        request.devices, request.base.model.heads, request.global);
+        "the batch of {} sequences{}.",
+        request.devices, request.base.model.heads, request.global,
+        request.ramp.empty() ? "" : " and every batch of batch.ramp");
   return r;
 }
 
@@ -192,7 +194,9 @@ std::vector<std::string> differences(const Prediction& slower, const Prediction&
   const double shown = 0.05 * std::abs(parts[0].first);
   std::vector<std::string> lines;
   for (const auto& [seconds, name] : parts)
-    if (std::abs(seconds) > shown) lines.push_back(fmt::format("{:+.3g} s {}", seconds, name));
+    if (std::abs(seconds) > shown)
+      lines.push_back(
+          fmt::format("{}{} {}", seconds < 0 ? "−" : "+", step_text(std::abs(seconds)), name));
   return lines;
 }
 

@@ -25,8 +25,10 @@ struct SearchRequest {
   CompileRequest base;  // model, precision, options; of its layout what is not searched
   int64_t devices = 1;
   int64_t global = 1;  // sequences of a step
-  size_t keep = 10;    // of the best
-  bool prune = true;   // false: every layout is simulated in full, for tests
+  // Batches of earlier steps (batch.ramp), which data × micro must divide too.
+  std::vector<int64_t> ramp;
+  size_t keep = 10;   // of the best
+  bool prune = true;  // false: every layout is simulated in full, for tests
   // Divisors of layers that a stage may have as chunks: interleave is at most this.
   int64_t most_interleave = 8;
   // Each layout also with layout.offload = activations, beside what `base` says of it.
@@ -38,6 +40,9 @@ struct Candidate {
   Layout layout;
   int64_t micro = 1;
 };
+
+// Returns the largest number of sequences that divides the batch of every step.
+int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp);
 
 // In a fixed order.
 std::vector<Candidate> candidates(const SearchRequest& request);

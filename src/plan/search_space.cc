@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "compile/layout_check.h"
@@ -9,9 +10,13 @@ namespace tessera {
 namespace {
 
 std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> all;
-  for (int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) all.push_back(d);
+  std::vector<int64_t> all, large;
+  for (int64_t d = 1; d <= n / d; ++d) {
+    if (n % d != 0) continue;
+    all.push_back(d);
+    if (d != n / d) large.push_back(n / d);
+  }
+  all.insert(all.end(), large.rbegin(), large.rend());
   return all;
 }
 
@@ -44,7 +49,7 @@ bool divides_model(const CompileRequest& r, int64_t tensor) {
 void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& out) {
   const bool divided = ranks.tensor > 1;
   const bool may_split = r.base.tokens % ranks.tensor == 0 && r.base.source % ranks.tensor == 0;
-  for (const int64_t micro : divisors(r.global / ranks.data))
+  for (const int64_t micro : divisors(common_batch(r.global, r.ramp) / ranks.data))
     for (const Order& order : orders(r, ranks.pipeline))
       for (int parallel = divided && may_split ? 1 : 0; parallel >= 0; --parallel)
         for (int64_t zero = 0; zero <= (ranks.data > 1 ? 3 : 0); ++zero)
@@ -64,13 +69,18 @@ void add(const SearchRequest& r, const Layout& ranks, std::vector<Candidate>& ou
 
 }  // namespace
 
+int64_t common_batch(int64_t global, const std::vector<int64_t>& ramp) {
+  return std::accumulate(ramp.begin(), ramp.end(), global, std::gcd<int64_t, int64_t>);
+}
+
 std::vector<Candidate> candidates(const SearchRequest& r) {
   std::vector<Candidate> all;
   for (const int64_t tensor : divisors(r.devices)) {
     if (!divides_model(r.base, tensor)) continue;
     for (const int64_t pipeline : divisors(r.devices / tensor)) {
       const int64_t data = r.devices / tensor / pipeline;
-      if (pipeline > r.base.model.all_layers() || r.global % data != 0) continue;
+      if (pipeline > r.base.model.all_layers() || common_batch(r.global, r.ramp) % data != 0)
+        continue;
       Layout ranks = r.base.layout;
       ranks.stages.clear();
       ranks.context = ranks.expert = 1;

@@ -332,6 +332,7 @@ Prediction Walk::prediction(const Hardware& h) {
       if (v.role == Role::kWeight && v.dtype != DType::kF32) type = v.dtype;
   }
   p.parts *= 1 / static_cast<double>(stages_.size());
+  p.peak_dtype = type;
   p.peak_flops_per_s = type == DType::kF32 ? h.device.fp32_flops_per_s : h.device.bf16_flops_per_s;
   p.usd_per_device_hour = h.price.usd_per_device_hour;
   count(p);

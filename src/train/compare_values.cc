@@ -47,6 +47,12 @@ double distance(const ValueDigest& a, const ValueDigest& b) {
   return std::sqrt(squares / kDigestSums);
 }
 
+// A weight after an update, not what the optimizer keeps of it: "1|state|layer0.attn.qkv.weight".
+bool is_updated_weight(const std::string& key) {
+  const size_t state = key.find("|state|");
+  return state != std::string::npos && key.find('|', state + 7) == std::string::npos;
+}
+
 bool is_kept(const std::string& key) {
   return key.find("|read|") != std::string::npos || key.find("|gradient|") != std::string::npos ||
          key.find("|state|") != std::string::npos;
@@ -113,7 +119,9 @@ class Comparison {
     if (w == wanted_.end()) return;
     ++compared_;
     const ValueDigest& right = w->second.record->digest;
-    const double bound = is_kept(key) ? bounds_.kept : bounds_.computed;
+    double bound = is_kept(key) ? bounds_.kept : bounds_.computed;
+    if (is_updated_weight(key))
+      bound += bounds_.signs * std::sqrt(static_cast<double>(right.elements) / right.squares);
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;
     for (const auto& [copy, digest] : f.copies) {

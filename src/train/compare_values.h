@@ -15,6 +15,9 @@ namespace tessera {
 struct ValueBounds {
   double computed = 0;  // in forward and backward
   double kept = 0;      // weights, gradients and what the optimizer keeps
+  // Lion takes the sign of what may be nothing but rounding: how far one element of a weight may be
+  // apart after updates of other signs. 0 for other optimizers.
+  double signs = 0;
 };
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk.

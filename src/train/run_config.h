@@ -68,9 +68,12 @@ RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides, const ModelConfig* model = nullptr);
 
+// Whether a command reads the data of the run, so that the run file must name it.
+enum class DataUse : uint8_t { kRead, kIgnored };
+
 // Throws Error where values do not fit each other or this build cannot run them. Names the place,
 // the numbers and what would be possible.
-void validate(const RunConfig& config);
+void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 
 // Throws Error, with the place, where optimizer.freeze or lora name no weight of the model or ask
 // for what its weights cannot have. For a run that is valid.

@@ -114,6 +114,12 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
 }
 
 void resolve_sizes(RunConfig& config) {
+  if (config.model.vocabulary == 0 && config.data.tokenizer.empty())
+    throw Error(
+        "{}: model.vocabulary = 0 means that of data.tokenizer, which is not given. Give either, "
+        "or "
+        "model.preset.",
+        config.source);
   if (config.model.vocabulary == 0)
     config.model.vocabulary = load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
   DataSection& data = config.data;

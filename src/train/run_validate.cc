@@ -34,7 +34,8 @@ std::vector<int64_t> divisors(int64_t n) {
 
 class Validation {
  public:
-  explicit Validation(const RunConfig& config) : c_(config) {}
+  explicit Validation(const RunConfig& config, DataUse use = DataUse::kRead)
+      : c_(config), use_(use) {}
 
   void all() const {
     run();
@@ -186,7 +187,7 @@ class Validation {
 
   void data() const {
     const DataSection& d = c_.data;
-    if (d.train.empty() && d.instructions.empty())
+    if (use_ == DataUse::kRead && d.train.empty() && d.instructions.empty())
       fail("data.train", "is not given. Build a data set with `tessera data build` and name it.");
     weights("data.train", d.train);
     stages(d);
@@ -465,12 +466,13 @@ class Validation {
   }
 
   const RunConfig& c_;
+  DataUse use_;
 };
 
 }  // namespace
 
-void validate(const RunConfig& config) {
-  Validation(config).all();
+void validate(const RunConfig& config, DataUse use) {
+  Validation(config, use).all();
   check_ranges(config);
 }
 void validate_names(const RunConfig& config) { Validation(config).names(); }

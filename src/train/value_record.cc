@@ -114,25 +114,45 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
   return [this](const OpEvent& e) { observe(e); };
 }
 
-std::string ValueRecorder::key_of(const OpEvent& e, const std::string& what, ValueId v) const {
-  const Value& value = program_[v];
-  const bool all = value.role == Role::kWeight;  // one for all micro-batches
-  return fmt::format("{}|{}|{}|{}|{}", step_, what, all ? "weight" : pass_of(e.segment),
-                     name_in(value, e.call), all ? kNone : e.call.microbatch);
+// Sums of terms of gradients have one name in all blocks and layers. The last term tells them from
+// each other: it is a term of one sum only.
+std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
+  const std::string name = name_in(program_[v], e.call);
+  const std::vector<ValueId>& inputs = e.op.op->inputs;
+  if (program_[v].name.find('.') != std::string::npos || inputs.empty()) return name;
+  const auto last = known_.find(inputs.back());
+  return last == known_.end() ? name : name + " with " + last->second.name;
 }
 
-void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, std::string key,
+ValueRecorder::Known ValueRecorder::known_of(const OpEvent& e, const std::string& what,
+                                             ValueId v) const {
+  const bool all = program_[v].role == Role::kWeight;  // one for all micro-batches
+  const std::string name = name_of(e, v);
+  return {fmt::format("{}|{}|{}|{}|{}", step_, what, all ? "weight" : pass_of(e.segment), name,
+                      all ? kNone : e.call.microbatch),
+          name};
+}
+
+// A head's forward and backward, which are one call, may apply an op of one name twice.
+ValueRecorder::Known ValueRecorder::made_of(const OpEvent& e, const std::string& what, ValueId v) {
+  Known known = known_of(e, what, v);
+  if (const int64_t before = times_made_[known.key]++; before > 0)
+    known.key += fmt::format("|{}", before + 1);
+  return known;
+}
+
+void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
                            const std::string& what) {
   const Value& value = program_[v];
-  known_[v] = key;
+  known_[v] = known;
   if (!is_float(value.dtype) || is_maximum(value) || value.shape == copied_heads_) return;
   const Extents box = extents_of(value, position_.mesh, position_.at);
   ValueRecord r;
   r.place = value.sharding;
-  r.told = fmt::format("{} ({}), {}", name_in(value, e.call), what, e.segment.name);
+  r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name);
   if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
-  r.digest.add(view, value.shape, box.begin, box.end, hash_name(key));
-  r.key = std::move(key);
+  r.digest.add(view, value.shape, box.begin, box.end, hash_name(known.key));
+  r.key = std::move(known.key);
   all_.records.push_back(std::move(r));
 }
 
@@ -143,9 +163,9 @@ void ValueRecorder::arrivals(const OpEvent& e) {
     if (v == kNone || known_.contains(v)) continue;
     const Role role = program_[v].role;
     if (role == Role::kWeight)
-      record(e, v, e.host(e.op.in[i]), key_of(e, "read", v), "weight as it is read");
+      record(e, v, e.host(e.op.in[i]), known_of(e, "read", v), "weight as it is read");
     else if (role == Role::kStream || role == Role::kStreamGradient)
-      record(e, v, e.host(e.op.in[i]), key_of(e, "arrives", v), "as it arrives");
+      record(e, v, e.host(e.op.in[i]), known_of(e, "arrives", v), "as it arrives");
   }
 }
 
@@ -161,7 +181,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
-  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), key_of(e, name, v), what);
+  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
     record(e, v, e.host(e.op.out[i]), root->second, what);
@@ -169,7 +189,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
 
 void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
-  if (call_ != &e.call) known_.clear();
+  if (call_ != &e.call) known_.clear(), times_made_.clear();
   call_ = &e.call;
   if (!is_update(e.op.op->kind) && e.op.op->kind != OpKind::kSquares) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);

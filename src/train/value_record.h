@@ -62,10 +62,16 @@ class ValueRecorder {
   void observe(const OpEvent& e);
   void arrivals(const OpEvent& e);
   void output(const OpEvent& e, size_t i);
-  void record(const OpEvent& e, ValueId v, const TensorView& view, std::string key,
+  // What a value is known by: the key of its record, and its name among all layers.
+  struct Known {
+    std::string key, name;
+  };
+  void record(const OpEvent& e, ValueId v, const TensorView& view, Known known,
               const std::string& what);
   void own(std::span<const StateTensor> pieces, const std::string& what);
-  std::string key_of(const OpEvent& e, const std::string& what, ValueId v) const;
+  Known known_of(const OpEvent& e, const std::string& what, ValueId v) const;
+  Known made_of(const OpEvent& e, const std::string& what, ValueId v);
+  std::string name_of(const OpEvent& e, ValueId v) const;
 
   const Program& program_;
   std::vector<bool> live_;  // by value
@@ -74,8 +80,9 @@ class ValueRecorder {
   int64_t step_ = 0;
   // Of packed heads where key/value heads have copies: no other layout has values like these.
   std::optional<Shape> copied_heads_;
-  const Call* call_ = nullptr;            // under way
-  std::map<ValueId, std::string> known_;  // of this call: the keys of what was recorded
+  const Call* call_ = nullptr;                 // under way
+  std::map<ValueId, Known> known_;             // of this call: what was recorded …
+  std::map<std::string, int64_t> times_made_;  // … and how often an op made each key
   struct Made {
     int64_t order = 0;
     std::string by;

@@ -52,6 +52,77 @@ TEST_F(Defects, A1_TrainWithTheBestLayoutAndFrozenWeights) {
                     cluster_, frozen));
 }
 
+// data × micro divides every batch of the ramp.
+TEST_F(Defects, A1_TheBestLayoutTakesTheRamp) {
+  for (const char* ramp :
+       {"batch.ramp=[2] batch.ramp_steps=1", "batch.ramp=[6,3] batch.ramp_steps=2"})
+    expect_success(
+        fmt::format("train run.yaml checkpoint.resume=never schedule.steps=1 batch.micro=1 "
+                    "batch.global=12 layout.search=true layout.cluster={} {}",
+                    cluster_, ramp));
+}
+
+TEST_F(Defects, B11_PlanNeedsNoDataSet) {
+  put("bare.yaml",
+      "model: { preset: pythia-14m }\n"
+      "batch: { global: 4, micro: 1 }\n");
+  const std::string cluster = " --cluster " + cluster_;
+  expect_success("plan bare.yaml" + cluster);
+  expect_success("plan bare.yaml --search --devices 4" + cluster);
+  expect_success("compile bare.yaml --check");
+  const ProgramResult train = run("train bare.yaml");
+  EXPECT_EQ(train.code, 1);
+  EXPECT_NE(train.err.find("data.train is not given"), std::string::npos) << train.err;
+  const ProgramResult vocabulary = run("plan bare.yaml model.vocabulary=0" + cluster);
+  EXPECT_EQ(vocabulary.code, 1);
+  EXPECT_NE(vocabulary.err.find("model.vocabulary = 0"), std::string::npos) << vocabulary.err;
+}
+
+// Cards have less memory than their name says, and a plan leaves some of it free.
+TEST_F(Defects, B12_PlanLeavesHeadroom) {
+  const ProgramResult r = expect_success("plan run.yaml --cluster " + cluster_);
+  EXPECT_NE(r.out.find("of 77.5 GiB, 2.0 % of 79.1 kept free"), std::string::npos) << r.out;
+  // Fits without the headroom only.
+  const std::string small = "plan run.yaml --set device.outside_bytes=1e6 --cluster " + cluster_;
+  const Tree plan = parse_json(expect_success(small + " --json").out, "plan");
+  const int64_t peak = std::get<int64_t>(plan.find("memory")->find("peak_bytes")->value);
+  const std::string tight = fmt::format(
+      "{} --set device.memory_bytes={} --set device.headroom=", small, peak + peak / 100);
+  expect_success(tight + "0");
+  const ProgramResult refused = run(tight + "0.03");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("without 3.0 % kept free"), std::string::npos) << refused.err;
+}
+
+TEST_F(Defects, C_PlansOfSmallModelsHaveUnits) {
+  const ProgramResult r = expect_success(
+      fmt::format("plan run.yaml compiler.products=fp8 precision=bf16 --cluster {}", cluster_));
+  for (const char* wrong : {"0.0 TFLOP", "0.0 hours", "B parameters", "weights 0.0", "0.0 % of"})
+    EXPECT_EQ(r.out.find(wrong), std::string::npos) << wrong << "\n" << r.out;
+  EXPECT_NE(r.out.find("of the 16-bit peak"), std::string::npos) << r.out;
+  const ProgramResult links =
+      expect_success(fmt::format("plan run.yaml layout.tensor=4 --cluster {} --set "
+                                 "node.bytes_per_s=1.0e6 --set network.bytes_per_s=1.0e9",
+                                 cluster_));
+  EXPECT_NE(links.out.find("(1 MB/s within a node, 1 GB/s per node)"), std::string::npos)
+      << links.out;
+}
+
+TEST_F(Defects, C_TheSearchSaysWhatTheNextLayoutTakes) {
+  const ProgramResult r =
+      expect_success(fmt::format("plan run.yaml --search --devices 2 --cluster {}", cluster_));
+  EXPECT_EQ(r.out.find("takes 0"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" more:\n  +"), std::string::npos) << r.out;
+}
+
+TEST_F(Defects, L7_PlanRefusesDevicesThatNoMachineHas) {
+  const ProgramResult r =
+      run("plan run.yaml --search --devices 9223372036854775807 --cluster " + cluster_);
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("expected 1 to 1,048,576"), std::string::npos) << r.err;
+  EXPECT_EQ(run("plan run.yaml --search --devices 1048576 --cluster " + cluster_).code, 1);
+}
+
 TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
   for (const char* layout : {"layout.pipeline=2", "layout.tensor=2",
                              "layout.pipeline=2 layout.pipeline_schedule=zero_bubble "

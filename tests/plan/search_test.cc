@@ -141,8 +141,8 @@ TEST(Search, DifferencesAreOfThePartsLargestFirst) {
   fast.parts.exposed[static_cast<size_t>(Traffic::kTensor)] = 1.5;
   const std::vector<std::string> lines = differences(slow, fast);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0], "+2 s bubble");
-  EXPECT_EQ(lines[1], "-0.5 s exposed tensor traffic");
+  EXPECT_EQ(lines[0], "+2.00 s bubble");
+  EXPECT_EQ(lines[1], "−500.00 ms exposed tensor traffic");
 }
 
 }  // namespace

@@ -1,0 +1,633 @@
+#!/usr/bin/env python3
+"""Every command with every pair of features: no crash, and equal results where two ways must agree.
+
+    scripts/check_combinations.py                     all pairs of features, with a seed of the clock
+    scripts/check_combinations.py --seed 1 --most 20  the first 20 configurations of a seed
+    scripts/check_combinations.py --seed 1 --only 7   configuration 7 again; its files stay
+
+A configuration has one choice of each factor in FACTORS. The configurations are a covering array:
+each pair of choices of two factors is in at least one of them. They are made by a greedy search from
+the seed, so another seed gives other combinations of three and more. Each command in VERBS is run on
+each configuration:
+
+    train        losses are finite
+    compile      the step is proved; its bytes are those that train took
+    plan         exit code 0; its bytes are those that train took, to the byte
+    plan search  the best layout is not slower than the run's own; `plan` of its keys agrees with it
+    best layout  train with layout.search: the first loss is train's
+    verify       the layout agrees with one rank, value by value
+    resume       in another layout from train's checkpoint: the losses are train's
+    eval         the loss on the validation set is the one that train logged
+    generate     exit code 0, and the same text twice
+    export       to Hugging Face and back: the same text (adapters are merged before)
+
+A command may refuse a configuration, with exit code 1 and an error that names a key. The smallest
+set of choices that is refused is then found, listed and left out of later configurations. Anything
+else fails: a signal, an internal error, a refusal without a key, results that differ.
+
+A new factor or choice is a line in FACTORS; a new command is a function in VERBS.
+Ends with 1 if anything failed, with 77 (skipped) where there is no mpirun.
+"""
+import argparse
+import concurrent.futures
+import itertools
+import json
+import math
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+STEPS = 4
+CONTEXT = 32
+RUN = """\
+run: {{ name: combination, directory: run, seed: 7, threads: 1 }}
+model: {{ layers: 2, hidden: 32, heads: 4, feed_forward: 64, vocabulary: 0,
+         vocabulary_multiple: 1, context: {context} }}
+data: {{ tokenizer: ../spiece.model, train: [../train], validation: [../few], sequence_length: {context} }}
+batch: {{ global: 4, micro: 1 }}
+optimizer: {{ learning_rate: 1.0e-3, weight_decay: 0.1 }}
+schedule: {{ kind: constant, steps: {steps} }}
+checkpoint: {{ every_steps: 2, keep: 0 }}
+metrics: {{ validate_every_steps: 0, tensorboard: false }}
+"""
+MACHINE = """\
+name: two-cores
+device: { name: core, kind: cpu, memory_bytes: 1.0e10, memory_bytes_per_s: 1.0e10,
+          memory_efficiency: 0.8, bf16_flops_per_s: 1.0e11, fp32_flops_per_s: 1.0e11,
+          matrix_efficiency: 0.8, host_bytes_per_s: 1.0e10 }
+node: { devices: 64, bytes_per_s: 1.0e9, efficiency: 0.8, latency_s: 1.0e-6, by_processor: true }
+network: { bytes_per_s: 1.0e9, efficiency: 0.8, latency_s: 1.0e-5 }
+"""
+# Relative differences of losses. The scale of a tensor in eight bits is a rank's own.
+BOUNDS = {"fp32": 3e-5, "bf16": 4e-3, "bf16_sr": 4e-3, "fp16": 1e-3}
+FP8_BOUND = 3e-2
+EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+          "--timeout", "120"]
+SKIPPED = 77
+
+
+# The factors. The first choice of each is the default. A choice is a dict of run-file keys, or a
+# function from the whole configuration to one.
+
+def model(family, **keys):
+    return {"model.family": family, **{f"model.{key}": value for key, value in keys.items()}}
+
+
+def layout(**keys):
+    return {f"layout.{key}": value for key, value in keys.items()}
+
+
+def epsilon(chosen, power):
+    """Well above a gradient's roundings, which would else become steps of any size."""
+    return {"optimizer.epsilon": EPSILON[chosen["precision"]] ** power}
+
+
+def asked(chosen):
+    target = {"data.target_length": CONTEXT} if chosen["model"] == "t5" else {}
+    return {"data.train": "[]", "data.instructions": "[../asked.jsonl]", "data.long_examples": "cut",
+            "data.template": "{prompt}{response}", "data.validation": "[../few.jsonl]", **target}
+
+
+def frozen_but_head(chosen):
+    layers = "encoder.*, bridge.*, decoder.*" if chosen["model"] == "t5" else "layer.*"
+    return {"optimizer.freeze": f"[embed.*, {layers}]".replace(" ", "")}
+
+
+FACTORS = {
+    "model": {
+        "neox": model("neox"),
+        "gpt2": model("gpt2"),
+        "llama": model("llama"),
+        "qwen2": model("qwen2"),
+        "t5": model("t5", encoder_layers=2, head_width=8),
+    },
+    "heads": {"each": {}, "grouped": {"model.kv_heads": 1}},
+    "embeddings": {
+        "untied": {"model.tied_embeddings": False},
+        "tied": {"model.tied_embeddings": True},
+    },
+    "trained": {
+        "all": {},
+        "lora": {"lora.rank": 4},
+        "freeze": {"optimizer.freeze": "[embed.*]"},
+        "head": frozen_but_head,
+    },
+    "batch": {"fixed": {}, "ramp": {"batch.ramp": "[2]", "batch.ramp_steps": 1}},
+    "precision": {name: {"precision": name} for name in EPSILON},
+    "products": {"stored": {}, "fp8": {"compiler.products": "fp8"}},
+    "offload": {"none": {}, "activations": layout(offload="activations")},
+    "recompute": {
+        "none": {},
+        "selective": layout(recompute="selective"),
+        "full": layout(recompute="full"),
+        "full:1": layout(recompute="full:1"),
+    },
+    "optimizer": {
+        "adamw": lambda chosen: epsilon(chosen, 1),
+        "adafactor": lambda chosen: {"optimizer.kind": "adafactor", **epsilon(chosen, 2)},
+        "lion": {"optimizer.kind": "lion", "optimizer.learning_rate": 1e-4},
+        "sgd": {"optimizer.kind": "sgd"},
+    },
+    "data": {
+        "text": {},
+        "spans": {"data.objective": "span_corruption"},
+        "instructions": asked,
+        "packed": {"data.documents_apart": True, "data.train": "[../lines]"},
+        "stages": {"data.stages": f"[{{from_tokens: {8 * CONTEXT}, train: [../lines, ../train]}}]"},
+    },
+    "dropout": {"none": {}, "dropped": {"model.dropout": 0.1, "model.attention_dropout": 0.1}},
+    "layout": {
+        "one": {},
+        "data": layout(data=2),
+        "zero 3": layout(data=2, zero=3),
+        "tensor": layout(tensor=2),
+        "pipeline": layout(pipeline=2),
+        "zero bubble": layout(pipeline=2, pipeline_schedule="zero_bubble"),
+        "tensor x data": layout(tensor=2, data=2, zero=2),
+    },
+}
+# Validation in training is on what eval does not read: examples, or documents apart.
+NOT_EVALUATED = {"instructions", "packed"}
+
+
+def keys_of(chosen, without=()):
+    keys = {}
+    for factor, choice in chosen.items():
+        if factor not in without:
+            made = FACTORS[factor][choice]
+            keys.update(made(chosen) if callable(made) else made)
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+            for key, value in keys.items()]
+
+
+def ranks_of(chosen):
+    at = FACTORS["layout"][chosen["layout"]]
+    return math.prod(at.get(f"layout.{axis}", 1) for axis in ("data", "tensor", "pipeline"))
+
+
+def words_of(choices):
+    return " ".join(f"{factor}={choice}" for factor, choice in choices)
+
+
+# The covering array.
+
+class Cover:
+    """Configurations until each pair of choices is in one, but for those that are refused."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.defaults = {factor: next(iter(choices)) for factor, choices in FACTORS.items()}
+        self.refused = []  # sets of choices
+        self.open = set()
+        for first, second in itertools.combinations(FACTORS, 2):
+            for a, b in itertools.product(FACTORS[first], FACTORS[second]):
+                self.open.add(((first, a), (second, b)))
+        self.pairs = len(self.open)
+        self.impossible = set()
+
+    def allowed(self, chosen):
+        choices = set(chosen.items())
+        return not any(refused <= choices for refused in self.refused)
+
+    def complete(self, chosen, factors):
+        """Chooses the other factors in that order, each so that most open pairs are covered; goes
+        back where all its choices are refused."""
+        if not factors:
+            return chosen
+        factor, rest = factors[0], factors[1:]
+
+        def covered(choice):
+            new = [tuple(sorted(((factor, choice), other), key=self.place))
+                   for other in chosen.items()]
+            return sum(pair in self.open for pair in new)
+
+        choices = list(FACTORS[factor])
+        self.rng.shuffle(choices)
+        for choice in sorted(choices, key=covered, reverse=True):
+            more = {**chosen, factor: choice}
+            if self.allowed(more) and (whole := self.complete(more, rest)):
+                return whole
+        return None
+
+    @staticmethod
+    def place(choice):
+        return list(FACTORS).index(choice[0])
+
+    def next(self):
+        """The next configuration, or nothing where no pair is open."""
+        while self.open:
+            pair = self.rng.choice(sorted(self.open))
+            factors = [factor for factor in FACTORS if factor not in dict(pair)]
+            self.rng.shuffle(factors)
+            chosen = dict(pair)
+            whole = self.complete(chosen, factors) if self.allowed(chosen) else None
+            if whole:
+                return {factor: whole[factor] for factor in FACTORS}
+            self.open.discard(pair)
+            self.impossible.add(pair)
+        return None
+
+    def pairs_of(self, chosen):
+        return set(itertools.combinations(chosen.items(), 2))
+
+    def ran(self, chosen):
+        self.open -= self.pairs_of(chosen)
+
+    def refuse(self, choices):
+        self.refused.append(frozenset(choices))
+
+
+# How commands are run.
+
+class Broken(Exception):
+    """A failure: what was wrong."""
+
+
+class Refused(Exception):
+    """A clean error that names a key."""
+
+
+def check_ended(command, done):
+    if done.returncode == 0:
+        return
+    said = done.stderr[-3000:]
+    errors = [line for line in said.splitlines() if line.startswith("tessera: ")]
+    named = errors and re.search(r"\b[a-z_]+\.[a-z_]+\b|--[a-z]|tessera [a-z]+ ", errors[0][9:])
+    if done.returncode == 1 and named and "internal error" not in said:
+        raise Refused(errors[0][9:])
+    raise Broken(f"{command[0]} ended with {done.returncode}: "
+                 f"{errors[0] if errors else done.stdout[-600:] + said[-600:]}")
+
+
+class Case:
+    """A configuration with its folder, in which the commands run one after the other."""
+
+    def __init__(self, place, folder, chosen, cover):
+        self.place, self.folder, self.chosen, self.cover = place, folder, chosen, cover
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "run.yaml").write_text(RUN.format(context=CONTEXT, steps=STEPS))
+        self.keys = keys_of(chosen)
+        self.ranks = ranks_of(chosen)
+        self.rng = random.Random(words_of(chosen.items()))
+
+    def say(self, *words, ranks=1):
+        start = [*MPIRUN, "-n", str(ranks)] if ranks > 1 else []
+        command = [*start, str(self.place.tessera), *map(str, words)]
+        with (self.folder / "commands.txt").open("a") as file:
+            file.write(" ".join(f"'{word}'" if " " in word else word for word in command) + "\n")
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=150,
+                              env=dict(os.environ, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive"))
+        check_ended(words, done)
+        return done
+
+    def say_json(self, *words):
+        return json.loads(self.say(*words, "--json").stdout)
+
+    def train(self, directory, *more, keys=None, ranks=None):
+        """[(step, loss)], validation loss."""
+        self.say("train", "run.yaml", *(self.keys if keys is None else keys),
+                 f"run.directory={directory}", *more, ranks=ranks or self.ranks)
+        return self.metrics(directory)
+
+    def metrics(self, directory):
+        text = (self.folder / directory / "metrics.jsonl").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
+        validation = [line["validation_loss"] for line in lines if "validation_loss" in line]
+        return losses, validation[-1] if validation else None
+
+    def bound(self):
+        low = FP8_BOUND if self.chosen["products"] == "fp8" else 0
+        return max(BOUNDS[self.chosen["precision"]], low)
+
+    def check_near(self, what, found, expected, bound):
+        if found is None or expected is None or not abs(found - expected) <= bound * abs(expected):
+            raise Broken(f"{what} is {found}, expected {expected} within {bound:g}")
+
+
+# The commands. Each takes a case after the ones before it.
+
+def train(case):
+    case.losses, case.validation = case.train("run")
+    numbers = list(case.losses.values())
+    if len(numbers) != STEPS or not all(n is not None and math.isfinite(n) for n in numbers):
+        raise Broken(f"losses are {numbers}")
+    logged = (case.folder / "run" / "log.txt").read_text()
+    case.arena = int(re.search(r"arena, ([\d,]+) bytes", logged).group(1).replace(",", ""))
+
+
+def compile_checks(case):
+    case.say("compile", "run.yaml", *case.keys, "--check")
+    found = case.say_json("compile", "run.yaml", *case.keys)["arena_bytes"]
+    if found != case.arena:
+        raise Broken(f"compile says {found} bytes, train took {case.arena}")
+
+
+def plan(case):
+    case.plan = case.say_json("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml")
+    found = case.plan["stages"][0]["memory"]["arena_bytes"]
+    if found != case.arena:
+        raise Broken(f"plan says {found} bytes, train took {case.arena}")
+    case.say("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml", "--svg", "plan.svg")
+
+
+def plan_search(case):
+    best = case.say_json("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml", "--search",
+                         "--devices", case.ranks)["best"][0]
+    searched = case.chosen["recompute"] != "full:1"
+    if searched and best["step_s"] > case.plan["step_s"]:
+        raise Broken(f"the best layout takes {best['step_s']} s, the run's {case.plan['step_s']}")
+    again = case.say_json("plan", "run.yaml", *case.keys, *best["keys"].split(), "layout.stages=[]",
+                          "--cluster", "../machine.yaml")
+    for key in ("step_s", "memory"):
+        if again[key] != best[key]:
+            raise Broken(f"the search says {key} {best[key]}, plan of its keys {again[key]}")
+
+
+def best_layout(case):
+    losses, _ = case.train("best", "layout.search=true", "layout.cluster=../machine.yaml",
+                           "run.stop_after_steps=1", "checkpoint.every_steps=0")
+    case.check_near("the first loss", losses[1], case.losses[1], case.bound())
+
+
+def verify(case):
+    said = case.say("verify", "run.yaml", *case.keys, "--steps", 2, "run.directory=verified")
+    if "all values agree" not in said.stdout:
+        raise Broken(f"verify says {said.stdout[-300:]}")
+
+
+def other_layout(case):
+    """Any other layout that takes the run."""
+    others = [name for name in FACTORS["layout"] if name != case.chosen["layout"]]
+    case.rng.shuffle(others)
+    for name in others:
+        other = {**case.chosen, "layout": name}
+        try:
+            case.say("compile", "run.yaml", *keys_of(other))
+            return name, other
+        except Refused:
+            continue
+    raise Refused("no other layout.* takes the run")
+
+
+def resume(case):
+    """From the checkpoint in the middle."""
+    name, other = other_layout(case)
+    middle = case.folder / "resumed" / "checkpoints" / str(STEPS // 2)
+    shutil.copytree(case.folder / "run" / "checkpoints" / str(STEPS // 2), middle)
+    losses, _ = case.train("resumed", "checkpoint.resume=required", keys=keys_of(other),
+                           ranks=ranks_of(other))
+    if min(losses) != STEPS // 2 + 1 or max(losses) != STEPS:
+        raise Broken(f"resumed in layout {name}: steps are {list(losses)}")
+    for step, loss in losses.items():
+        case.check_near(f"resumed in layout {name}: loss of step {step}", loss, case.losses[step],
+                        case.bound())
+
+
+def loss_of(case, checkpoint):
+    return case.say_json("eval", checkpoint, "../few", "--sequence-length",
+                         CONTEXT)["results"][0]["loss"]
+
+
+def evaluate(case):
+    found = loss_of(case, "run")
+    if case.chosen["data"] not in NOT_EVALUATED:
+        case.check_near("eval's loss", found, case.validation, case.bound())
+
+
+def text_of(case, checkpoint):
+    return case.say_json("generate", checkpoint, "--prompt", "ae ou", "--temperature", 0,
+                         "--max-tokens", 6, "--ignore-end")
+
+
+def generate(case):
+    case.text = text_of(case, "run")
+    if text_of(case, "run") != case.text:
+        raise Broken("generate gives another text the second time")
+
+
+def export(case):
+    source = "run"
+    if case.chosen["trained"] == "lora":
+        case.say("checkpoint", "merge", "run", "--out", "merged")
+        source = "merged"
+    case.say("checkpoint", "export", source, "--to", "exported")
+    case.say("checkpoint", "import", "--from", "exported", "--out", "imported")
+    # Which spans eval takes out of a text is a function of the run's seed, which no export has.
+    if case.chosen["model"] != "t5":
+        case.check_near("eval's loss of the imported checkpoint", loss_of(case, "imported"),
+                        loss_of(case, "run"), 1e-5)
+    # Merged adapters are rounded, which may turn a token where two are as likely.
+    found = text_of(case, "imported")
+    if found != case.text and source == "run":
+        raise Broken(f"generate gives {found} of the imported checkpoint, {case.text} of the run")
+
+
+VERBS = {"train": train, "compile": compile_checks, "plan": plan, "plan search": plan_search,
+         "best layout": best_layout, "verify": verify, "resume": resume, "eval": evaluate,
+         "generate": generate, "export": export}
+
+
+# What is counted.
+
+class Check:
+    def __init__(self, place, options):
+        self.place, self.options = place, options
+        self.cover = Cover(options.seed)
+        self.lock = threading.Lock()
+        self.tried = {verb: set() for verb in VERBS}
+        self.passed = {verb: set() for verb in VERBS}
+        self.seconds = dict.fromkeys(VERBS, 0.0)
+        self.messages = {}  # (verb, message) → choices
+        self.failures = []
+        self.cases = self.drawn = 0
+
+    def take(self):
+        with self.lock:
+            most = self.options.most
+            if most and self.cases >= most:
+                return None, None
+            chosen = self.cover.next()
+            if chosen:
+                self.cover.ran(chosen)  # given back if it is refused
+                self.cases += 1
+                self.drawn += 1
+            return self.drawn, chosen
+
+    def work(self):
+        while True:
+            index, chosen = self.take()
+            if not chosen:
+                return
+            if self.options.only in (None, index):
+                self.run(index, chosen)
+
+    def run(self, index, chosen):
+        case = Case(self.place, self.place.work / f"case{index}", chosen, self.cover)
+        pairs = self.cover.pairs_of(chosen)
+        for verb, function in VERBS.items():
+            began = time.monotonic()
+            try:
+                function(case)
+                with self.lock:
+                    self.passed[verb] |= pairs
+            except Refused as refused:
+                self.refuse(index, case, verb, str(refused))
+            except (Broken, KeyError, AttributeError, subprocess.TimeoutExpired) as broken:
+                self.fail(index, case, verb, f"{type(broken).__name__}: {broken}")
+            with self.lock:
+                self.tried[verb] |= pairs
+                self.seconds[verb] += time.monotonic() - began
+            if verb == "train" and pairs - self.passed[verb]:
+                return
+        if self.options.only is None and not any(f[0] == index for f in self.failures):
+            shutil.rmtree(case.folder)
+
+    def fail(self, index, case, verb, text):
+        with self.lock:
+            self.failures.append((index, verb))
+        print(f"BAD {index} {verb}: {text}\n    {words_of(case.chosen.items())}\n    "
+              f"{' '.join(case.keys)}", flush=True)
+
+    def refuse(self, index, case, verb, message):
+        """A refusal to train is cut down to the choices that it needs."""
+        needed = list(case.chosen.items())
+        if verb == "train":
+            needed = self.smallest(case, message)
+        with self.lock:
+            known = self.messages.setdefault((verb, re.sub(r"[\d.]+", "N", message)), (message, []))
+            known[1].append(words_of(needed) if verb == "train" else "")
+            if verb != "train":
+                return
+            self.cover.refuse(needed)
+            self.cases -= 1
+            self.cover.open |= {p for p in self.cover.pairs_of(case.chosen)
+                                if p not in self.passed["train"]}
+        shutil.rmtree(case.folder, ignore_errors=True)
+
+    def smallest(self, case, message):
+        """The choices of a refused case that the refusal needs: it goes with any other choice."""
+        same = re.sub(r"[\d.]+", "N", message)
+        chosen = dict(case.chosen)
+        trains = self.refusal(chosen, trains=False) != same  # only training itself refuses
+        for factor, default in self.cover.defaults.items():
+            fewer = {**chosen, factor: default}
+            if fewer != chosen and self.refusal(fewer, trains) == same:
+                chosen = fewer
+        needed = []
+        for factor, default in self.cover.defaults.items():
+            others = [other for other in FACTORS[factor] if other != default]
+            if chosen[factor] != default or any(
+                    self.refusal({**chosen, factor: other}, trains) is None for other in others):
+                needed.append((factor, chosen[factor]))
+        return needed
+
+    def refusal(self, chosen, trains):
+        """What the error of a configuration says, without numbers; nothing where there is none."""
+        probe = Case(self.place, self.place.work / f"probe{threading.get_ident()}", chosen,
+                     self.cover)
+        try:
+            probe.say("compile", "run.yaml", *probe.keys)
+            if trains:
+                probe.train("run", "run.stop_after_steps=1")
+        except Refused as refused:
+            return re.sub(r"[\d.]+", "N", str(refused))
+        except Broken as broken:
+            return str(broken)
+        finally:
+            shutil.rmtree(probe.folder, ignore_errors=True)
+        return None
+
+    def print_table(self, seconds):
+        print(f"{self.cases} configurations, {len(FACTORS)} factors, "
+              f"{self.cover.pairs} pairs of choices, {len(self.cover.impossible)} of them refused")
+        print(f"{'command':12} {'pairs tried':>11} {'passed':>7} {'share':>6} {'seconds':>8}")
+        possible = self.cover.pairs - len(self.cover.impossible)
+        for verb in VERBS:
+            tried, passed = len(self.tried[verb]), len(self.passed[verb])
+            print(f"{verb:12} {tried:11} {passed:7} {passed / possible:6.0%} "
+                  f"{self.seconds[verb]:8.1f}")
+        for (verb, _), (message, choices) in sorted(self.messages.items()):
+            what = "; ".join(sorted(set(choices) - {""}))
+            print(f"refused by {verb} ({len(choices)}){': ' + what if what else ''}\n    {message}")
+        failed = len({f[0] for f in self.failures})
+        print(f"combinations: {failed} of {self.cases} configurations failed, {seconds:.0f} s")
+
+
+class Place:
+    """A folder with tokenizer, datasets, examples and a machine."""
+
+    def __init__(self, tessera, work):
+        self.tessera, self.work = tessera, work
+        rng, text = random.Random(5), work / "text.txt"
+        words = ["".join(rng.choices("aeiounrstlm", k=rng.randint(1, 9))) for _ in range(300)]
+        text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
+        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 311, "--sentinels", 20,
+                 "--out", work / "spiece.model", text)
+        lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(800)]
+        (work / "lines.txt").write_text("\n".join(lines))
+        (work / "few.txt").write_text(" ".join(rng.choice(words) for _ in range(60)))
+        for name, source, how in (("train", text, "none"), ("lines", work / "lines.txt", "lines"),
+                                  ("few", work / "few.txt", "none")):
+            self.say("data", "build", "--tokenizer", work / "spiece.model", "--split", how, "--out",
+                     work / name, source)
+        asked = [json.dumps({"prompt": line, "response": "a" * rng.choice([1, 1, 1, 12])})
+                 for line in lines]
+        (work / "asked.jsonl").write_text("\n".join(asked))
+        (work / "few.jsonl").write_text("\n".join(asked[:8]))
+        (work / "machine.yaml").write_text(MACHINE)
+
+    def say(self, *words):
+        done = subprocess.run([self.tessera, *map(str, words)], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr[-1000:])
+
+
+def options_given():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawTextHelpFormatter)
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--tessera", type=pathlib.Path, default=root / "build/tessera")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
+    parser.add_argument("--most", type=int, default=0, help="configurations at most; 0: all pairs")
+    parser.add_argument("--only", type=int, help="this configuration alone; its files stay")
+    parser.add_argument("--workers", type=int, default=2, help="configurations at once (default 2)")
+    options = parser.parse_args()
+    if not options.tessera.exists():
+        raise SystemExit(f"{options.tessera} is missing; build first, or give --tessera")
+    options.tessera = options.tessera.resolve()
+    return options
+
+
+def main():
+    options = options_given()
+    if not shutil.which("mpirun"):
+        print("skipped: there is no mpirun here")
+        return SKIPPED
+    work = pathlib.Path(tempfile.mkdtemp(prefix="combinations-"))
+    print(f"seed {options.seed}", flush=True)
+    began = time.monotonic()
+    check = Check(Place(options.tessera, work), options)
+    with concurrent.futures.ThreadPoolExecutor(options.workers) as workers:
+        for done in [workers.submit(check.work) for _ in range(options.workers)]:
+            done.result()
+    check.print_table(time.monotonic() - began)
+    if options.only is not None or check.failures:
+        print(f"the files are in {work}")
+    else:
+        shutil.rmtree(work)
+    return bool(check.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
