@@ -59,6 +59,7 @@ void BpeTokenizer::add_vocabulary(const BpeDescription& bpe) {
 void BpeTokenizer::add_added_tokens(const BpeDescription& bpe) {
   for (const AddedToken& token : bpe.added_tokens) {
     tokens_[static_cast<size_t>(token.id)] = token.content;
+    if (token.special) special_.insert(token.id);
     if (token.content == bpe.around.begin) text_begin_ = token.id;
     if (token.content == bpe.around.end) source_end_ = token.id;
   }

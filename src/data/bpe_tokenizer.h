@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,6 +30,7 @@ class BpeTokenizer : public Tokenizer {
   std::optional<int32_t> end_of_text() const override { return end_of_text_; }
   std::optional<int32_t> text_begin() const override { return text_begin_; }
   std::optional<int32_t> source_end() const override { return source_end_; }
+  bool is_special(int32_t id) const override { return special_.contains(id); }
   size_t last_cut(std::string_view text) const override;
   uint64_t fingerprint() const override { return fingerprint_; }
 
@@ -57,6 +59,7 @@ class BpeTokenizer : public Tokenizer {
 
   std::vector<std::string> tokens_;                 // bytes by id
   std::unordered_map<std::string, int32_t> words_;  // bytes to id, where merges are ignored
+  std::set<int32_t> special_;                       // ids of added tokens that are special
   std::array<int32_t, 256> byte_id_{};              // -1: has none
   std::optional<int32_t> end_of_text_, text_begin_, source_end_;
   uint64_t fingerprint_;

@@ -116,6 +116,11 @@ std::string_view SentencePieceTokenizer::token_bytes(int32_t id) const {
   return texts_[static_cast<size_t>(id)];
 }
 
+bool SentencePieceTokenizer::is_special(int32_t id) const {
+  const PieceType type = model_.pieces.at(static_cast<size_t>(id)).type;
+  return type == PieceType::kControl || type == PieceType::kUnknown || type == PieceType::kUnused;
+}
+
 void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids,
                                          EncodeCache& cache) const {
   const uint64_t hash = hash_bytes(word);

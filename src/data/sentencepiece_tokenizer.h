@@ -33,6 +33,7 @@ class SentencePieceTokenizer : public Tokenizer {
   int32_t vocabulary_size() const override { return static_cast<int32_t>(texts_.size()); }
   std::optional<int32_t> end_of_text() const override;  // </s>
   std::optional<int32_t> source_end() const override { return end_of_text(); }
+  bool is_special(int32_t id) const override;
   int32_t sentinels() const override { return sentinels_; }
   size_t last_cut(std::string_view text) const override;
   uint64_t fingerprint() const override { return fingerprint_; }

@@ -55,6 +55,10 @@ class Tokenizer {
   // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
   virtual std::optional<int32_t> source_end() const { return std::nullopt; }
 
+  // Whether the id is not a piece of ordinary text: a special token of a tokenizer.json, or a
+  // control, unknown or unused piece of a SentencePiece model.
+  virtual bool is_special(int32_t) const { return false; }
+
   // Sentinels of span corruption: the largest ids, <extra_id_0> the last of all. 0: has none.
   virtual int32_t sentinels() const { return 0; }
 

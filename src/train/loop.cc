@@ -25,6 +25,7 @@
 #include "train/signals.h"
 #include "train/step_trace.h"
 #include "train/trainer.h"
+#include "train/training_input.h"
 #include "train/value_record.h"
 
 namespace tessera {
@@ -92,8 +93,8 @@ class Run {
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
-  std::unique_ptr<TrainingRows> rows_;
-  std::unique_ptr<BatchSource> batches_;
+  std::optional<RunPosition> position_;  // of the checkpoint that the run continues
+  std::unique_ptr<TrainingInput> input_;
   std::vector<ValidationSet> validation_;
   std::optional<RunRecord> record_;  // of the first rank
   std::string tokenizer_bytes_;      // for checkpoints; of the first rank
@@ -225,6 +226,9 @@ void Run::resume(const StartingPoint& start) {
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
+    position_ = position_of(header, start.checkpoint.string(), tokenizer());
+    if (start.resumes && !header.tokenizer.empty())
+      require_same_tokenizer(config_, start.checkpoint, tokenizer());
     if (start.resumes) saves_->resumed(header.step);
     loss_scale_.restore(header.state);
   }
@@ -237,9 +241,7 @@ void Run::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
-  o.tokens_after = [shape = batch_shape(config_, 0), each = row_tokens(config_)](int64_t steps) {
-    return shape.samples_before(steps) * each;
-  };
+  o.tokens_after = [this](int64_t steps) { return input_->tokens_after(steps); };
   o.world = &world_;
   o.now_s = options_.now_s;
   o.before_visible = [this] {
@@ -265,23 +267,15 @@ void Run::start() {
   else
     resume(from);
   doing(0, "opening the data");
-  rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
-  BatchShape shape = batch_shape(config_, trainer_->data_rank());
-  shape.sequence_length = rows_->row_tokens();
-  shape.source_length = rows_->row_source();
-  batches_ = std::make_unique<BatchSource>(
-      shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
+  input_ = std::make_unique<TrainingInput>(config_, tokenizer(), trainer_->data_rank(), position_);
   validation_ = validation_sets(config_, config_.model.vocabulary, tokenizer());
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
-  say(fmt::format("data      {} tokens · this run reads {:.2f} of an epoch",
-                  format_count(rows_->tokens()),
-                  rows_->epochs(shape.samples_before(config_.schedule.steps))));
+  say(input_->summary(config_.schedule.steps));
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   world_.barrier();  // all have found the same start before anything is written
   if (!first_) return;
-  for (const std::string& set : foreign_datasets(config_, tokenizer())) say("warning   " + set);
   record_.emplace(
       RunRecordOptions{directory(), first_step_, config_.metrics.tensorboard, options_.wall_s});
   write_run_file();
@@ -310,7 +304,7 @@ void Run::after_step(const StepResult& r, double seconds) {
   m.step_s = seconds;
   m.data_s = r.data_s;
   m.tokens_per_s = r.tokens / seconds;
-  const auto sequences = static_cast<double>(batches_->shape().global_at(r.step - 1));
+  const auto sequences = static_cast<double>(input_->sequences_of(r.step));
   const double flops_per_s = sequence_flops_ * sequences / seconds;
   // Others may have computed while the rate was measured; what a step reaches shows more.
   matrix_rate_ = std::max(matrix_rate_, flops_per_s);
@@ -360,7 +354,7 @@ void Run::one_step(int64_t step) {
     finish_steps(0);
     return watched_step(step);
   }
-  trainer_->start_step(step, learning_rate(schedule_, step), *batches_);
+  trainer_->start_step(step, learning_rate(schedule_, step), input_->batches());
   doing(step, "on the device");
   finish_steps(ends_alone(step) ? 0 : 1);
 }
@@ -374,8 +368,8 @@ void Run::watched_step(int64_t step) {
   StepTrace trace(options_.now_s, config_.metrics.trace_step == step);
   std::function<void(const OpEvent&)> observe = trace.observer(trainer_->program());
   if (recorder_ && !trace.wanted()) observe = recorder_->observer(step);
-  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), *batches_, observe,
-                                      scales() ? loss_scale_.scale() : 1);
+  const StepResult r = trainer_->step(step, learning_rate(schedule_, step), input_->batches(),
+                                      observe, scales() ? loss_scale_.scale() : 1);
   if (!config_.run.dump_gradients.empty() && step == first_step_)
     write_gradients(config_.run.dump_gradients, *trainer_, config_.model, save_group());
   if (recorder_) recorder_->finish(trainer_->gradients(), trainer_->state());
@@ -433,6 +427,7 @@ void Run::save_checkpoint(int64_t step) {
   header.step = step;
   header.tokens = tokens_;
   if (scales()) header.state = loss_scale_.state();
+  header.state.set("data", input_->position_after(step));
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;

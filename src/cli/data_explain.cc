@@ -1,0 +1,265 @@
+// tessera data explain RUN|PREFIX
+#include "cli/data_explain.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/count.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/run_file.h"
+#include "data/explain.h"
+#include "data/training_data.h"
+#include "train/resume.h"
+#include "train/run_data.h"
+#include "train/run_position.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+// What `explain` speaks about: the data of a run, or one dataset by itself.
+struct Subject {
+  std::string name, tokenizer;
+  DatasetSpec spec;
+  BatchShape batch = {};
+  int64_t steps = 0;  // 0: there are no steps
+  bool changes = false;
+  std::optional<RunPosition> position = {};  // where `train` would continue
+  std::string checkpoint = {};               // which says that
+};
+
+// The position from which `tessera train` with this configuration would continue.
+void find_position(const RunConfig& run, Subject& subject) {
+  const StartingPoint start = find_start(run);
+  if (start.checkpoint.empty() || start.load != Load::kAll) return;
+  const CheckpointReader reader(start.checkpoint);
+  subject.checkpoint = start.checkpoint.string();
+  subject.position = position_of(reader.header(), subject.checkpoint,
+                                 *load_tokenizer(run.data.tokenizer));
+}
+
+Subject subject_of(const std::string& name, std::span<const std::string> overrides,
+                   int64_t sequence_length, int64_t seed) {
+  if (std::filesystem::exists(name + ".idx")) {
+    if (!overrides.empty()) throw UsageError("{}: key=value needs a run file", overrides[0]);
+    const auto about = read_about(IndexedDataset(name));
+    return {name,
+            about ? about->tokenizer : "",
+            {.datasets = {{name, 1}},
+             .split = "",
+             .part = 0,
+             .sequence_length = sequence_length,
+             .seed = static_cast<uint64_t>(seed),
+             .vocabulary = 0}};
+  }
+  const bool folder = std::filesystem::is_directory(name);
+  const RunConfig run = open_run(folder ? name + "/run.yaml" : name, overrides);
+  if (!run.data.instructions.empty()) {
+    throw Error("{}: the run trains on data.instructions; explain is for data.train", name);
+  }
+  DatasetSpec spec =
+      run.data.objective == Objective::kNextToken
+          ? training_spec(run, run.model.vocabulary)
+          : training_spec(run, run.model.vocabulary, *load_tokenizer(run.data.tokenizer));
+  Subject subject{name,           run.data.tokenizer, std::move(spec),
+                  batch_shape(run, 0), run.schedule.steps, run.checkpoint.allow_changes};
+  find_position(run, subject);
+  return subject;
+}
+
+// The data of the subject, with its position and its batches.
+TrainingData open_data(Subject& subject) {
+  TrainingData data(subject.spec);
+  subject.batch.sequence_length = data.row_tokens();
+  subject.batch.source_length = data.row_source();
+  if (!subject.position) return data;
+  data.continue_from(subject.position->data, subject.changes);
+  subject.batch = resumed(subject.batch, *subject.position);
+  return data;
+}
+
+void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
+  if (sample >= data.first_sample()) return;
+  throw Error(
+      "{}: sample {} was read before the data of the run changed at its sample {}. {} describes "
+      "the later ones; name an earlier checkpoint's run file",
+      subject.name, sample, data.first_sample(), subject.checkpoint);
+}
+
+Tree list_of(std::span<const int32_t> ids) {
+  Tree list = Tree::list();
+  for (const int32_t id : ids) list.push(Tree(int64_t{id}));
+  return list;
+}
+
+Tree tokens_of(TrainingData& data, int64_t sample) {
+  std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
+  data.read(sample, ids);
+  return list_of(ids);
+}
+
+// What span corruption makes of a sample.
+void add_row(TrainingData& data, int64_t sample, Tree& out) {
+  const auto t = static_cast<size_t>(data.row_tokens());
+  std::vector<int32_t> tokens(t), labels(t), positions(t), documents(t),
+      source(static_cast<size_t>(data.row_source()));
+  data.read_row(sample, {tokens, labels, positions, documents, source});
+  out.set("encoder", list_of(source));
+  out.set("labels", list_of(labels));
+}
+
+void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
+  if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
+  if (step < 1 || step > subject.steps)
+    throw UsageError("--step is {}, wanted 1 to {}, the run's last", step, subject.steps);
+  Tree list = Tree::list();
+  const int64_t end = subject.batch.samples_before(step);
+  require_known(data, subject, subject.batch.samples_before(step - 1));
+  for (int64_t s = subject.batch.samples_before(step - 1); s < end; ++s) {
+    const SampleOrigin origin = data.origin(s);
+    const std::string& prefix = data.prefix(origin.dataset);
+    if (json) {
+      Tree one;
+      one.set("sample", Tree(s));
+      one.set("dataset", Tree(prefix));
+      one.set("tokens", tokens_of(data, s));
+      if (data.row_source() > 0) add_row(data, s, one);
+      list.push(std::move(one));
+    } else {
+      fmt::print("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step,
+                 s, prefix, origin.index, origin.epoch, origin.pieces.size(),
+                 origin.pieces.front().sequence);
+    }
+  }
+  if (!json) return;
+  Tree t;
+  t.set("step", Tree(step));
+  if (!subject.checkpoint.empty()) t.set("checkpoint", Tree(subject.checkpoint));
+  t.set("samples", std::move(list));
+  fmt::print("{}\n", to_json(t));
+}
+
+Tree tree_of(const PieceOrigin& o) {
+  Tree t;
+  t.set("document", Tree(o.document));
+  t.set("tokens_from", Tree(o.piece.from));
+  t.set("tokens_to", Tree(o.piece.from + o.piece.count));
+  t.set("document_tokens", Tree(o.document_tokens));
+  t.set("bytes_from", Tree(o.text_from));
+  t.set("bytes_to", Tree(o.text_to));
+  t.set("text", Tree(o.text));
+  if (o.source_document < 0) return t;
+  t.set("source", Tree(o.source));
+  t.set("source_document", Tree(o.source_document));
+  if (o.line > 0) {
+    t.set("line", Tree(o.line));
+    t.set("offset", Tree(o.offset));
+  }
+  return t;
+}
+
+// The beginning and the end of a text on one line.
+std::string excerpt(const std::string& text) {
+  constexpr size_t kSide = 40;
+  std::string s = text;
+  if (text.size() > 2 * kSide + 3) {
+    size_t front = kSide, back = text.size() - kSide;
+    const auto inside = [&](size_t i) {
+      return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+    };
+    while (front > 0 && inside(front)) --front;
+    while (back < text.size() && inside(back)) ++back;
+    s = text.substr(0, front) + " … " + text.substr(back);
+  }
+  for (char& c : s) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return s;
+}
+
+void print_piece(const PieceOrigin& o, bool with_text) {
+  std::string from;
+  if (o.source_document >= 0) {
+    from = o.line > 0 ? fmt::format(", {}:{} (byte {})", o.source, o.line, o.offset)
+                      : fmt::format(", document {} of {}", o.source_document, o.source);
+  }
+  fmt::print("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
+             o.piece.from + o.piece.count, o.document_tokens);
+  if (with_text) fmt::print(", bytes {} to {}\n    “{}”", o.text_from, o.text_to, excerpt(o.text));
+  fmt::print("\n");
+}
+
+void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, bool locate,
+                    bool json) {
+  constexpr int64_t kMany = int64_t{1} << 32;
+  const int64_t samples = subject.steps > 0 ? subject.batch.samples_before(subject.steps) : kMany;
+  if (sample < 0 || sample >= samples)
+    throw UsageError("--sample is {}, wanted 0 to {}{}", sample, samples - 1,
+                     subject.steps > 0 ? ", the run's last" : "");
+  require_known(data, subject, sample);
+  const SampleOrigin origin = data.origin(sample);
+  const std::string& prefix = data.prefix(origin.dataset);
+  const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
+                             ? nullptr
+                             : load_tokenizer(subject.tokenizer);
+  const auto pieces = explain(data.dataset(origin.dataset), origin.pieces,
+                              read_about(data.dataset(origin.dataset)), tokenizer.get(), locate);
+  if (json) {
+    Tree list = Tree::list(), t;
+    for (const PieceOrigin& o : pieces) list.push(tree_of(o));
+    t.set("sample", Tree(sample));
+    if (subject.steps > 0) t.set("step", Tree(subject.batch.step_of(sample) + 1));
+    t.set("dataset", Tree(prefix));
+    t.set("dataset_sample", Tree(origin.index));
+    t.set("epoch", Tree(origin.epoch));
+    t.set("tokens", tokens_of(data, sample));
+    t.set("pieces", std::move(list));
+    fmt::print("{}\n", to_json(t));
+    return;
+  }
+  const std::string step =
+      subject.steps > 0 ? fmt::format(", read in step {}", subject.batch.step_of(sample) + 1) : "";
+  fmt::print("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
+             origin.index, prefix, origin.epoch);
+  for (const PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
+  if (tokenizer == nullptr) fmt::print("  (its text: give --tokenizer)\n");
+}
+
+}  // namespace
+
+int data_explain(Args args) {
+  std::string name, tokenizer;
+  std::vector<std::string> overrides;
+  int64_t sample = 0, step = 0, sequence_length = 2048, seed = 1234;
+  bool locate = false, json = false;
+  Arguments arguments("data explain",
+                      "Says where a sample comes from: which documents, which of their bytes.",
+                      "tessera data explain run.yaml --sample 1200 --locate");
+  arguments.required(name, "RUN|PREFIX", "a run file, a run directory or a dataset");
+  arguments.option(sample, "--sample", "N", "which one, from 0, through all steps");
+  arguments.option(step, "--step", "S", "all samples of this step, from 1");
+  arguments.option(tokenizer, "--tokenizer", "T", "to show text; default: the one of the data");
+  arguments.flag(locate, "--locate", "read the source files again to name line and byte");
+  arguments.option(sequence_length, "--sequence-length", "T", "of a dataset's samples");
+  arguments.option(seed, "--seed", "N", "of a dataset's order");
+  arguments.json(json);
+  arguments.many(overrides, "key=value", "keys of the run file given again");
+  if (!arguments.parse(args)) return 0;
+  if (sequence_length < 1)
+    throw UsageError("--sequence-length is {}, wanted 1 or more", sequence_length);
+  Subject subject = subject_of(name, overrides, sequence_length, seed);
+  if (!tokenizer.empty()) subject.tokenizer = tokenizer;
+  TrainingData data = open_data(subject);
+  if (!subject.checkpoint.empty() && !json)
+    fmt::print("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
+               format_count(subject.position->data.samples), format_count(subject.position->step));
+  if (arguments.given("--step")) {
+    explain_step(data, subject, step, json);
+  } else {
+    explain_sample(data, subject, sample, locate, json);
+  }
+  return 0;
+}
+
+}  // namespace tessera

@@ -1,0 +1,10 @@
+// tessera data explain
+#pragma once
+
+#include "cli/verbs.h"
+
+namespace tessera {
+
+int data_explain(Args args);
+
+}  // namespace tessera
