@@ -267,7 +267,8 @@ void Run::start() {
   else
     resume(from);
   doing(0, "opening the data");
-  input_ = std::make_unique<TrainingInput>(config_, tokenizer(), trainer_->data_rank(), position_);
+  input_ = std::make_unique<TrainingInput>(config_, tokenizer());
+  input_->begin(config_, trainer_->data_rank(), position_);
   validation_ = validation_sets(config_, config_.model.vocabulary, tokenizer());
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)

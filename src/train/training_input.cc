@@ -14,9 +14,11 @@ const RunConfig& checked(const RunConfig& config, const Tokenizer& tokenizer) {
 
 }  // namespace
 
-TrainingInput::TrainingInput(const RunConfig& config, const Tokenizer& tokenizer, int64_t data_rank,
-                             const std::optional<RunPosition>& from)
-    : rows_(checked(config, tokenizer), config.model.vocabulary, tokenizer) {
+TrainingInput::TrainingInput(const RunConfig& config, const Tokenizer& tokenizer)
+    : rows_(checked(config, tokenizer), config.model.vocabulary, tokenizer) {}
+
+void TrainingInput::begin(const RunConfig& config, int64_t data_rank,
+                          const std::optional<RunPosition>& from) {
   BatchShape shape = batch_shape(config, data_rank);
   shape.sequence_length = rows_.row_tokens();
   shape.source_length = rows_.row_source();

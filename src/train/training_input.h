@@ -13,11 +13,14 @@ namespace tessera {
 
 class TrainingInput {
  public:
-  // Opens the data of the run file and starts at the first sample that `from` has not consumed, or
-  // at the first of all. Throws Error as require_own_datasets, TrainingRows and its continue_from().
-  TrainingInput(const RunConfig& config, const Tokenizer& tokenizer, int64_t data_rank,
-                const std::optional<RunPosition>& from);
+  // Opens the data of the run file. Throws Error as require_own_datasets and TrainingRows.
+  TrainingInput(const RunConfig& config, const Tokenizer& tokenizer);
+  // Starts at the first sample that `from` has not consumed, or at the first of all, with the
+  // batches of this data rank. Throws Error as TrainingRows::continue_from.
+  void begin(const RunConfig& config, int64_t data_rank, const std::optional<RunPosition>& from);
 
+  const TrainingRows& rows() const { return rows_; }
+  // From here on: after begin().
   BatchSource& batches() { return *batches_; }
   int64_t sequences_of(int64_t step) const;   // of a step, from 1
   int64_t tokens_after(int64_t steps) const;  // of the rows of so many steps, padding included

@@ -112,8 +112,10 @@ class RunPositionTest : public DatasetFixture {
   std::vector<std::unique_ptr<TrainingInput>> start(const RunConfig& c,
                                                     const std::optional<RunPosition>& from) const {
     std::vector<std::unique_ptr<TrainingInput>> ranks;
-    for (int64_t rank = 0; rank < c.layout.data; ++rank)
-      ranks.push_back(std::make_unique<TrainingInput>(c, tokenizer_, rank, from));
+    for (int64_t rank = 0; rank < c.layout.data; ++rank) {
+      ranks.push_back(std::make_unique<TrainingInput>(c, tokenizer_));
+      ranks.back()->begin(c, rank, from);
+    }
     return ranks;
   }
 
@@ -298,7 +300,8 @@ TEST_F(RunPositionTest, A2_ALongerSampleStartsAnEpochOfItsOwn) {
   const auto saved = stored(c, *ranks[0], 3);
   EXPECT_EQ(saved->data.tokens, 12 * kT);
   c.data.sequence_length = 2 * kT;
-  TrainingInput longer(c, tokenizer_, 0, saved);
+  TrainingInput longer(c, tokenizer_);
+  longer.begin(c, 0, saved);
   EXPECT_EQ(longer.tokens_after(4), 12 * kT + 4 * 2 * kT);
   const auto next = stored(c, longer, 9);
   EXPECT_EQ(next->data.samples, 12 + 24);
@@ -311,7 +314,8 @@ TEST_F(RunPositionTest, A2_ALongerSampleStartsAnEpochOfItsOwn) {
 TEST_F(RunPositionTest, APositionThatCannotBeIsRefused) {
   RunConfig c = config_of({{numbered_set("a", 90), 2}, {numbered_set("b", 90), 1}});
   c.model.vocabulary = kVocabulary;
-  TrainingInput input(c, tokenizer_, 0, {});
+  TrainingInput input(c, tokenizer_);
+  input.begin(c, 0, {});
   const std::string good = to_json(input.position_after(7));
   EXPECT_EQ(to_json(to_tree(position_from_tree(parse_json(good, "p"), 7, "p"))), good);
   EXPECT_THROW(position_from_tree(parse_json(good, "p"), 8, "p"), Error);
@@ -334,7 +338,8 @@ TEST_F(RunPositionTest, APositionThatCannotBeIsRefused) {
     try {
       const RunPosition p = position_from_tree(parse_json(bad, "p"), 7, "p");
       c.checkpoint.allow_changes = random.chance(50);
-      TrainingInput resumed(c, tokenizer_, 0, p);
+      TrainingInput resumed(c, tokenizer_);
+      resumed.begin(c, 0, p);
       resumed.position_after(9);
     } catch (const Error&) {
       ++refused;
