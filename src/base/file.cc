@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/mapped_fault.h"
 #include "base/temporary.h"
 
 namespace tessera {
@@ -169,10 +170,13 @@ MappedFile::MappedFile(const Path& path) : path_(path) {
   void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
   if (at == MAP_FAILED) throw FileError(path, "cannot be mapped", errno);
   data_ = static_cast<const std::byte*>(at);
+  watch_mapping(data_, size_, path.string());
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "base/config.h"
+#include "base/mapped_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/durable.h"
 #include "checkpoint/hf_folder.h"
@@ -53,6 +54,7 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
   const auto fill = [&](size_t i) {
     const StoredTensor& t = *stored[i];
     const Shape part = names[i].part();
+    require_mapped_reads();  // of the tensor before
     release_pages(last);
     std::span<const std::byte> bytes = last = {};
     if (t.pieces.size() == 1 && part == t.shape) {
@@ -64,7 +66,9 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
     }
     return transposed(bytes, t.dtype, part, inverse(names[i].axes), options.dtype);
   };
-  return write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
+  auto written = write_safetensors_folder(folder, plans, options.max_file_bytes, fill);
+  require_mapped_reads();
+  return written;
 }
 
 std::string pretty(const Tree& tree) { return to_json(tree, 2) + "\n"; }

@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "base/box.h"
+#include "base/mapped_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/convert.h"
@@ -117,6 +118,7 @@ std::span<const std::byte> CheckpointReader::checked(const StoredTensor& tensor,
   const auto t = static_cast<size_t>(&tensor - tensors_.data());
   if (seen_[t][piece]) return bytes;
   const uint64_t found = checksum_of(bytes);
+  require_mapped_reads();
   if (found != p.checksum)
     throw DamagedCheckpoint(
         "{}: the {} bytes at {} ('{}') have the checksum {}, wanted {}: the file was damaged "
@@ -163,6 +165,7 @@ void CheckpointReader::read(std::string_view name, std::span<const int64_t> begi
       copy_box(common, piece, mapped.data(), box, to, size_of(t->dtype));
     if (common == piece) release_pages(mapped);  // read to its end: not wanted again
   }
+  require_mapped_reads();
   if (converts) convert(to, t->dtype, static_cast<std::byte*>(out.data), out.dtype, box.elements());
 }
 

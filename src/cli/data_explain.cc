@@ -1,13 +1,20 @@
 // tessera data explain RUN|PREFIX
-#include <filesystem>
+#include "cli/verbs.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/count.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/data_instructions.h"
 #include "cli/run_file.h"
-#include "cli/verbs.h"
 #include "data/explain.h"
 #include "data/training_data.h"
 #include "train/origin.h"
+#include "train/resume.h"
 #include "train/run_data.h"
+#include "train/run_position.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -19,7 +26,20 @@ struct Subject {
   DatasetSpec spec;
   BatchShape batch = {};
   int64_t steps = 0;  // 0: there are no steps
+  bool changes = false;
+  std::optional<RunPosition> position = {};  // where `train` would continue
+  std::string checkpoint = {};               // which says that
 };
+
+// The position from which `tessera train` with this configuration would continue.
+void find_position(const RunConfig& run, Subject& subject) {
+  const StartingPoint start = find_start(run);
+  if (start.candidates.empty() || start.load != Load::kAll) return;
+  const CheckpointReader reader(start.candidates.front());
+  subject.checkpoint = start.candidates.front().string();
+  subject.position = position_of(reader.header(), subject.checkpoint,
+                                 *load_tokenizer(tokenizer_of_run(run)));
+}
 
 Subject subject_of(const std::string& prefix, int64_t sequence_length, int64_t seed) {
   const auto about = read_about(IndexedDataset(prefix));
@@ -38,7 +58,29 @@ Subject subject_of(const std::string& name, const RunConfig& run) {
   DatasetSpec spec = run.data.objective == Objective::kNextToken
                          ? training_spec(run, run.model.vocabulary)
                          : training_spec(run, run.model.vocabulary, *load_tokenizer(tokenizer));
-  return {name, tokenizer, std::move(spec), batch_shape(run, 0), run.schedule.steps};
+  Subject subject{name, tokenizer, std::move(spec), batch_shape(run, 0), run.schedule.steps,
+                  run.checkpoint.allow_changes};
+  find_position(run, subject);
+  return subject;
+}
+
+// The data of the subject, with its position and its batches.
+TrainingData open_data(Subject& subject) {
+  TrainingData data(subject.spec);
+  subject.batch.sequence_length = data.row_tokens();
+  subject.batch.source_length = data.row_source();
+  if (!subject.position) return data;
+  data.continue_from(subject.position->data, subject.changes);
+  subject.batch = resumed(subject.batch, *subject.position);
+  return data;
+}
+
+void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
+  if (sample >= data.first_sample()) return;
+  throw Error(
+      "{}: sample {} was read before the data of the run changed at its sample {}. {} describes "
+      "the later ones; name an earlier checkpoint's run file",
+      subject.name, sample, data.first_sample(), subject.checkpoint);
 }
 
 Tree list_of(std::span<const int32_t> ids) {
@@ -69,6 +111,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
     throw UsageError("--step is {}, wanted 1 to {}, the run's last", step, subject.steps);
   Tree list = Tree::list();
   const int64_t end = subject.batch.samples_before(step);
+  require_known(data, subject, subject.batch.samples_before(step - 1));
   for (int64_t s = subject.batch.samples_before(step - 1); s < end; ++s) {
     const SampleOrigin origin = data.origin(s);
     const std::string& prefix = data.prefix(origin.dataset);
@@ -88,6 +131,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
   if (!json) return;
   Tree t;
   t.set("step", Tree(step));
+  if (!subject.checkpoint.empty()) t.set("checkpoint", Tree(subject.checkpoint));
   t.set("samples", std::move(list));
   fmt::print("{}\n", to_json(t));
 }
@@ -149,6 +193,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
   if (sample < 0 || sample >= samples)
     throw UsageError("--sample is {}, wanted 0 to {}{}", sample, samples - 1,
                      subject.steps > 0 ? ", the run's last" : "");
+  require_known(data, subject, sample);
   const SampleOrigin origin = data.origin(sample);
   const std::string& prefix = data.prefix(origin.dataset);
   const auto tokenizer = subject.tokenizer.empty() || !std::filesystem::exists(subject.tokenizer)
@@ -212,7 +257,10 @@ int data_explain(Args args) {
     subject = subject_of(name, run);
   }
   if (!tokenizer.empty()) subject.tokenizer = tokenizer;
-  TrainingData data(subject.spec);
+  TrainingData data = open_data(subject);
+  if (!subject.checkpoint.empty() && !json)
+    fmt::print("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
+               format_count(subject.position->data.samples), format_count(subject.position->step));
   if (arguments.given("--step")) {
     explain_step(data, subject, step, json);
   } else {

@@ -11,6 +11,7 @@
 #include "cli/rank.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
+#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
 #include "eval/evaluate.h"
 
@@ -136,20 +137,36 @@ int64_t trained_length(const CheckpointReader& reader, const ModelConfig& model)
   return length > 0 ? std::min(length, model.context) : model.context;
 }
 
-// Prints the loss on each set as lines, or adds it to `results`. length: of a sample; 0: as
-// trained.
-void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t samples,
-                CheckpointReader& reader, const ModelOptions& options, bool json, Tree& results) {
+struct SetOptions {
+  int64_t length = 0;    // of a sample; 0: as trained
+  int64_t samples = 0;   // of each set; 0: all
+  bool foreign = false;  // read sets of another tokenizer
+};
+
+// Throws Error for a set whose ids stand for other texts than the checkpoint's.
+void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool foreign) {
+  const std::string found =
+      foreign ? ""
+              : foreign_tokenizer(IndexedDataset(set), tokenizer, "the checkpoint's tokenizer");
+  if (!found.empty())
+    throw Error(
+        "{}. Build the data set with the checkpoint's tokenizer, or give --allow-foreign-tokenizer",
+        found);
+}
+
+// Prints the loss on each set as lines, or adds it to `results`.
+void score_sets(const std::vector<std::string>& sets, const SetOptions& o, CheckpointReader& reader,
+                const ModelOptions& options, bool json, Tree& results) {
   if (sets.empty()) return;
+  const auto& [length, samples, foreign_sets] = o;
   const ModelConfig model = model_of(reader);
   if (length > model.context)
     throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
                 model.context);
   const auto tokenizer = tokenizer_of(reader);
+  if (model.encoder_layers > 0) require_padding(*tokenizer, "the checkpoint's tokenizer");
   for (const std::string& set : sets) {
-    const std::string foreign =
-        foreign_tokenizer(IndexedDataset(set), *tokenizer, "the checkpoint's tokenizer");
-    if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", foreign);
+    require_own_set(set, *tokenizer, foreign_sets);
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : trained_length(reader, model);
@@ -199,16 +216,17 @@ int verb_eval(Args args) {
   std::string checkpoint, logits_file, tokens_file, source_file, examples_file, precision = "fp32";
   std::string device = "auto";
   std::vector<std::string> sets;
-  int64_t length = 0, samples = 0, threads = 0;
+  SetOptions of_sets;
+  int64_t threads = 0;
   bool json = false;
   TaskChoice tasks;
   Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
   a.many(sets, "PREFIX", "datasets of `tessera data build`");
-  a.option(length, "--sequence-length", "T",
+  a.option(of_sets.length, "--sequence-length", "T",
            "tokens per sample; 0: as the run trained, the context of an imported model");
-  a.option(samples, "--samples", "N", "of each set; 0: all");
+  a.option(of_sets.samples, "--samples", "N", "of each set; 0: all");
   a.option(tasks.files, "--task", "FILE", "a task (docs/evaluation.md); may be given repeatedly");
   a.option(tasks.folder, "--data", "FOLDER", "where the tasks' examples are; else beside the task");
   a.option(tasks.shots, "--shots", "N", "solved examples before each, instead of the task's own");
@@ -217,6 +235,8 @@ int verb_eval(Args args) {
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
   a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
+  a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
+         "read datasets that were built with another tokenizer");
   a.option(threads, "--threads", "N", "0: all cores");
   a.option(precision, "--precision", "P", "fp32 or bf16");
   a.option(device, "--device", "D", "auto, cpu or cuda");
@@ -226,8 +246,8 @@ int verb_eval(Args args) {
     throw UsageError(
         "eval: nothing to do. Give the PREFIX of a dataset, --task FILE, or --logits FILE with "
         "--tokens FILE.");
-  at_least_0("--sequence-length", length);
-  at_least_0("--samples", samples);
+  at_least_0("--sequence-length", of_sets.length);
+  at_least_0("--samples", of_sets.samples);
   at_least_0("--limit", tasks.examples);
   if (a.given("--shots")) at_least_0("--shots", tasks.shots);
   if (logits_file.empty() != tokens_file.empty() || (logits_file.empty() && !source_file.empty()))
@@ -244,7 +264,7 @@ int verb_eval(Args args) {
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
-  score_sets(sets, length, samples, reader, options, json, results);
+  score_sets(sets, of_sets, reader, options, json, results);
   if (!tasks.files.empty()) run_tasks(tasks, examples_file, reader, options, *world, json, results);
   if (json && !results.is_null()) {
     Tree root;

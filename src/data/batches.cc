@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Micro-batches are numbered through all steps. Number n lies in slot n mod slots; the thread stays
-// less than one round ahead of the number that is wanted next.
+// Micro-batches are numbered from first_step on, through all steps. Number n is in slot n mod
+// slots; the thread stays less than one round ahead of the number that fill() takes next.
 class BatchSource::Prefetch {
  public:
   Prefetch(BatchShape shape, RowReader reader, int ahead)
@@ -85,7 +85,8 @@ class BatchSource::Prefetch {
   }
 
   void read(int64_t number, Slot& slot) {
-    const int64_t first = (number * shape_.ranks + shape_.rank) * shape_.micro;
+    const int64_t first =
+        shape_.first_sample + (number * shape_.ranks + shape_.rank) * shape_.micro;
     const auto row = [](std::vector<int32_t>& values, int64_t i, int64_t length) {
       return std::span(values).subspan(static_cast<size_t>(i * length),
                                        static_cast<size_t>(length));
@@ -114,12 +115,12 @@ class BatchSource::Prefetch {
   std::thread thread_;
 };
 
-int64_t BatchShape::global_at(int64_t step) const {
+int64_t BatchRule::at(int64_t step) const {
   const auto stage = ramp.empty() ? size_t{0} : static_cast<size_t>(step / ramp_steps);
   return stage < ramp.size() ? ramp[stage] : global;
 }
 
-int64_t BatchShape::samples_before(int64_t step) const {
+int64_t BatchRule::before(int64_t step) const {
   int64_t samples = 0;
   for (const int64_t g : ramp) {
     const int64_t steps = std::min(step, ramp_steps);
@@ -129,14 +130,65 @@ int64_t BatchShape::samples_before(int64_t step) const {
   return samples + step * global;
 }
 
-int64_t BatchShape::step_of(int64_t sample) const {
+int64_t BatchRule::step_of(int64_t place) const {
   int64_t step = 0;
   for (const int64_t g : ramp) {
-    if (sample < ramp_steps * g) return step + sample / g;
-    sample -= ramp_steps * g;
+    if (place / g < ramp_steps) return step + place / g;
+    place -= ramp_steps * g;
     step += ramp_steps;
   }
-  return step + sample / global;
+  return step + place / global;
+}
+
+int64_t BatchPeriod::samples_before(int64_t at) const {
+  return sample + sizes().before(at) - sizes().before(step);
+}
+
+int64_t BatchPeriod::tokens_before(int64_t at) const {
+  return tokens + (samples_before(at) - sample) * row_tokens;
+}
+
+int64_t BatchPeriod::step_of(int64_t one) const {
+  return sizes().step_of(one - sample + sizes().before(step));
+}
+
+namespace {
+
+// The last period that begins at or before `value` of the given member.
+const BatchPeriod& period_of(const std::vector<BatchPeriod>& past, int64_t BatchPeriod::*member,
+                             int64_t value) {
+  const auto after = std::find_if(past.begin(), past.end(),
+                                  [&](const BatchPeriod& p) { return p.*member > value; });
+  CHECK(after != past.begin(), "there is no period of the batch before {}", value);
+  return *(after - 1);
+}
+
+}  // namespace
+
+BatchPeriod BatchShape::period() const {
+  return {first_step, first_sample, first_tokens, sequence_length + source_length,
+          global,     ramp,         ramp_steps};
+}
+
+int64_t BatchShape::global_at(int64_t step) const {
+  if (step < first_step) return period_of(past, &BatchPeriod::step, step).sizes().at(step);
+  return BatchRule{global, ramp, ramp_steps}.at(step);
+}
+
+int64_t BatchShape::samples_before(int64_t step) const {
+  if (step < first_step) return period_of(past, &BatchPeriod::step, step).samples_before(step);
+  const BatchRule sizes{global, ramp, ramp_steps};
+  return first_sample + sizes.before(step) - sizes.before(first_step);
+}
+
+int64_t BatchShape::tokens_before(int64_t step) const {
+  if (step < first_step) return period_of(past, &BatchPeriod::step, step).tokens_before(step);
+  return first_tokens + (samples_before(step) - first_sample) * (sequence_length + source_length);
+}
+
+int64_t BatchShape::step_of(int64_t sample) const {
+  if (sample < first_sample) return period_of(past, &BatchPeriod::sample, sample).step_of(sample);
+  return period().step_of(sample);
 }
 
 namespace {
@@ -174,7 +226,7 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
   const BatchShape& shape = prefetch_->shape();
   const auto b = static_cast<size_t>(shape.micro), t = static_cast<size_t>(shape.sequence_length);
   const size_t s = static_cast<size_t>(shape.source_length);
-  CHECK(step >= 0 && microbatch >= 0 && microbatch < shape.microbatches(step),
+  CHECK(step >= shape.first_step && microbatch >= 0 && microbatch < shape.microbatches(step),
         "micro-batch {} of step {}", microbatch, step);
   CHECK(out.tokens.size() == b * t && out.labels.size() == b * t && out.positions.size() == b * t &&
             out.samples.size() == b && out.source.size() == b * s &&
@@ -182,8 +234,9 @@ void BatchSource::fill(int64_t step, int64_t microbatch, const BatchView& out) {
         "a micro-batch of {} x {} + {} in views of {}, {}, {}, {}, {} and {}", b, t, s,
         out.tokens.size(), out.labels.size(), out.positions.size(), out.samples.size(),
         out.documents.size(), out.source.size());
-  const int64_t first = shape.first_sample(step, microbatch);
-  const int64_t before = shape.samples_before(step) / (shape.micro * shape.ranks);
+  const int64_t first = shape.sample_of(step, microbatch);
+  const int64_t before =
+      (shape.samples_before(step) - shape.first_sample) / (shape.micro * shape.ranks);
   prefetch_->take(before + microbatch, [&](const Prefetch::Slot& slot) {
     std::copy(slot.tokens.begin(), slot.tokens.end(), out.tokens.begin());
     std::copy(slot.labels.begin(), slot.labels.end(), out.labels.begin());

@@ -11,28 +11,65 @@
 
 namespace tessera {
 
-// Step s (from 0) takes the samples behind those of the steps before it: [s·global, (s + 1)·global)
-// without a ramp. With R data ranks and b = micro, its micro-batch m of rank r holds the samples
-// (m·R + r)·b + [0, b) of these: the position in the data is a pure function of the step, and the
-// ranks' micro-batches m together are R·b neighbours.
+// The number of sequences per step: ramp[0] for the first ramp_steps steps of the run, then ramp[1]
+// for the next ramp_steps, …, then `global`. The ramp follows the step of the run, whichever steps
+// this process computes.
+struct BatchRule {
+  int64_t global = 1;
+  std::span<const int64_t> ramp = {};
+  int64_t ramp_steps = 0;
+
+  int64_t at(int64_t step) const;        // of step `step`, from 0
+  int64_t before(int64_t step) const;    // sum over steps 0 … step − 1
+  int64_t step_of(int64_t place) const;  // the step with before(step) <= place < before(step + 1)
+};
+
+// Steps with one rule of batch sizes. The first step takes the samples from `sample` on.
+struct BatchPeriod {
+  int64_t step = 0, sample = 0;  // steps done and samples consumed before it
+  int64_t tokens = 0;            // of the rows consumed before it, padding included
+  int64_t row_tokens = 0;        // per row: T + S
+  int64_t global = 1;            // the rule, as in BatchRule
+  std::vector<int64_t> ramp = {};
+  int64_t ramp_steps = 0;
+  bool operator==(const BatchPeriod&) const = default;
+
+  BatchRule sizes() const { return {global, ramp, ramp_steps}; }
+  // For steps and samples that do not come before the period.
+  int64_t samples_before(int64_t step) const;
+  int64_t tokens_before(int64_t step) const;
+  int64_t step_of(int64_t sample) const;
+};
+
+// Which samples each step and rank takes. Each step takes the samples that follow those of the step
+// before; the first step after a resume takes those that follow the consumed ones. With R data
+// ranks and b = micro, micro-batch m of rank r has the samples (m·R + r)·b + [0, b) of its step:
+// the ranks' micro-batches m together are R·b neighbours.
 struct BatchShape {
-  int64_t global = 1;           // sequences a step, after the ramp
-  int64_t micro = 1;            // sequences a micro-batch of one rank; global = micro × ranks × m
+  int64_t global = 1;           // sequences per step, after the ramp
+  int64_t micro = 1;            // sequences per micro-batch and rank; global = micro × ranks × m
   int64_t sequence_length = 0;  // T
   int64_t rank = 0, ranks = 1;  // over data
   int64_t source_length = 0;    // S, of an encoder; 0: there is none
-
-  // Sequences of the first steps: ramp[0] for ramp_steps steps, then ramp[1] for as many, …
   std::vector<int64_t> ramp = {};
   int64_t ramp_steps = 0;
 
+  // Where the run resumes: steps done, and what they have consumed.
+  int64_t first_step = 0, first_sample = 0, first_tokens = 0;
+  std::vector<BatchPeriod> past = {};  // of the steps before first_step, oldest first
+
+  // `step` counts from 0. Steps before first_step are those of `past`.
   int64_t global_at(int64_t step) const;
   int64_t samples_before(int64_t step) const;
+  int64_t tokens_before(int64_t step) const;
   int64_t step_of(int64_t sample) const;
   int64_t microbatches(int64_t step) const { return global_at(step) / (micro * ranks); }
-  int64_t first_sample(int64_t step, int64_t microbatch) const {
+  int64_t sample_of(int64_t step, int64_t microbatch) const {
     return samples_before(step) + (microbatch * ranks + rank) * micro;
   }
+
+  // The steps from first_step on, as `past` keeps them after the next resume.
+  BatchPeriod period() const;
 };
 
 // What a micro-batch is written into: rows as sample_row.h describes them.
@@ -62,8 +99,9 @@ class BatchSource {
 
   const BatchShape& shape() const;
 
-  // Micro-batch `microbatch` of step `step`. Fast if asked for in order; after a jump (a resume, or
-  // validation from its start) reading ahead begins anew there. Throws what the reader threw.
+  // Micro-batch `microbatch` of step `step`, which is first_step or a later one. Fast if asked for
+  // in order; after a jump (validation from its start) reading ahead restarts there. Throws what
+  // the reader threw.
   void fill(int64_t step, int64_t microbatch, const BatchView& out);
 
  private:

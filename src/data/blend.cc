@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kSaveEvery = 4096;
+constexpr int64_t kMarkEvery = 4096;
 __extension__ using Wide = __int128;  // products of weights and sample numbers
 
 }  // namespace
@@ -24,7 +25,15 @@ Blend::Blend(std::span<const double> weights) : given_(weights.size(), 0) {
     weights_.push_back(std::max<int64_t>(1, std::llround(w / largest * 0x1p40)));
     total_ += weights_.back();
   }
-  saved_.push_back(given_);
+  marks_.push_back({0, given_});
+}
+
+void Blend::continue_from(std::span<const int64_t> given) {
+  CHECK(given.size() == given_.size() && next_ == 0, "a blend of {} sources after {} samples",
+        given_.size(), next_);
+  given_.assign(given.begin(), given.end());
+  next_ = std::accumulate(given.begin(), given.end(), int64_t{0});
+  if (next_ > 0) marks_.push_back({next_, given_});
 }
 
 int Blend::choose() const {
@@ -55,11 +64,12 @@ void Blend::seek(int64_t sample) {
     given_[0] = next_ = sample;
     return;
   }
-  const int64_t known = std::min(sample / kSaveEvery, static_cast<int64_t>(saved_.size()) - 1);
-  const bool near = next_ <= sample && next_ >= known * kSaveEvery;
-  if (!near) {
-    given_ = saved_[static_cast<size_t>(known)];
-    next_ = known * kSaveEvery;
+  const auto after = std::upper_bound(marks_.begin(), marks_.end(), sample,
+                                      [](int64_t s, const Mark& mark) { return s < mark.sample; });
+  const Mark& known = *(after - 1);
+  if (next_ > sample || next_ < known.sample) {
+    given_ = known.given;
+    next_ = known.sample;
   }
   while (next_ < sample) at(next_);
 }
@@ -70,8 +80,8 @@ Blend::Pick Blend::at(int64_t sample) {
   const int source = choose();
   const Pick pick{source, given_[static_cast<size_t>(source)]++};
   ++next_;
-  const bool saves = weights_.size() > 1;
-  if (saves && next_ == static_cast<int64_t>(saved_.size()) * kSaveEvery) saved_.push_back(given_);
+  const bool marks = weights_.size() > 1 && next_ >= marks_.back().sample + kMarkEvery;
+  if (marks) marks_.push_back({next_, given_});
   return pick;
 }
 

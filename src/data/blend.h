@@ -20,27 +20,36 @@ class Blend {
   // says what is wrong with them.
   explicit Blend(std::span<const double> weights);
 
+  // Continues after samples of which the sources have given `given`; to be called before the first
+  // at(). Samples before that are found as in a blend that begins at 0.
+  void continue_from(std::span<const int64_t> given);
+
   struct Pick {
     int source;
     int64_t index;  // how many samples that source has given before
   };
   // Any sample in any order; the next one in O(sources). The first jump to sample s takes
-  // O(s · sources) once, about 10 ns a sample, and remembers 8 bytes a source every 4,096 samples;
-  // where there is one source alone, neither.
+  // O(s · sources) once, about 10 ns per sample, and stores 8 bytes per source every 4,096 samples;
+  // with a single source, neither.
   Pick at(int64_t sample);
 
   // How many of the first `samples` each source gives.
   std::vector<int64_t> given(int64_t samples);
 
  private:
-  int choose() const;  // who gives sample next_
+  // The state before a sample.
+  struct Mark {
+    int64_t sample;
+    std::vector<int64_t> given;
+  };
+  int choose() const;  // the source of sample next_
   void seek(int64_t sample);
 
   std::vector<int64_t> weights_;  // in units of 1 / total_
   int64_t total_ = 0;
-  int64_t next_ = 0;                         // the state below is before this sample
-  std::vector<int64_t> given_;               // by each source
-  std::vector<std::vector<int64_t>> saved_;  // given_ before sample 4,096·i
+  int64_t next_ = 0;            // the state below is before this sample
+  std::vector<int64_t> given_;  // by each source
+  std::vector<Mark> marks_;     // ascending
 };
 
 }  // namespace tessera

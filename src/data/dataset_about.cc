@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/tree.h"
+#include "data/token_texts.h"
 #include "data/tokenizer_json.h"
 
 namespace tessera {
@@ -68,6 +69,7 @@ std::string to_json(const DatasetAbout& about) {
   t.set("tokenizer", Tree(about.tokenizer));
   t.set("tokenizer_fingerprint", Tree(fmt::format("{:016x}", about.tokenizer_fingerprint)));
   t.set("vocabulary", Tree(about.vocabulary));
+  if (about.token_texts) t.set("token_texts", Tree(fmt::format("{:016x}", *about.token_texts)));
   t.set("end_of_text", about.end_of_text ? Tree(int64_t{*about.end_of_text}) : Tree());
   t.set("documents", Tree(about.documents));
   t.set("tokens", Tree(about.tokens));
@@ -96,6 +98,7 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
   about.tokenizer = m.text("tokenizer");
   about.tokenizer_fingerprint = m.hexadecimal("tokenizer_fingerprint");
   about.vocabulary = m.integer("vocabulary", kLargestTokenId + int64_t{1});
+  if (m.find("token_texts") != nullptr) about.token_texts = m.hexadecimal("token_texts");
   if (const Tree* end = m.find("end_of_text"); end != nullptr && !end->is_null()) {
     about.end_of_text = static_cast<int32_t>(m.integer("end_of_text", kLargestTokenId));
   }
@@ -121,13 +124,34 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
   return about;
 }
 
+namespace {
+
+// Whether the ids of the dataset stand for the same texts in `tokenizer`.
+bool reads_rightly(const DatasetAbout& about, const Tokenizer& tokenizer) {
+  if (about.tokenizer_fingerprint == tokenizer.fingerprint()) return true;
+  if (about.token_texts)
+    return tokenizer.vocabulary_size() >= about.vocabulary &&
+           hash_token_texts(tokenizer, about.vocabulary) == *about.token_texts;
+  try {  // built by an older version: its tokenizer may still be there
+    const auto builder = load_tokenizer(about.tokenizer);
+    return builder->fingerprint() == about.tokenizer_fingerprint &&
+           means_the_same(*builder, tokenizer);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
                               const std::string& name) {
   const auto about = read_about(data);
-  if (!about || about->tokenizer_fingerprint == tokenizer.fingerprint()) return "";
+  if (!about || reads_rightly(*about, tokenizer)) return "";
   return fmt::format(
-      "{} was built with {}, whose bytes are not those of {}: its ids may mean other text",
-      data.prefix().string(), about->tokenizer, name);
+      "{} was built with {} ({:016x}, {} tokens), but is read with {} ({:016x}, {} tokens), whose "
+      "ids stand for other texts",
+      data.prefix().string(), about->tokenizer, about->tokenizer_fingerprint, about->vocabulary,
+      name, tokenizer.fingerprint(), tokenizer.vocabulary_size());
 }
 
 }  // namespace tessera

@@ -22,6 +22,8 @@ struct DatasetAbout {
   std::string tokenizer;               // the file as it was named
   uint64_t tokenizer_fingerprint = 0;  // Tokenizer::fingerprint()
   int64_t vocabulary = 0;
+  // hash_token_texts() of the vocabulary; nothing: built by a version that did not store it.
+  std::optional<uint64_t> token_texts;
   std::optional<int32_t> end_of_text;  // the token behind each document; nothing: none was added
   int64_t documents = 0;
   int64_t tokens = 0;      // end-of-text tokens included
@@ -38,8 +40,9 @@ std::string to_json(const DatasetAbout& about);
 // documents and tokens than the dataset has.
 std::optional<DatasetAbout> read_about(const IndexedDataset& data);
 
-// What to warn of where that file says that another tokenizer made the dataset than `tokenizer`,
-// which people know as `name`: its ids mean other text. Empty: nothing.
+// Why the dataset must not be read with `tokenizer`, which users know as `name`: PREFIX.json says
+// that another one made it, and its ids stand for other texts. Both are named with their
+// fingerprints. Empty: it may be read.
 std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
                               const std::string& name);
 

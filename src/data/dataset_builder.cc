@@ -6,12 +6,15 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/token_texts.h"
 
 namespace tessera {
 namespace {
@@ -153,8 +156,7 @@ class Accounts {
   DatasetAbout& about_;
 };
 
-// Documents in batches. What comes in pieces is cut where the tokenizer says that a cut changes no
-// id, and the rest is kept for the next piece.
+// Documents in batches. A long one is cut where the tokenizer says that a cut changes no id.
 class BatchReader {
  public:
   BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
@@ -175,34 +177,60 @@ class BatchReader {
 
  private:
   bool next_entry(Batch::Entry& entry) {
-    Document& d = entry.document;
-    while (stream_.next(d)) {
-      if (rest_.empty() && d.ends) return true;
-      rest_ += d.text;
-      entry.before = before_;
-      size_t cut = 0;
-      if (d.ends) {
-        cut = rest_.size();
-        before_ = 0;
-      } else if (rest_.size() >= try_at_) {
-        cut = tokenizer_.last_cut(rest_);
-        before_ += static_cast<int64_t>(cut);
-      }
-      // A text that cannot be cut is not searched again before it has doubled.
-      try_at_ = cut > 0 ? 0 : std::max(try_at_, 2 * rest_.size());
-      if (cut == 0) continue;
-      d.text.assign(rest_, 0, cut);
-      rest_.erase(0, cut);
-      return true;
+    if (!long_) {
+      Document& d = entry.document;
+      if (!stream_.next(d)) return false;
+      if (d.ends && d.text.size() <= kPiece) return true;
+      long_ = std::move(d);
+      from_ = 0;
     }
-    return false;
+    size_t cut = 0;
+    for (size_t look = kPiece; cut == 0; look *= 2) {
+      while (!long_->ends && left().size() <= look) read_more();
+      if (left().size() <= look) {
+        cut = left().size();
+        break;
+      }
+      cut = tokenizer_.last_cut(left().substr(0, look));
+      if (cut == 0 && look >= static_cast<size_t>(DocumentStream::kLongestLine)) refuse();
+    }
+    const bool ends = cut == left().size();  // then no more of it comes
+    entry.document = {std::string(left().substr(0, cut)), long_->source, long_->offset, long_->line,
+                      ends};
+    entry.before = before_;
+    from_ += cut;
+    before_ = ends ? 0 : before_ + static_cast<int64_t>(cut);
+    if (ends) long_.reset();
+    return true;
   }
 
+  std::string_view left() const { return std::string_view(long_->text).substr(from_); }
+
+  void read_more() {
+    Document more;
+    long_->text.erase(0, std::exchange(from_, 0));
+    CHECK(stream_.next(more), "a document without an end");
+    long_->text += more.text;
+    long_->ends = more.ends;
+  }
+
+  [[noreturn]] void refuse() const {
+    throw Error(
+        "{}:{}: {} bytes from byte {} of the document have no place where the text can be cut, "
+        "such "
+        "as a space between words. Is this file text? Split it with --split lines or paragraphs, "
+        "or "
+        "leave it out",
+        stream_.sources()[static_cast<size_t>(long_->source)], long_->line,
+        DocumentStream::kLongestLine, before_);
+  }
+
+  static constexpr size_t kPiece = static_cast<size_t>(kBatchBytes);
   DocumentStream& stream_;
   const Tokenizer& tokenizer_;
-  std::string rest_;    // of the document that comes in pieces
-  int64_t before_ = 0;  // bytes of it that stand before rest_
-  size_t try_at_ = 0;
+  std::optional<Document> long_;  // what is being cut; `ends`: all of its text has been read
+  size_t from_ = 0;               // where the rest of its text begins
+  int64_t before_ = 0;            // bytes of it that came before from_
 };
 
 void make_folder(const Path& folder) {
@@ -225,6 +253,7 @@ DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
   about.tokenizer = options.tokenizer_name;
   about.tokenizer_fingerprint = tokenizer.fingerprint();
   about.vocabulary = tokenizer.vocabulary_size();
+  about.token_texts = hash_token_texts(tokenizer, about.vocabulary);
   if (options.end_of_text) {
     about.end_of_text = tokenizer.end_of_text();
     if (!about.end_of_text) {

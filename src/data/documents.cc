@@ -81,7 +81,7 @@ bool DocumentStream::next_line(std::string_view& line) {
       searched = held;
       if (static_cast<int64_t>(held) > kLongestLine) {
         throw Error(
-            "{}:{}:1: this line is longer than {} bytes. Wanted lines that each hold a "
+            "{}:{}:1: this line is longer than {} bytes. Expected lines that each hold a "
             "document; is this file text at all?",
             stream_->name(), line_ + 1, kLongestLine);
       }
@@ -101,6 +101,11 @@ bool DocumentStream::next_whole(Document& out) {
   // One byte more than a piece tells whether it is the last.
   while (piece == 0 || end_ - begin_ <= piece) {
     if (!fill()) break;
+    if (static_cast<int64_t>(end_ - begin_) > kLongestWhole)
+      throw Error(
+          "{}: has more than {} bytes of text, which are too many for one document. Split it into "
+          "lines or into several files",
+          stream_->name(), kLongestWhole);
   }
   const size_t held = end_ - begin_;
   if (held == 0) return false;

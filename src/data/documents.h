@@ -44,11 +44,13 @@ struct Document {
 };
 
 // Memory: one document (or piece) and one buffer, so with a split, with JSON lines or with pieces
-// it does not grow with the file.
+// it does not grow with the file, however far a compressed one unpacks.
 class DocumentStream {
  public:
-  // A document longer than this is refused: it is a file without line ends more likely than text.
-  static constexpr int64_t kLongestLine = int64_t{1} << 30;
+  // A longer line is refused: it is a file without line ends more likely than text. So is a longer
+  // text file that is to be held as a whole (without pieces).
+  static constexpr int64_t kLongestLine = int64_t{64} << 20;
+  static constexpr int64_t kLongestWhole = int64_t{1} << 30;
 
   DocumentStream(SourceList sources, DocumentOptions options);
 

@@ -52,14 +52,17 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
   DocumentStream stream({.files = {source.name}, .skipped = 0},
                         {.split = entry_named(about.split, Split::kNone),
                          .format = entry_named(about.format, TextFormat::kAuto),
-                         .key = about.key});
+                         .key = about.key,
+                         .piece_bytes = int64_t{1} << 20});
   Document document;
-  for (int64_t d = 0; d <= last && stream.next(document); ++d) {
+  bool begins = true;
+  for (int64_t d = 0; d <= last && stream.next(document); d += document.ends) {
     for (PieceOrigin* o : wanted) {
-      if (o->source_document != d) continue;
+      if (!begins || o->source_document != d) continue;
       o->line = document.line;
       o->offset = document.offset;
     }
+    begins = document.ends;
   }
 }
 

@@ -1,10 +1,15 @@
+// Reads and checks the two files of a data set.
 #include "data/indexed_dataset.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "data/encode_cache.h"
 
 namespace tessera {
 namespace {
@@ -16,6 +21,7 @@ constexpr char kOldMagic[8] = {'T', 'N', 'T', 'I', 'D', 'X', 0, 0};
 constexpr uint64_t kVersion = 1;
 constexpr size_t kVersionAt = 9, kTypeAt = 17, kSequencesAt = 18, kStartsAt = 26, kHeader = 34;
 constexpr int64_t kLengthBytes = 4, kOffsetBytes = 8;
+constexpr int64_t kStride = 64;  // sequences between two known first tokens
 constexpr const char* kRebuild = "Build it again with   tessera data build …   or copy it again";
 
 template <class T>
@@ -46,11 +52,48 @@ Path with_suffix(Path prefix, const char* suffix) {
 }
 
 template <class T>
-void widen(const std::byte* from, std::span<int32_t> out) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    const T id = load<T>(from + i * sizeof(T));
-    // An id that fits no int32 fits no vocabulary either; −1 is refused where ids are checked.
-    out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
+T load_at(const DataFile& file, int64_t byte) {
+  T value;
+  file.read(byte, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+// `count` values from a byte of the file on, in blocks: use(index of the first, values).
+template <class T, class F>
+void visit_blocks(const DataFile& file, int64_t byte, int64_t count, F use) {
+  constexpr int64_t kBlockBytes = int64_t{1} << 18;
+  const int64_t most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  std::vector<T> block(static_cast<size_t>(std::min(count, most)));
+  for (int64_t first = 0; first < count; first += most) {
+    const auto values = std::span(block).first(static_cast<size_t>(std::min(most, count - first)));
+    file.read(byte + first * static_cast<int64_t>(sizeof(T)), std::as_writable_bytes(values));
+    use(first, std::span<const T>(values));
+  }
+}
+
+uint64_t hash_of(std::span<const std::byte> bytes) {
+  return hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+uint64_t chained(uint64_t a, uint64_t b) {
+  const uint64_t both[] = {a, b};
+  return hash_of(std::as_bytes(std::span(both)));
+}
+
+template <class T>
+void widen(const DataFile& file, int64_t from, std::span<int32_t> out) {
+  std::array<T, 4096> block;
+  while (!out.empty()) {
+    const size_t n = std::min(out.size(), block.size());
+    file.read(from * static_cast<int64_t>(sizeof(T)),
+              std::as_writable_bytes(std::span(block).first(n)));
+    for (size_t i = 0; i < n; ++i) {
+      // An id that fits no int32 fits no vocabulary either; −1 is refused where ids are checked.
+      const T id = block[i];
+      out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
+    }
+    from += static_cast<int64_t>(n);
+    out = out.subspan(n);
   }
 }
 
@@ -71,22 +114,51 @@ DType dtype_for_vocabulary(int64_t vocabulary) {
   return vocabulary < kMegatronsLimit ? DType::kU16 : DType::kI32;
 }
 
-IndexedDataset::IndexedDataset(const Path& prefix)
+IndexedDataset::IndexedDataset(const Path& prefix, int64_t held_sequences)
     : prefix_(prefix), index_(existing(prefix, ".idx")), data_(existing(prefix, ".bin")) {
   check_header();
-  check_sequences();
+  check_sequences(held_sequences);
   check_documents();
+  data_hash_ = hash_data();
 }
 
-std::string IndexedDataset::index_name() const { return index_.path().string(); }
-std::string IndexedDataset::data_name() const { return data_.path().string(); }
+std::string IndexedDataset::identity() const {
+  return fmt::format("{} tokens in {} documents, {}, hash {:016x}", tokens_, documents_,
+                     name_of(dtype_), chained(index_hash_, data_hash_));
+}
+
+uint64_t IndexedDataset::hash_data() const {
+  constexpr int64_t kWhole = int64_t{8} << 20, kBlocks = 64, kBlock = int64_t{16} << 10;
+  uint64_t hash = 0;
+  const auto add = [&](int64_t first, std::span<const std::byte> bytes) {
+    hash = chained(chained(hash, static_cast<uint64_t>(first)), hash_of(bytes));
+  };
+  const int64_t size = data_.size();
+  if (size <= kWhole) {
+    visit_blocks<std::byte>(data_, 0, size, add);
+    return hash;
+  }
+  for (int64_t b = 0; b + 1 < kBlocks; ++b)
+    visit_blocks<std::byte>(data_, b * ((size - kBlock) / (kBlocks - 1)), kBlock, add);
+  visit_blocks<std::byte>(data_, size - kBlock, kBlock, add);
+  return hash;
+}
+
+void IndexedDataset::index_changed() const {
+  throw Error(
+      "{}: does not say what it said when it was opened: it was changed while in use. Restore it "
+      "and run the same command to resume",
+      index_name());
+}
 
 void IndexedDataset::check_header() {
-  const auto bytes = index_.bytes();
-  if (bytes.size() < kHeader) {
+  if (index_.size() < static_cast<int64_t>(kHeader)) {
     throw Error("{}: holds {} bytes, fewer than the {} of its header. It was probably cut off. {}",
-                index_name(), bytes.size(), kHeader, kRebuild);
+                index_name(), index_.size(), kHeader, kRebuild);
   }
+  std::array<std::byte, kHeader> bytes;
+  index_.read(0, bytes);
+  index_hash_ = hash_of(bytes);
   if (std::memcmp(bytes.data(), kOldMagic, sizeof kOldMagic) == 0) {
     throw Error("{}: is in the old format of fairseq ('TNTIDX'), wanted 'MMIDIDX'. {}",
                 index_name(), kRebuild);
@@ -110,63 +182,82 @@ void IndexedDataset::check_header() {
   dtype_ = *type;
 }
 
-void IndexedDataset::check_sequences() {
-  const auto bytes = index_.bytes();
-  const auto size = static_cast<int64_t>(bytes.size());
+void IndexedDataset::check_sequences(int64_t held_sequences) {
+  std::array<std::byte, kHeader> bytes;
+  index_.read(0, bytes);
+  const int64_t size = index_.size();
   const auto sequences = load<uint64_t>(&bytes[kSequencesAt]);
   const auto starts = load<uint64_t>(&bytes[kStartsAt]);
   // Both are bounded by the file before they are multiplied: a lying header must not overflow.
-  const uint64_t most = bytes.size() / 4;
+  const auto most = static_cast<uint64_t>(size) / 4;
   const int64_t room = size - static_cast<int64_t>(kHeader);
-  int64_t wanted = -1;
+  int64_t needed = -1;
   if (sequences <= most && starts <= most) {
-    wanted = static_cast<int64_t>(sequences) * (kLengthBytes + kOffsetBytes) +
+    needed = static_cast<int64_t>(sequences) * (kLengthBytes + kOffsetBytes) +
              static_cast<int64_t>(starts) * kOffsetBytes;
   }
-  if (wanted < 0 || wanted > room) {
+  if (needed < 0 || needed > room) {
     throw Error(
         "{}: says {} sequences and {} document entries, which take more than the {} bytes "
         "of the file. It was probably cut off while being copied; the .bin may be whole. {}",
         index_name(), sequences, starts, size, kRebuild);
   }
-  if (wanted < room) {
+  if (needed < room) {
     throw Error(
         "{}: {} bytes follow after what the header describes (byte {}). A dataset with modes "
         "(images and text) is not supported; else the file is damaged. {}",
-        index_name(), room - wanted, size - (room - wanted), kRebuild);
+        index_name(), room - needed, size - (room - needed), kRebuild);
   }
   sequences_ = static_cast<int64_t>(sequences);
   documents_ = static_cast<int64_t>(starts) - 1;
-  lengths_ = bytes.data() + kHeader;
-  offsets_ = lengths_ + sequences_ * kLengthBytes;
-  starts_ = offsets_ + sequences_ * kOffsetBytes;
+  lengths_at_ = kHeader;
+  offsets_at_ = lengths_at_ + sequences_ * kLengthBytes;
+  starts_at_ = offsets_at_ + sequences_ * kOffsetBytes;
 
+  const bool holds = sequences_ <= held_sequences;
+  if (holds) {
+    lengths_.reserve(static_cast<size_t>(sequences_));
+    before_.reserve(static_cast<size_t>(sequences_ / kStride + 1));
+    before_.push_back(0);
+  }
+  int64_t expected = 0;  // sequences are back to back, as every writer of the format puts them
+  std::vector<int64_t> offsets;
+  visit_blocks<int32_t>(
+      index_, lengths_at_, sequences_, [&](int64_t first, std::span<const int32_t> lengths) {
+        offsets.resize(lengths.size());
+        index_.read(offsets_at_ + first * kOffsetBytes, std::as_writable_bytes(std::span(offsets)));
+        check_lengths(first, lengths, offsets, expected);
+        index_hash_ = chained(index_hash_, hash_of(std::as_bytes(lengths)));
+        if (holds) lengths_.insert(lengths_.end(), lengths.begin(), lengths.end());
+      });
+  tokens_ = expected / size_of(dtype_);
+  if (data_.size() == expected) return;
+  throw Error("{}: holds {} bytes, but {} describes {}. {} {}", data_name(), data_.size(),
+              index_name(), expected,
+              data_.size() < expected ? "It was probably cut off while being copied."
+                                      : "The two files do not belong together, or a writer died.",
+              kRebuild);
+}
+
+// `expected`: the byte of the .bin where the next sequence starts.
+void IndexedDataset::check_lengths(int64_t first, std::span<const int32_t> lengths,
+                                   std::span<const int64_t> offsets, int64_t& expected) {
   const int64_t item = size_of(dtype_);
-  int64_t expected = 0;  // sequences stand back to back, as every writer of the format puts them
-  for (int64_t s = 0; s < sequences_; ++s) {
-    const auto n = load<int32_t>(lengths_ + s * kLengthBytes);
-    const auto offset = load<int64_t>(offsets_ + s * kOffsetBytes);
-    if (n < 0) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int64_t s = first + static_cast<int64_t>(i);
+    if (lengths[i] < 0) {
       throw Error("{}: byte {}: sequence {} has length {}, wanted 0 or more. {}", index_name(),
-                  lengths_ - bytes.data() + s * kLengthBytes, s, n, kRebuild);
+                  lengths_at_ + s * kLengthBytes, s, lengths[i], kRebuild);
     }
-    if (offset != expected) {
+    if (offsets[i] != expected) {
       throw Error(
           "{}: byte {}: sequence {} starts at byte {} of the .bin, but the lengths before it "
           "add up to {}. {}",
-          index_name(), offsets_ - bytes.data() + s * kOffsetBytes, s, offset, expected, kRebuild);
+          index_name(), offsets_at_ + s * kOffsetBytes, s, offsets[i], expected, kRebuild);
     }
-    expected += n * item;
+    expected += lengths[i] * item;
+    if (held() && (s + 1) % kStride == 0) before_.push_back(expected / item);
   }
-  const auto held = static_cast<int64_t>(data_.bytes().size());
-  if (held != expected) {
-    throw Error("{}: holds {} bytes, but {} describes {}. {} {}", data_name(), held, index_name(),
-                expected,
-                held < expected ? "It was probably cut off while being copied."
-                                : "The two files do not belong together, or a writer died.",
-                kRebuild);
-  }
-  tokens_ = expected / item;
 }
 
 void IndexedDataset::check_documents() {
@@ -175,35 +266,70 @@ void IndexedDataset::check_documents() {
                 kRebuild);
   }
   int64_t before = 0;
-  for (int64_t d = 0; d <= documents_; ++d) {
-    const auto start = load<int64_t>(starts_ + d * kOffsetBytes);
+  const auto check = [&](int64_t d, int64_t start) {
     const bool last_is_wrong = d == documents_ && start != sequences_;
     if (start < before || start > sequences_ || (d == 0 && start != 0) || last_is_wrong) {
       throw Error("{}: byte {}: document entry {} is {}, wanted {}. {}", index_name(),
-                  starts_ - index_.bytes().data() + d * kOffsetBytes, d, start,
+                  starts_at_ + d * kOffsetBytes, d, start,
                   d == 0          ? std::string("0")
                   : last_is_wrong ? fmt::format("{}, the number of sequences", sequences_)
                                   : fmt::format("{} to {}", before, sequences_),
                   kRebuild);
     }
     before = start;
-  }
+  };
+  visit_blocks<int64_t>(index_, starts_at_, documents_ + 1,
+                        [&](int64_t first, std::span<const int64_t> starts) {
+                          for (size_t i = 0; i < starts.size(); ++i)
+                            check(first + static_cast<int64_t>(i), starts[i]);
+                          index_hash_ = chained(index_hash_, hash_of(std::as_bytes(starts)));
+                        });
 }
 
 int64_t IndexedDataset::length(int64_t s) const {
   CHECK(s >= 0 && s < sequences_, "sequence {} of {}", s, sequences_);
-  return load<int32_t>(lengths_ + s * kLengthBytes);
+  if (held()) return lengths_[static_cast<size_t>(s)];
+  const auto n = load_at<int32_t>(index_, lengths_at_ + s * kLengthBytes);
+  if (n < 0) index_changed();
+  return n;
 }
 
 int64_t IndexedDataset::first_token(int64_t s) const {
   if (s == sequences_) return tokens_;
   CHECK(s >= 0 && s < sequences_, "sequence {} of {}", s, sequences_);
-  return load<int64_t>(offsets_ + s * kOffsetBytes) / size_of(dtype_);
+  if (!held()) {
+    const int64_t first =
+        load_at<int64_t>(index_, offsets_at_ + s * kOffsetBytes) / size_of(dtype_);
+    if (first < 0 || first > tokens_) index_changed();
+    return first;
+  }
+  int64_t first = before_[static_cast<size_t>(s / kStride)];
+  for (int64_t i = s / kStride * kStride; i < s; ++i) first += lengths_[static_cast<size_t>(i)];
+  return first;
 }
 
 int64_t IndexedDataset::first_sequence(int64_t d) const {
   CHECK(d >= 0 && d <= documents_, "document {} of {}", d, documents_);
-  return load<int64_t>(starts_ + d * kOffsetBytes);
+  const auto s = load_at<int64_t>(index_, starts_at_ + d * kOffsetBytes);
+  if (s < 0 || s > sequences_) index_changed();
+  return s;
+}
+
+void IndexedDataset::visit_lengths(
+    int64_t begin, int64_t end,
+    const std::function<void(int64_t first, std::span<const int32_t> lengths)>& block) const {
+  CHECK(begin >= 0 && begin <= end && end <= sequences_, "sequences {} to {} of {}", begin, end,
+        sequences_);
+  const auto count = end - begin;
+  if (held())
+    return block(
+        begin, std::span(lengths_).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)));
+  visit_blocks<int32_t>(index_, lengths_at_ + begin * kLengthBytes, count,
+                        [&](int64_t first, std::span<const int32_t> lengths) {
+                          for (const int32_t n : lengths)
+                            if (n < 0) index_changed();
+                          block(begin + first, lengths);
+                        });
 }
 
 int64_t IndexedDataset::sequence_of(int64_t token) const {
@@ -217,19 +343,33 @@ int64_t IndexedDataset::sequence_of(int64_t token) const {
 }
 
 void IndexedDataset::read(int64_t from, std::span<int32_t> out) const {
-  CHECK(from >= 0 && from + static_cast<int64_t>(out.size()) <= tokens_, "tokens {} to {} of {}",
-        from, from + static_cast<int64_t>(out.size()), tokens_);
-  const std::byte* at = data_.bytes().data() + from * size_of(dtype_);
+  const bool inside = from >= 0 && from + static_cast<int64_t>(out.size()) <= tokens_;
+  if (!inside && !held()) index_changed();
+  CHECK(inside, "tokens {} to {} of {}", from, from + static_cast<int64_t>(out.size()), tokens_);
   switch (dtype_) {
     case DType::kU8:
-      return widen<uint8_t>(at, out);
+      widen<uint8_t>(data_, from, out);
+      break;
     case DType::kU16:
-      return widen<uint16_t>(at, out);
+      widen<uint16_t>(data_, from, out);
+      break;
     case DType::kI64:
-      return widen<int64_t>(at, out);
+      widen<int64_t>(data_, from, out);
+      break;
     default:
-      return widen<int32_t>(at, out);
+      widen<int32_t>(data_, from, out);
+      break;
   }
+}
+
+void IndexedDataset::require_unchanged() const {
+  if (!data_.changed()) return;
+  data_.accept_change();
+  if (data_.size() == tokens_ * size_of(dtype_) && hash_data() == data_hash_) return;
+  throw Error(
+      "{}: was changed while in use: its content is not that of the start. Restore it and run the "
+      "same command to resume",
+      data_name());
 }
 
 }  // namespace tessera

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "data/data_file.h"
 
 namespace tessera {
 
@@ -15,13 +19,18 @@ namespace tessera {
 DType dtype_for_vocabulary(int64_t vocabulary);
 
 // A .idx says how long each *sequence* is; a *document* is a run of sequences. What we write has
-// one sequence a document. Tokens are numbered through the whole file from 0.
+// one sequence per document. Tokens are numbered through the whole file from 0.
+//
+// Memory: 4 bytes per sequence, and nothing that grows with the .bin; with more than
+// `held_sequences` of them nothing that grows with the index either, each length is then read when
+// it is needed. Not for several threads at once.
 class IndexedDataset {
  public:
-  // Maps both files and checks all that the index says against itself and against the .bin, so
-  // that no later read can leave them. Throws Error: what is missing, cut off or contradicts
-  // itself.
-  explicit IndexedDataset(const Path& prefix);
+  static constexpr int64_t kHeldSequences = int64_t{1} << 24;
+
+  // Checks all that the index says against itself and against the .bin. Throws Error: what is
+  // missing, cut off or contradicts itself.
+  explicit IndexedDataset(const Path& prefix, int64_t held_sequences = kHeldSequences);
 
   const Path& prefix() const { return prefix_; }
   DType dtype() const { return dtype_; }
@@ -29,30 +38,56 @@ class IndexedDataset {
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
 
+  // What the files hold, as text: counts, and a hash of the whole .idx and of blocks of the .bin
+  // (all of it up to 8 MiB, else 64 blocks of 16 KiB at equal distances). Two data sets are taken
+  // for the same if these are equal.
+  std::string identity() const;
+
   int64_t length(int64_t sequence) const;          // in tokens
   int64_t first_token(int64_t sequence) const;     // sequence == sequences() gives tokens()
   int64_t first_sequence(int64_t document) const;  // document == documents() gives sequences()
   int64_t sequence_of(int64_t token) const;        // the one that holds it; by bisection
+  // The lengths of sequences [begin, end), in blocks: `first` is the first one of a block.
+  void visit_lengths(
+      int64_t begin, int64_t end,
+      const std::function<void(int64_t first, std::span<const int32_t> lengths)>& block) const;
 
-  // Tokens [from, from + out.size()) of the file.
+  // Tokens [from, from + out.size()) of the file. This and all of the above throw Error, with file
+  // and byte, where a file was cut or changed since it was opened, or cannot be read.
   void read(int64_t from, std::span<int32_t> out) const;
 
+  // Throws Error if the .bin was changed since it was opened, so that what was read may be of
+  // another content. A new time of modification alone passes.
+  void require_unchanged() const;
+
   // `text` and nothing else, for messages: "corpus/train.idx".
-  std::string index_name() const;
-  std::string data_name() const;
+  std::string index_name() const { return index_.path().string(); }
+  std::string data_name() const { return data_.path().string(); }
+
+  // Throws the Error of an index that does not say what it said at the start.
+  [[noreturn]] void index_changed() const;
 
  private:
   void check_header();
-  void check_sequences();
+  void check_sequences(int64_t held_sequences);
+  void check_lengths(int64_t first, std::span<const int32_t> lengths,
+                     std::span<const int64_t> offsets, int64_t& expected);
   void check_documents();
+  uint64_t hash_data() const;
+  bool held() const { return before_.size() > 0; }
 
   Path prefix_;
-  MappedFile index_, data_;
+  DataFile index_;
+  mutable DataFile data_;
   DType dtype_ = DType::kI32;
   int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
-  const std::byte* lengths_ = nullptr;  // i32[sequences], at no alignment
-  const std::byte* offsets_ = nullptr;  // i64[sequences]
-  const std::byte* starts_ = nullptr;   // i64[documents + 1]
+  int64_t lengths_at_ = 0;  // bytes of the .idx: i32[sequences]
+  int64_t offsets_at_ = 0;  // i64[sequences]
+  int64_t starts_at_ = 0;   // i64[documents + 1]
+  // Where they are held: all lengths, and the first token of every 64th sequence.
+  std::vector<int32_t> lengths_;
+  std::vector<int64_t> before_;
+  uint64_t index_hash_ = 0, data_hash_ = 0;
 };
 
 }  // namespace tessera

@@ -1,23 +1,34 @@
 #include "data/mixture.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
 namespace tessera {
 
-Mixture::Mixture(std::vector<Stage> stages, int sources) {
-  CHECK(!stages.empty() && stages[0].first_sample == 0, "a mixture without a beginning");
+Mixture::Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start) {
+  CHECK(!stages.empty() && (start || stages[0].first_sample == 0), "a mixture without a beginning");
   for (Stage& stage : stages) {
     CHECK(stages_.empty() || stage.first_sample > stages_.back().stage.first_sample,
-          "a stage from sample {} behind one from {}", stage.first_sample,
+          "a stage from sample {} after one from {}", stage.first_sample,
           stages_.back().stage.first_sample);
     CHECK(stage.sources.size() == stage.weights.size(), "{} weights for {} sources",
           stage.weights.size(), stage.sources.size());
     Blend blend(stage.weights);
     stages_.push_back({std::move(stage), std::move(blend), {}});
   }
-  stages_[0].before.assign(static_cast<size_t>(sources), 0);
+  Running& first = stages_[0];
+  first.before = start ? start->before : std::vector<int64_t>(static_cast<size_t>(sources), 0);
+  if (!start) return;
+  std::vector<int64_t> given;
+  for (const int s : first.stage.sources) {
+    const auto i = static_cast<size_t>(s);
+    given.push_back(start->given[i] - start->before[i]);
+  }
+  const int64_t sum = std::accumulate(given.begin(), given.end(), int64_t{0});
+  CHECK(sum == start->sample - first.stage.first_sample, "{} samples of {}", sum, start->sample);
+  first.blend.continue_from(given);
 }
 
 int Mixture::stage_of(int64_t sample) const {
@@ -26,31 +37,41 @@ int Mixture::stage_of(int64_t sample) const {
   return static_cast<int>(after - stages_.begin()) - 1;
 }
 
+void Mixture::add_given(Running& stage, int64_t until, std::vector<int64_t>& counts) const {
+  const auto given = stage.blend.given(until - stage.stage.first_sample);
+  for (size_t i = 0; i < given.size(); ++i)
+    counts[static_cast<size_t>(stage.stage.sources[i])] += given[i];
+}
+
 Mixture::Running& Mixture::stage_with_counts(int64_t sample) {
-  const auto wanted = static_cast<size_t>(stage_of(sample));
-  for (size_t s = 1; s <= wanted; ++s) {
+  const auto found = static_cast<size_t>(stage_of(sample));
+  for (size_t s = 1; s <= found; ++s) {
     if (!stages_[s].before.empty()) continue;
-    Running& last = stages_[s - 1];
-    std::vector<int64_t> before = last.before;
-    const auto given = last.blend.given(stages_[s].stage.first_sample - last.stage.first_sample);
-    for (size_t i = 0; i < given.size(); ++i) {
-      before[static_cast<size_t>(last.stage.sources[i])] += given[i];
-    }
+    std::vector<int64_t> before = stages_[s - 1].before;
+    add_given(stages_[s - 1], stages_[s].stage.first_sample, before);
     stages_[s].before = std::move(before);
   }
-  return stages_[wanted];
+  return stages_[found];
 }
 
 Blend::Pick Mixture::at(int64_t sample) {
-  CHECK(sample >= 0, "sample {}", sample);
+  CHECK(sample >= first_sample(), "sample {} before {}", sample, first_sample());
   Running& now = stage_with_counts(sample);
   const Blend::Pick pick = now.blend.at(sample - now.stage.first_sample);
   const int source = now.stage.sources[static_cast<size_t>(pick.source)];
   return {source, pick.index + now.before[static_cast<size_t>(source)]};
 }
 
+Mixture::Counts Mixture::counts(int64_t sample) {
+  CHECK(sample >= first_sample(), "sample {} before {}", sample, first_sample());
+  Running& now = stage_with_counts(sample);
+  Counts counts{&now.stage, now.before, now.before};
+  add_given(now, sample, counts.given);
+  return counts;
+}
+
 double Mixture::expected(int source, int64_t samples) const {
-  double sum = 0;
+  auto sum = static_cast<double>(stages_[0].before[static_cast<size_t>(source)]);
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s].stage;
     const int64_t end =

@@ -2,31 +2,47 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/blend.h"
 
 namespace tessera {
 
-// A source that stands in several stages goes on in each where the ones before have left it: no
+// A source that is part of several stages continues in each where the ones before have left it: no
 // sample of it is given twice, and none is left out.
 class Mixture {
  public:
   struct Stage {
-    int64_t first_sample = 0;     // ascending; that of the first stage is 0
+    int64_t first_sample = 0;     // ascending
     std::vector<int> sources;     // numbers of sources, each at most once
-    std::vector<double> weights;  // as Blend wants them
+    std::vector<double> weights;  // as Blend expects them
   };
-  // `sources`: how many there are in all.
-  Mixture(std::vector<Stage> stages, int sources);
+  // Where a run resumes, in its first stage.
+  struct Start {
+    int64_t sample = 0;           // samples given in all
+    std::vector<int64_t> before;  // by source: its place when the stage began
+    std::vector<int64_t> given;   // by source: its place now; the stage has given the difference
+  };
+  // `sources`: how many there are in all. Without a start the first stage begins at sample 0.
+  Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start = {});
 
-  // As Blend::at; the first sample of a stage takes what counting those before it takes.
+  // As Blend::at, of a sample from that of the first stage on; the first sample of a stage takes
+  // what counting those before it takes.
   Blend::Pick at(int64_t sample);
 
-  // How many of the first `samples` come from that source, to within one a stage.
+  // The state before a sample: the stage it belongs to, and the place of each source.
+  struct Counts {
+    const Stage* stage;
+    std::vector<int64_t> before, given;  // by source: when the stage began, and now
+  };
+  Counts counts(int64_t sample);
+
+  // The place of that source before `samples`, to within one per stage.
   double expected(int source, int64_t samples) const;
   int stages() const { return static_cast<int>(stages_.size()); }
   int stage_of(int64_t sample) const;
+  int64_t first_sample() const { return stages_.front().stage.first_sample; }
 
  private:
   struct Running {
@@ -35,6 +51,8 @@ class Mixture {
     std::vector<int64_t> before;  // by source: given by the stages before; empty: not yet counted
   };
   Running& stage_with_counts(int64_t sample);
+  // Adds what the stage gives until a sample.
+  void add_given(Running& stage, int64_t until, std::vector<int64_t>& counts) const;
 
   std::vector<Running> stages_;
 };

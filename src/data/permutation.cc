@@ -48,4 +48,20 @@ int64_t Permutation::operator()(int64_t i) const {
   return static_cast<int64_t>(x);
 }
 
+int64_t Permutation::place_of(int64_t to) const {
+  CHECK(to >= 0 && static_cast<uint64_t>(to) < n_, "{} of {}", to, n_);
+  uint64_t x = static_cast<uint64_t>(to);
+  do {
+    uint64_t a = x / right_, b = x % right_;
+    for (size_t r = kRounds; r > 0; r -= 2) {
+      const uint64_t from_a = scale(mix(a + keys_[r - 1]), right_);
+      b += b < from_a ? right_ - from_a : -from_a;
+      const uint64_t from_b = scale(mix(b + keys_[r - 2]), left_);
+      a += a < from_b ? left_ - from_b : -from_b;
+    }
+    x = a * right_ + b;
+  } while (x >= n_);
+  return static_cast<int64_t>(x);
+}
+
 }  // namespace tessera

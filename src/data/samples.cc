@@ -61,11 +61,16 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
 
 PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint64_t key)
     : data_(data), range_(range), order_(key, range.size()) {
-  before_.reserve(static_cast<size_t>(range.size() / kStride + 1));
-  for (int64_t i = 0; i < range.size(); ++i) {
-    if (i % kStride == 0) before_.push_back(tokens_);
-    tokens_ += data.length(range.begin + order_(i));
-  }
+  // The lengths are read in the order of the file, and each is added where its sequence has its
+  // place: the sums take less memory than the lengths, which may not be held in memory.
+  before_.assign(static_cast<size_t>((range.size() + kStride - 1) / kStride), 0);
+  data.visit_lengths(range.begin, range.end, [&](int64_t first, std::span<const int32_t> lengths) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const int64_t place = order_.place_of(first + static_cast<int64_t>(i) - range_.begin);
+      before_[static_cast<size_t>(place / kStride)] += lengths[i];
+    }
+  });
+  for (int64_t& sum : before_) tokens_ += std::exchange(sum, tokens_);
 }
 
 void PackedStream::visit(int64_t from, int64_t count,
@@ -74,6 +79,10 @@ void PackedStream::visit(int64_t from, int64_t count,
   const auto known = std::upper_bound(before_.begin(), before_.end(), from) - 1;
   int64_t place = (known - before_.begin()) * kStride, start = *known;
   while (count > 0) {
+    // An index whose lengths are read again and no longer add up was changed in the meantime.
+    if (place == range_.size() ||
+        (place % kStride == 0 && before_[static_cast<size_t>(place / kStride)] != start))
+      data_.index_changed();
     const int64_t sequence = range_.begin + order_(place++), length = data_.length(sequence);
     const int64_t skipped = from - start, taken = std::min(length - skipped, count);
     if (taken > 0) {
@@ -111,6 +120,7 @@ SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
     current_.reset(new Epoch{number,
                              PackedStream(data_, range_, order_key("documents", seed_, number)),
                              Permutation(order_key("samples", seed_, number), per_epoch_)});
+    if (current_->stream.tokens() != tokens_) data_.index_changed();
   }
   return *current_;
 }
@@ -129,6 +139,7 @@ void SampleOrder::read(int64_t sample, std::span<int32_t> out) {
     data_.read(data_.first_token(p.sequence) + p.from, out.first(n));
     out = out.subspan(n);
   });
+  data_.require_unchanged();
 }
 
 std::vector<SamplePiece> SampleOrder::pieces(int64_t sample) {

@@ -104,8 +104,9 @@ std::optional<int32_t> SentencePieceTokenizer::end_of_text() const {
 bool SentencePieceTokenizer::is_special(int32_t id) const {
   if (id < 0 || id >= vocabulary_size()) return false;
   const auto& piece = model_.pieces[static_cast<size_t>(id)];
-  return piece.type == PieceType::kUserDefined && piece.text.starts_with('<') &&
-         piece.text.ends_with('>');
+  const bool named = piece.text.starts_with('<') && piece.text.ends_with('>');
+  return piece.type == PieceType::kControl || piece.type == PieceType::kUnknown ||
+         piece.type == PieceType::kUnused || (piece.type == PieceType::kUserDefined && named);
 }
 
 size_t SentencePieceTokenizer::last_cut(std::string_view text) const {

@@ -33,7 +33,7 @@ class SentencePieceTokenizer : public Tokenizer {
   int32_t vocabulary_size() const override { return static_cast<int32_t>(texts_.size()); }
   std::optional<int32_t> end_of_text() const override;  // </s>
   std::optional<int32_t> source_end() const override { return end_of_text(); }
-  // Of the pieces that a user defined, those with a name in angle brackets.
+  // Control, unknown and unused pieces, and user-defined ones with a name in angle brackets.
   bool is_special(int32_t id) const override;
   int32_t sentinels() const override { return sentinels_; }
   size_t last_cut(std::string_view text) const override;

@@ -25,6 +25,11 @@ void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
   std::fill(row.documents.begin(), row.documents.end(), 0);
 }
 
+// How many samples of `length` tokens begin before that token.
+int64_t samples_of(int64_t tokens, int64_t length) {
+  return tokens / length + (tokens % length > 0 ? 1 : 0);
+}
+
 // Numbers a row's documents, whose tokens are given one after the other.
 class DocumentMarks {
  public:
@@ -91,13 +96,14 @@ TrainingData::TrainingData(DatasetSpec spec)
       if (known == datasets_.end()) open(d.prefix);
     }
   }
-  make_mixture();
+  make_mixture({}, false);
 }
 
 void TrainingData::open(const std::string& prefix) {
   Dataset one;
   one.prefix = prefix;
   one.data = std::make_unique<IndexedDataset>(prefix);
+  one.identity = one.data->identity();
   const SequenceRange range = split_range(spec_.split, spec_.part, one.data->sequences());
   one.order = std::make_unique<SampleOrder>(*one.data, range, length_, spec_.seed);
   datasets_.push_back(std::move(one));
@@ -106,7 +112,7 @@ void TrainingData::open(const std::string& prefix) {
 Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
                                       const std::vector<WeightedDataset>& blend) {
   Mixture::Stage stage;
-  stage.first_sample = (from_tokens + length_ - 1) / length_;
+  stage.first_sample = samples_of(from_tokens, length_);
   for (size_t i = 0; i < blend.size(); ++i) {
     const WeightedDataset& d = blend[i];
     if (!(d.weight > 0) || !std::isfinite(d.weight)) {
@@ -121,27 +127,104 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
       throw Error("data.stages: {} stands twice in the stage from token {}", d.prefix, from_tokens);
     }
     const auto size = static_cast<double>(datasets_[static_cast<size_t>(source)].order->tokens());
+    const double weight = d.weight * std::pow(size, spec_.size_exponent);
+    if (!(weight > 0) || !std::isfinite(weight)) {
+      throw Error(
+          "data.train: {} has weight {} and {} tokens, which make a share of {} with "
+          "data.size_exponent = {}, expected a finite number above 0. Give weights nearer to 1",
+          d.prefix, d.weight, size, weight, spec_.size_exponent);
+    }
     stage.sources.push_back(source);
-    stage.weights.push_back(d.weight * std::pow(size, spec_.size_exponent));
+    stage.weights.push_back(weight);
   }
   return stage;
 }
 
-void TrainingData::make_mixture() {
-  std::vector<Mixture::Stage> stages = {stage_of(0, spec_.datasets)};
+// The stage of the run's next sample, and those after it. Their first samples are counted from what
+// the run has consumed, since its samples may have had another length before.
+std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
+  std::vector<Mixture::Stage> stages;
+  int64_t before = -1;
+  const auto add = [&](int64_t from, const std::vector<WeightedDataset>& datasets) {
+    Mixture::Stage stage = stage_of(from, datasets);
+    if (stage.first_sample <= before) {
+      throw Error(
+          "data.stages: the stage from token {} begins no later than the one before it. Wanted "
+          "ascending numbers of tokens, the first above 0",
+          from);
+    }
+    before = stage.first_sample;
+    stage.first_sample = samples + samples_of(std::max<int64_t>(from - tokens, 0), length_);
+    while (!stages.empty() && stages.back().first_sample >= stage.first_sample) stages.pop_back();
+    stages.push_back(std::move(stage));
+  };
+  add(0, spec_.datasets);
   for (const MixtureStage& stage : spec_.stages) {
     if (stage.datasets.empty()) {
       throw Error("data.stages: the stage from token {} names no dataset", stage.from_tokens);
     }
-    stages.push_back(stage_of(stage.from_tokens, stage.datasets));
-    if (stages.back().first_sample <= stages[stages.size() - 2].first_sample) {
-      throw Error(
-          "data.stages: the stage from token {} begins no later than the one before it. Wanted "
-          "ascending numbers of tokens, the first above 0",
-          stage.from_tokens);
-    }
+    add(stage.from_tokens, stage.datasets);
   }
-  mixture_ = std::make_unique<Mixture>(std::move(stages), datasets());
+  return stages;
+}
+
+SampleOrderKey TrainingData::order_key() const { return {length_, spec_.seed, spec_.split}; }
+
+void TrainingData::continue_from(const DataPosition& saved, bool changes) {
+  make_mixture(saved, changes);
+}
+
+void TrainingData::make_mixture(const DataPosition& saved, bool changes) {
+  std::vector<std::string> names;
+  for (const Dataset& d : datasets_) names.push_back(d.prefix);
+  std::vector<Mixture::Stage> stages = stages_after(saved.samples, saved.tokens);
+  Mixture::Start start{saved.samples, {}, {}};
+  std::vector<double> weights;  // of the saved blend
+  bool same = true;
+  left_ = saved.sources;
+  for (SourcePosition& s : left_) s.weight = 0;
+  for (const Dataset& d : datasets_) {
+    const SourcePosition* s = find_source(saved, d.prefix, d.identity, names);
+    if (s && !changes) require_same_source(*s, d.identity);
+    const bool known = s && (s->identity.empty() || s->identity == d.identity);
+    const bool goes_on = known && saved.order == order_key();
+    start.before.push_back(goes_on ? s->before : 0);
+    start.given.push_back(s ? continued_sample(*s, goes_on, d.order->samples_per_epoch()) : 0);
+    weights.push_back(s ? s->weight : 0);
+    same = same && (goes_on || !s);
+    if (s) std::erase_if(left_, [&](const SourcePosition& l) { return l.name == s->name; });
+  }
+  Mixture::Stage& first = stages.front();
+  const bool known_blend = !saved.sources.empty();
+  std::vector<double> today(datasets_.size(), 0);
+  for (size_t i = 0; i < first.sources.size(); ++i)
+    today[static_cast<size_t>(first.sources[i])] = first.weights[i];
+  const auto was_read = [](const SourcePosition& l) { return l.samples > l.before; };
+  if (known_blend && same && today == weights && std::none_of(left_.begin(), left_.end(), was_read))
+    first.first_sample = saved.blend_sample;
+  else
+    start.before = start.given;
+  for (SourcePosition& l : left_) l.before = l.samples;
+  first_samples_ = saved.samples;
+  first_tokens_ = saved.tokens;
+  mixture_ = std::make_unique<Mixture>(std::move(stages), datasets(), start);
+  counting_ = std::make_unique<Mixture>(*mixture_);
+}
+
+DataPosition TrainingData::position(int64_t samples) {
+  const Mixture::Counts counts = counting_->counts(samples);
+  DataPosition p;
+  p.samples = samples;
+  p.tokens = first_tokens_ + (samples - first_samples_) * length_;
+  p.blend_sample = counts.stage->first_sample;
+  p.order = order_key();
+  for (size_t i = 0; i < datasets_.size(); ++i)
+    p.sources.push_back({datasets_[i].prefix, datasets_[i].identity, counts.given[i],
+                         counts.before[i], datasets_[i].order->samples_per_epoch(), 0});
+  for (size_t i = 0; i < counts.stage->sources.size(); ++i)
+    p.sources[static_cast<size_t>(counts.stage->sources[i])].weight = counts.stage->weights[i];
+  p.sources.insert(p.sources.end(), left_.begin(), left_.end());
+  return p;
 }
 
 void TrainingData::read(int64_t sample, std::span<int32_t> out) { read(mixture_->at(sample), out); }
@@ -250,6 +333,7 @@ int64_t ValidationData::read(int64_t sample, std::span<int32_t> out) const {
   const int64_t count = std::min<int64_t>(length_ + 1, tokens_ - from);
   const auto ids = out.first(static_cast<size_t>(count));
   data_->read(first_ + from, ids);
+  data_->require_unchanged();
   require_vocabulary(ids, spec_.vocabulary, *data_, first_ + from);
   return count;
 }

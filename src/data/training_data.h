@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/data_position.h"
 #include "data/indexed_dataset.h"
 #include "data/instructions.h"
 #include "data/mixture.h"
@@ -67,13 +68,24 @@ struct SampleOrigin {
   std::vector<SamplePiece> pieces;
 };
 
-// Any sample of the run by its global number, which is all that a restart needs to go on. Reads the
-// same on every rank. Not for several threads at once.
+// Any sample of the run by its global number. Reads the same on every rank. Not for several threads
+// at once, except position().
 class TrainingData {
  public:
   // Throws Error for a dataset that is damaged or too small, for weights that are not above 0, and
   // for span corruption that has no room or too few sentinels.
   explicit TrainingData(DatasetSpec spec);
+
+  // Continues a run that has consumed what `saved` says, before anything is read: each data set
+  // from its own place, also where the blend is another one now. A data set is found again by its
+  // prefix, or by its identity where it was moved. Throws Error, unless `changes`, if one is no
+  // longer what it was; where it, the samples' length, the seed or the split changed, it continues
+  // with the first epoch that was not begun. A data set that is new starts at its first sample.
+  void continue_from(const DataPosition& saved, bool changes);
+  // After the first `samples` of the run, which are never fewer than in the call before.
+  DataPosition position(int64_t samples);
+  // The first sample that can be read: those before were read from another blend.
+  int64_t first_sample() const { return mixture_->first_sample(); }
 
   // Row lengths: tokens and, of an encoder, its source (0: none).
   int64_t row_tokens() const { return spec_.spans ? spans_.targets : spec_.sequence_length; }
@@ -103,13 +115,15 @@ class TrainingData {
 
  private:
   struct Dataset {
-    std::string prefix;
+    std::string prefix, identity;
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<SampleOrder> order;
   };
   void open(const std::string& prefix);
   Mixture::Stage stage_of(int64_t from_tokens, const std::vector<WeightedDataset>& blend);
-  void make_mixture();
+  std::vector<Mixture::Stage> stages_after(int64_t samples, int64_t tokens);
+  void make_mixture(const DataPosition& saved, bool changes);
+  SampleOrderKey order_key() const;
   void read(const Blend::Pick& pick, std::span<int32_t> out);
   void mark_documents(const Blend::Pick& pick, const SampleRow& row);
 
@@ -118,7 +132,10 @@ class TrainingData {
   int64_t length_ = 0;  // tokens of a sample, without the one more
   std::vector<Dataset> datasets_;
   std::unique_ptr<Mixture> mixture_;
-  std::vector<int32_t> ids_;  // of the sample that is read
+  std::unique_ptr<Mixture> counting_;             // the same, for position(): another thread reads
+  int64_t first_samples_ = 0, first_tokens_ = 0;  // consumed before continue_from()
+  std::vector<SourcePosition> left_;              // of data sets that are no longer read
+  std::vector<int32_t> ids_;                      // of the sample that is read
 };
 
 // Sample i holds tokens [i·T, i·T + T] of the file, T + 1 or, at the end, fewer: each token but the

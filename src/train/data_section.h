@@ -62,6 +62,7 @@ struct DataSection {
   bool documents_apart = false;
   Objective objective = Objective::kNextToken;
   double noise_density = 0.15, mean_span = 3;
+  bool allow_foreign_tokenizer = false;
 
   static void fields(auto& self, auto&& visit) {
     visit("tokenizer", self.tokenizer,
@@ -92,6 +93,8 @@ struct DataSection {
           "what is learned: the next token, or T5's spans that were taken out of the text");
     visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out");
     visit("mean_span", self.mean_span, "span_corruption: tokens a span, on average");
+    visit("allow_foreign_tokenizer", self.allow_foreign_tokenizer,
+          "read data sets that were built with a tokenizer whose ids stand for other texts");
   }
 };
 

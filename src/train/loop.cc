@@ -95,7 +95,7 @@ void Run::after_step(const StepResult& r, double seconds) {
   if (judge_->scales()) m.loss_scale = LossScaleMetrics{judge_->loss_scale(), !r.finite};
   m.step_s = seconds;
   m.data_s = r.data_s;
-  figures_.add(m, r.tokens, batches_->shape().global_at(r.step - 1));
+  figures_.add(m, r.tokens, input_->sequences_of(r.step));
   if (recorded) record_->add(m);
   progress_.show(figures_.progress(m, r.tokens, last_step_), options_.now_s());
 }
@@ -116,7 +116,7 @@ bool Run::begin_step(int64_t step) {
   if (!ahead_) finish_steps(0);
   std::string failed;
   try {
-    trainer_->prepare_step(step, rate(), *batches_, judge_->loss_scale());
+    trainer_->prepare_step(step, rate(), input_->batches(), judge_->loss_scale());
   } catch (const std::exception& e) {
     failed = e.what();
   }
@@ -240,11 +240,12 @@ void Run::save_checkpoint(int64_t step, bool prunes) {
   header.tokens = tokens_;
   judge_->save(header.state);
   save_updates(trainer_->updates(), header.state);
+  header.state.set("data", input_->position_after(step));
   header.config = to_tree(config_);
   header.model = to_tree(config_.model);
   header.version = options_.version;
   header.tokenizer = tokenizer_bytes_;
-  if (rows_->instructions()) set_ends(rows_->instructions()->stops(), header);
+  if (const InstructionData* data = input_->rows().instructions()) set_ends(data->stops(), header);
   saves_->start(std::move(header), trainer_->state(), prunes);
 }
 

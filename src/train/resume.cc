@@ -18,8 +18,8 @@ bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
          path == "run.directory" || path == "run.name" || path == "model.preset" ||
          path == "run.dump_gradients" || path == "run.dump_values" ||
-         path.starts_with("metrics.") || path.starts_with("evaluation.") ||
-         path.starts_with("divergence.");
+         path == "data.allow_foreign_tokenizer" || path.starts_with("metrics.") ||
+         path.starts_with("evaluation.") || path.starts_with("divergence.");
 }
 
 // With the keys that an older version did not know, as they are where nobody gives them.

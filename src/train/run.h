@@ -16,7 +16,6 @@
 #include "data/tokenizer.h"
 #include "train/load_start.h"
 #include "train/loop.h"
-#include "train/run_data.h"
 #include "train/run_dumps.h"
 #include "train/run_record.h"
 #include "train/run_validation.h"
@@ -26,6 +25,7 @@
 #include "train/step_figures.h"
 #include "train/step_judge.h"
 #include "train/trainer.h"
+#include "train/training_input.h"
 
 namespace tessera {
 
@@ -103,8 +103,8 @@ class Run {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<StepJudge> judge_;  // of a configuration that is resolved
-  std::unique_ptr<TrainingRows> rows_;
-  std::unique_ptr<BatchSource> batches_;
+  std::unique_ptr<TrainingInput> input_;
+  std::optional<RunPosition> position_;  // of the checkpoint that the run continues
   std::optional<RunValidation> validation_;
   std::optional<RunRecord> record_;  // of the first rank
   std::string tokenizer_bytes_;      // for checkpoints; of the first rank

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "data/dataset_about.h"
+#include "data/encode_cache.h"
+#include "data/token_texts.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
@@ -20,6 +22,23 @@ std::vector<WeightedDataset> blend_of(const std::vector<DataSource>& sources) {
 // For messages.
 std::string tokenizer_name(const RunConfig& config) {
   return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
+}
+
+// What the instructions hold: counts, and a hash of their tokens.
+std::string identity_of(const InstructionData& data) {
+  uint64_t hash = 0;
+  const auto add = [&](const auto& values) {
+    const auto bytes = std::as_bytes(values);
+    const uint64_t two[] = {
+        hash, hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()})};
+    hash = hash_bytes({reinterpret_cast<const char*>(two), sizeof two});
+  };
+  for (int64_t e = 0; e < data.examples(); ++e) {
+    add(data.ids(e));
+    add(data.learned(e));
+  }
+  return fmt::format("{} examples in {} rows, {} tokens, hash {:016x}", data.examples(),
+                     data.rows(), data.tokens(), hash);
 }
 
 }  // namespace
@@ -65,9 +84,13 @@ InstructionSpec instruction_spec(const RunConfig& config) {
 
 TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer)
     : tokens_(config.data.sequence_length) {
+  if (config.model.encoder_layers > 0) require_padding(tokenizer, tokenizer_name(config));
   if (!config.data.instructions.empty()) {
     const InstructionSpec spec = instruction_spec(config);
     instructions_ = std::make_unique<InstructionData>(spec, tokenizer);
+    start_.order = {spec.sequence_length, spec.seed, ""};
+    start_.sources = {{fmt::format("{}", fmt::join(spec.files, ", ")), identity_of(*instructions_),
+                       0, 0, instructions_->rows(), 1}};
     if (spec.target_length > 0) {
       tokens_ = spec.target_length;
       source_ = spec.sequence_length;
@@ -80,8 +103,37 @@ TrainingRows::TrainingRows(const RunConfig& config, int64_t vocabulary, const To
 }
 
 void TrainingRows::read_row(int64_t sample, const SampleRow& row) {
-  if (instructions_) return instructions_->read_row(sample, row);
+  if (instructions_) return instructions_->read_row(first_row_ + sample - first_sample_, row);
   datasets_->read_row(sample, row);
+}
+
+void TrainingRows::continue_from(const DataPosition& saved, bool changes) {
+  if (datasets_) return datasets_->continue_from(saved, changes);
+  SourcePosition ours = start_.sources.front();
+  const SourcePosition* then = find_source(saved, ours.name, ours.identity, {ours.name});
+  if (then && !changes) require_same_source(*then, ours.identity);
+  const bool same = then && (then->identity.empty() || then->identity == ours.identity) &&
+                    saved.order == start_.order;
+  ours.samples = then ? continued_sample(*then, same, ours.epoch_samples) : 0;
+  start_.tokens = saved.tokens;
+  start_.sources = {ours};
+  for (SourcePosition s : saved.sources) {  // kept, in case they come back
+    if (then && s.name == then->name) continue;
+    s.before = s.samples;
+    s.weight = 0;
+    start_.sources.push_back(std::move(s));
+  }
+  first_sample_ = saved.samples;
+  first_row_ = ours.samples;
+}
+
+DataPosition TrainingRows::position(int64_t samples) {
+  if (datasets_) return datasets_->position(samples);
+  DataPosition p = start_;
+  p.samples = p.blend_sample = samples;
+  p.tokens += (samples - first_sample_) * p.order.sample_tokens;
+  p.sources.front().samples = p.sources.front().before = first_row_ + samples - first_sample_;
+  return p;
 }
 
 int64_t TrainingRows::tokens() const {
@@ -90,10 +142,12 @@ int64_t TrainingRows::tokens() const {
 
 double TrainingRows::epochs(int64_t samples) const {
   if (!instructions_) return datasets_->epochs(samples);
-  return static_cast<double>(samples) / static_cast<double>(instructions_->rows());
+  return static_cast<double>(first_row_ + samples - first_sample_) /
+         static_cast<double>(instructions_->rows());
 }
 
-std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
+void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer) {
+  if (config.data.allow_foreign_tokenizer) return;
   std::set<std::string> prefixes;
   const auto add = [&](const std::vector<WeightedDataset>& sets) {
     for (const WeightedDataset& d : sets) prefixes.insert(d.prefix);
@@ -103,13 +157,15 @@ std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokeniz
   for (const MixtureStage& stage : training.stages) add(stage.datasets);
   if (config.data.instructions.empty())
     for (const ValidationSource& source : config.data.validation) prefixes.insert(source.prefix);
-  std::vector<std::string> out;
   for (const std::string& prefix : prefixes) {
-    std::string found =
+    const std::string found =
         foreign_tokenizer(IndexedDataset(prefix), tokenizer, tokenizer_name(config));
-    if (!found.empty()) out.push_back(std::move(found));
+    if (found.empty()) continue;
+    throw Error(
+        "data: {}. Build the data set with this tokenizer, set data.tokenizer to the one it was "
+        "built with, or set data.allow_foreign_tokenizer=true",
+        found);
   }
-  return out;
 }
 
 std::vector<ValidationSpec> validation_specs(const RunConfig& config, int64_t vocabulary) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/data_position.h"
 #include "data/instructions.h"
 #include "data/training_data.h"
 #include "train/run_config.h"
@@ -19,11 +20,17 @@ DatasetSpec training_spec(const RunConfig& config, int64_t vocabulary, const Tok
 
 InstructionSpec instruction_spec(const RunConfig& config);
 
-// The rows that a run trains on, whatever `data` says. Not for several threads at once.
+// The rows that a run trains on, whatever `data` says. Not for several threads at once, except
+// position().
 class TrainingRows {
  public:
-  // Throws Error as TrainingData and InstructionData do.
+  // Throws Error as TrainingData and InstructionData do, and with an encoder as require_padding().
   TrainingRows(const RunConfig& config, int64_t vocabulary, const Tokenizer& tokenizer);
+
+  // As those of TrainingData; all instruction files together are one source.
+  void continue_from(const DataPosition& saved, bool changes);
+  DataPosition position(int64_t samples);
+  int64_t sources() const { return datasets_ ? datasets_->datasets() : 1; }
 
   void read_row(int64_t sample, const SampleRow& row);
   int64_t row_tokens() const { return tokens_; }  // T of a row
@@ -38,11 +45,15 @@ class TrainingRows {
   std::unique_ptr<TrainingData> datasets_;
   std::unique_ptr<InstructionData> instructions_;
   int64_t tokens_ = 0, source_ = 0;
+  // Of instructions: the run's first sample that these rows give, the row it is, and the rest.
+  int64_t first_sample_ = 0, first_row_ = 0;
+  DataPosition start_;
 };
 
-// Of the sets of data.train, data.stages and data.validation those that another tokenizer made, as
-// their PREFIX.json says, in words: the ids of such a set mean other text.
-std::vector<std::string> foreign_datasets(const RunConfig& config, const Tokenizer& tokenizer);
+// Throws Error, unless data.allow_foreign_tokenizer, if a set of data.train, data.stages or
+// data.validation was built with a tokenizer whose ids stand for other texts than those of
+// `tokenizer`: names the set, both tokenizers and what to do.
+void require_own_datasets(const RunConfig& config, const Tokenizer& tokenizer);
 
 struct ValidationSpec {
   std::string name;

@@ -48,7 +48,8 @@ struct BatchSection {
     visit("global", self.global, "sequences a step, over all ranks");
     visit("micro", self.micro,
           "sequences that a rank computes at once; divides global / data ranks");
-    visit("ramp", self.ramp, "sequences of the first steps, such as 64, 128, 192, before global");
+    visit("ramp", self.ramp,
+          "sequences of the first steps of the run, such as 64, 128, 192, before global");
     visit("ramp_steps", self.ramp_steps, "steps that each of these holds");
   }
 };
@@ -175,7 +176,8 @@ struct CheckpointSection {
     visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
     visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
-    visit("allow_changes", self.allow_changes, "resume with another model, data or seed");
+    visit("allow_changes", self.allow_changes,
+          "resume with another model, data or seed; each data set continues at its own place");
     visit("reserve", self.reserve,
           "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
     visit("retry_s", self.retry_s,

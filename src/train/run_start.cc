@@ -21,9 +21,9 @@ const Tokenizer& Run::tokenizer() {
 // Before any memory is taken: data that cannot be used is found at once.
 void Run::open_data() {
   doing(0, "opening the data");
-  rows_ = std::make_unique<TrainingRows>(config_, config_.model.vocabulary, tokenizer());
+  input_ = std::make_unique<TrainingInput>(config_, tokenizer());
   validation_.emplace(config_, tokenizer(), world_);
-  if (first_) require_vocabulary(config_, tokenizer(), *rows_, validation_->sets());
+  if (first_) require_vocabulary(config_, tokenizer(), input_->rows(), validation_->sets());
 }
 
 // Everything that does not depend on where the run starts.
@@ -91,6 +91,9 @@ LoadedStart Run::resume(const StartingPoint& start) {
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
+    position_ = position_of(header, loaded.checkpoint.string(), tokenizer());
+    if (start.resumes && !header.tokenizer.empty())
+      require_same_tokenizer(config_, loaded.checkpoint, tokenizer());
     if (is_own(directory(), loaded.checkpoint)) saves_->resumed(header.step);
     judge_->restore(header.state);
   }
@@ -104,9 +107,7 @@ void Run::make_saves() {
   SavesOptions o;
   o.folder = directory() / "checkpoints";
   o.rules = config_.checkpoint;
-  o.tokens_after = [shape = batch_shape(config_, 0), each = row_tokens(config_)](int64_t steps) {
-    return shape.samples_before(steps) * each;
-  };
+  o.tokens_after = [this](int64_t steps) { return input_->tokens_after(steps); };
   o.world = &world_;
   o.now_s = options_.now_s;
   o.before_visible = [this] {
@@ -133,17 +134,13 @@ void Run::start() {
     trainer_->initialise();
   else
     loaded = resume(from);
-  BatchShape shape = batch_shape(config_, trainer_->data_rank());
-  shape.sequence_length = rows_->row_tokens();
-  shape.source_length = rows_->row_source();
-  batches_ = std::make_unique<BatchSource>(
-      shape, [this](int64_t sample, const SampleRow& row) { rows_->read_row(sample, row); });
+  input_->begin(config_, trainer_->data_rank(), position_);
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
-  const int64_t samples = shape.samples_before(config_.schedule.steps);
-  for (const std::string& line : data_lines(*rows_, validation_->sets(), samples)) say(line);
-  outcome_.data = data_counts(*rows_, samples);
+  const int64_t samples = input_->samples_before(config_.schedule.steps);
+  for (const std::string& line : data_lines(input_->rows(), validation_->sets(), samples)) say(line);
+  outcome_.data = data_counts(input_->rows(), samples);
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   outcome_.step = first_step_ - 1;
   world_.barrier();  // all have found the same start before anything is written
@@ -157,7 +154,6 @@ void Run::begin_record(const StartingPoint& start, const LoadedStart& loaded) {
   const double wall_s = options_.wall_s ? options_.wall_s() : 0;
   for (const std::string& line : make_way(directory(), start, loaded, first_step_ - 1, wall_s))
     say(line);
-  for (const std::string& set : foreign_datasets(config_, tokenizer())) say("warning   " + set);
   record_.emplace(RunRecordOptions{directory(), first_step_, config_.metrics.tensorboard,
                                    options_.wall_s,
                                    [this](const std::string& line) { warn(line); }});

@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostCalls = int64_t{1} << 22;
 constexpr int64_t kMostContext = int64_t{1} << 24;
+constexpr int64_t kMostRampSizes = 64;
+constexpr double kMostTokens = 1e18;   // that a run reads
 constexpr double kMostNumbers = 1e16;  // of weights, and of activations that are there at once
 
 // For messages: the divisors of n that people would choose, at most kShown.
@@ -320,13 +322,40 @@ class Validation {
            "= {} makes {} micro-batches of {} layers each, more than {} calls a step. Wanted "
            "larger ones.",
            b.micro, microbatches, c_.model.all_layers(), kMostCalls);
-    for (const int64_t g : b.ramp)
-      if (g < 1 || g % (ranks * b.micro) != 0)
+    ramp();
+  }
+
+  // Each size is a program of its own, so that their number and all their calls are bounded.
+  void ramp() const {
+    const BatchSection& b = c_.batch;
+    const int64_t together = c_.layout.data * b.micro, most = kMostCalls / c_.model.all_layers();
+    if (std::ssize(b.ramp) > kMostRampSizes)
+      fail("batch.ramp", "has {} sizes, expected at most {}.", b.ramp.size(), kMostRampSizes);
+    int64_t microbatches = 0;
+    for (const int64_t g : b.ramp) {
+      if (g < 1 || g % together != 0)
         fail("batch.ramp", "has {}, wanted multiples of layout.data × batch.micro = {}", g,
-             ranks * b.micro);
+             together);
+      if (g / together > most - microbatches)
+        fail("batch.ramp",
+             "has {}: {} micro-batches of {} layers each, and the sizes together exceed {} calls. "
+             "Use smaller sizes or a larger batch.micro.",
+             g, g / together, c_.model.all_layers(), kMostCalls);
+      microbatches += g / together;
+    }
     if (b.ramp.empty() != (b.ramp_steps == 0) || b.ramp_steps < 0)
       fail("batch.ramp_steps", "= {} with {} batches on the ramp, wanted both or none",
            b.ramp_steps, b.ramp.size());
+    int64_t largest = b.global;
+    for (const int64_t g : b.ramp) largest = std::max(largest, g);
+    const double tokens =
+        static_cast<double>(std::max(c_.schedule.steps, b.ramp_steps)) *
+        static_cast<double>(largest) *
+        (static_cast<double>(c_.data.sequence_length) + static_cast<double>(c_.data.target_length));
+    if (tokens > kMostTokens)
+      fail(b.ramp_steps > c_.schedule.steps ? "batch.ramp_steps" : "schedule.steps",
+           "with batches of {} makes {:.1e} tokens, expected at most {:.0e}.", largest, tokens,
+           kMostTokens);
   }
 
   // What is counted in bytes must not leave 64 bits.

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/mapped_fault.h"
 
 namespace tessera {
 namespace {
@@ -175,6 +176,23 @@ TEST_F(File, AnEmptyFileIsEmpty) {
   write_file(folder_ / "a", "");
   EXPECT_EQ(read_file(folder_ / "a"), "");
   EXPECT_TRUE(MappedFile(folder_ / "a").bytes().empty());
+}
+
+// A mapped file that is cut while it is read: zeros instead of a SIGBUS, and an Error.
+TEST_F(File, M9_ACutMappedFileIsAnError) {
+  const Path path = folder_ / "a";
+  write_file(path, std::string(100'000, 'x'));
+  {
+    const MappedFile mapped(path);
+    EXPECT_NO_THROW(require_mapped_reads());
+    std::filesystem::resize_file(path, 10'000);
+    EXPECT_EQ(mapped.bytes()[50'000], std::byte{0});
+    EXPECT_EQ(error_of([] { require_mapped_reads(); }).find(path.string() + ": cannot be read"),
+              0u);
+    EXPECT_NO_THROW(require_mapped_reads());  // told once
+  }
+  const MappedFile again(path);
+  EXPECT_EQ(again.bytes()[9'000], std::byte{'x'});
 }
 
 }  // namespace

@@ -165,17 +165,6 @@ TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
   EXPECT_EQ(run(learn + "new/folder/t.json").code, 0);
 }
 
-TEST_F(TrainProgram, ADatasetOfAnotherTokenizerIsTold) {
-  put("u.json", byte_tokenizer() + "\n");
-  const ProgramResult same = run("train run.yaml schedule.steps=1"),
-                      other = run("train run.yaml data.tokenizer=u.json run.directory=other");
-  EXPECT_EQ(same.out.find("warning"), std::string::npos) << same.out;
-  EXPECT_NE(
-      other.out.find("warning   d was built with t.json, whose bytes are not those of u.json"),
-      std::string::npos)
-      << other.out;
-}
-
 // What loads without a fault though the model computes something else.
 TEST_F(TrainProgram, AnotherBaseModelIsToldWhereItIsAllowed) {
   ASSERT_EQ(run("train run.yaml schedule.steps=1 run.directory=base").code, 0);

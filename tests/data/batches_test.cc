@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -68,6 +69,40 @@ TEST(BatchesTest, ARampTakesEverySampleOnce) {
     EXPECT_EQ(once.size(), 48u);
     EXPECT_EQ(*once.rbegin(), 47);
   }
+}
+
+// 3 steps of 8 on a ramp's first part, then batches of 3 on 3 ranks: 24 is not a multiple of 9.
+TEST(BatchesTest, A2_F2_AnotherBatchTakesTheSamplesThatFollow) {
+  const BatchPeriod before{.row_tokens = kT, .global = 4, .ramp = {8}, .ramp_steps = 3};
+  BatchShape shape{.global = 9, .micro = 3, .sequence_length = kT, .ranks = 3};
+  shape.ramp = {18, 27};
+  shape.ramp_steps = 4;  // by the step of the run: one more step of 18, then 27
+  shape.first_step = 3;
+  shape.first_sample = before.samples_before(3);
+  shape.first_tokens = before.tokens_before(3);
+  shape.past = {before};
+  std::vector<int64_t> seen;
+  for (int64_t step = 3; step < 9; ++step) {
+    EXPECT_EQ(shape.global_at(step), step == 3 ? 18 : step < 8 ? 27 : 9);
+    for (int64_t m = 0; m < shape.microbatches(step); ++m) {
+      for (shape.rank = 0; shape.rank < 3; ++shape.rank) {
+        BatchSource source(shape, numbers);
+        Micro out(3);
+        source.fill(step, m, out.view());
+        EXPECT_EQ(out.tokens[0], out.samples[0] * 10);
+        seen.insert(seen.end(), out.samples.begin(), out.samples.end());
+      }
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  for (size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], 24 + static_cast<int64_t>(i));
+  EXPECT_EQ(std::ssize(seen), 18 + 4 * 27 + 9);
+  EXPECT_EQ(shape.samples_before(2), 16);
+  EXPECT_EQ(shape.samples_before(4), 42);
+  EXPECT_EQ(shape.tokens_before(4), 42 * kT);
+  EXPECT_EQ(shape.step_of(23), 2);
+  EXPECT_EQ(shape.step_of(24), 3);
+  EXPECT_EQ(shape.step_of(42), 4);
 }
 
 TEST(BatchesTest, RanksShareTheGlobalBatch) {

@@ -77,6 +77,59 @@ TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
       << result.about.first_invalid;
 }
 
+// Text that cannot be cut is refused before it fills the memory, alone and in a line of JSON.
+TEST_F(DatasetBuilderTest, L8_TextThatCannotBeCutIsBounded) {
+  const std::string uncut((size_t{64} << 20) + 10, 'q');
+  const std::string whole = error_of([&] { build({put("a.txt", "some text " + uncut + " end")}); });
+  EXPECT_TRUE(contains(whole, "a.txt:1: 67108864 bytes from byte 10 of the document have no place"))
+      << whole;
+  const std::string line =
+      error_of([&] { build({put("a.jsonl", "{\"text\":\"" + uncut + "\"}\n")}); });
+  EXPECT_TRUE(contains(line, "a.jsonl:1:1: this line is longer than 67108864 bytes")) << line;
+  EXPECT_FALSE(std::filesystem::exists(path("out/d.bin")));
+}
+
+// A long document of a line is encoded in pieces, too.
+TEST_F(DatasetBuilderTest, L8_ALongLineIsOneDocument) {
+  std::string text;
+  while (text.size() < (size_t{5} << 20)) text += "word q ";
+  build({put("a.jsonl", "{\"text\":\"" + text + "\"}\n{\"text\":\"b\"}\n")});
+  const IndexedDataset data(path("out/d"));
+  ASSERT_EQ(data.documents(), 2);
+  EXPECT_EQ(data.length(0), static_cast<int64_t>(text.size()) + 1);
+  const std::vector<int32_t> ids = tokens();
+  for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(ids[i], static_cast<unsigned char>(text[i]));
+}
+
+TEST_F(DatasetBuilderTest, B4_OtherTokensAreForeignAndMoreTokensAreNot) {
+  class Renamed : public ByteTokenizer {
+   public:
+    explicit Renamed(int32_t first, int32_t more) : first_(first), more_(more) {}
+    std::string_view token_bytes(int32_t id) const override {
+      return id >= 257 ? "more" : ByteTokenizer::token_bytes(id == 0 ? first_ : id);
+    }
+    int32_t vocabulary_size() const override { return 257 + more_; }
+    uint64_t fingerprint() const override { return 43; }
+
+   private:
+    int32_t first_, more_;
+  };
+  build({put("a.txt", "abc")});
+  const IndexedDataset data(path("out/d"));
+  EXPECT_EQ(foreign_tokenizer(data, ByteTokenizer(), "b.json"), "");
+  EXPECT_EQ(foreign_tokenizer(data, Renamed(0, 0), "b.json"), "");
+  EXPECT_EQ(foreign_tokenizer(data, Renamed(0, 5), "b.json"), "");
+  const std::string other = foreign_tokenizer(data, Renamed(7, 5), "b.json");
+  for (const char* part :
+       {"bytes.json (000000000000002a, 257 tokens)", "b.json (000000000000002b, 262 tokens)"})
+    EXPECT_TRUE(contains(other, part)) << other;
+  // Of an older version, which did not store what the tokens are: by the fingerprint alone.
+  const std::string json = read_file(path("out/d.json"));
+  put("out/d.json", std::regex_replace(json, std::regex("\"token_texts\": \"[0-9a-f]*\","), ""));
+  EXPECT_EQ(foreign_tokenizer(data, ByteTokenizer(), "b.json"), "");
+  EXPECT_NE(foreign_tokenizer(data, Renamed(0, 0), "b.json"), "");
+}
+
 TEST_F(DatasetBuilderTest, PrefixJsonSaysWhereItCameFrom) {
   const std::string a = put("a.txt", "abc\xFF z"), b = put("b.jsonl", "{\"text\":\"\xFF\"}\n");
   build({a, b});

@@ -1,10 +1,14 @@
 #include "data/indexed_dataset.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
+#include "data/samples.h"
 #include "tests/data/dataset_fixture.h"
 
 namespace tessera {
@@ -185,6 +189,98 @@ TEST_F(IndexedDatasetTest, OffsetsBeyondTwoGib) {
   std::vector<int32_t> ids(4, -1);
   data.read(6 * kEach - 4, ids);
   EXPECT_EQ(ids, (std::vector<int32_t>{0, 0, 0, 0}));
+}
+
+// Lengths that are not held in memory give the same as those that are.
+TEST_F(IndexedDatasetTest, ReadsLengthsWhenTheyAreNeeded) {
+  std::vector<std::vector<int32_t>> documents;
+  for (int d = 0; d < 200; ++d) documents.emplace_back(static_cast<size_t>(d * 7 % 13), d);
+  const IndexedDataset held(dataset("d", documents)), unheld(path("d"), 0);
+  EXPECT_EQ(held.identity(), unheld.identity());
+  for (int64_t s = 0; s < 200; ++s) {
+    EXPECT_EQ(held.length(s), unheld.length(s));
+    EXPECT_EQ(held.first_token(s), unheld.first_token(s));
+    if (held.length(s) > 0) {
+      EXPECT_EQ(unheld.sequence_of(unheld.first_token(s)), s);
+    }
+  }
+  SampleOrder one(held, {3, 190}, 16, 7), other(unheld, {3, 190}, 16, 7);
+  std::vector<int32_t> a(17), b(17);
+  for (int64_t i = 0; i < 2 * one.samples_per_epoch(); ++i) {
+    one.read(i, a);
+    other.read(i, b);
+    ASSERT_EQ(a, b) << i;
+  }
+}
+
+TEST_F(IndexedDatasetTest, M9_ACutFileIsAnErrorWithItsPlace) {
+  std::vector<int32_t> ids(4);
+  const std::string prefix = dataset("d", {std::vector<int32_t>(3000, 1), {4, 5}});
+  const IndexedDataset data(prefix);
+  std::filesystem::resize_file(prefix + ".bin", 1000);
+  const std::string cut = error_of([&] { data.read(2000, ids); });
+  EXPECT_TRUE(contains(cut, "d.bin: byte 4000 is past its end: it had 6004 bytes")) << cut;
+  // What is still there is not taken either: it may be of another build.
+  EXPECT_TRUE(contains(error_of([&] { data.require_unchanged(); }), "changed while in use"));
+}
+
+TEST_F(IndexedDatasetTest, M9_OtherContentIsNoticedAndATouchedFilePasses) {
+  const std::string prefix = dataset("d", {std::vector<int32_t>(3000, 1), {4, 5}});
+  const IndexedDataset data(prefix);
+  const auto later = std::filesystem::last_write_time(prefix + ".bin") + std::chrono::hours(1);
+  std::filesystem::last_write_time(prefix + ".bin", later);
+  EXPECT_NO_THROW(data.require_unchanged());
+  std::FILE* file = std::fopen((prefix + ".bin").c_str(), "r+b");
+  std::fputc(9, file);
+  std::fclose(file);
+  EXPECT_TRUE(contains(error_of([&] { data.require_unchanged(); }), "d.bin: was changed while in"));
+}
+
+// An index that changes under a reader that does not hold it: an Error, or data as at the start.
+TEST_F(IndexedDatasetTest, M9_AChangedIndexIsNoInternalError) {
+  std::vector<std::vector<int32_t>> documents;
+  for (int d = 0; d < 300; ++d) documents.emplace_back(static_cast<size_t>(1 + d * 7 % 13), d);
+  for (const int64_t held_sequences : {0, 1000}) {
+    const std::string prefix = dataset("d", documents);
+    const std::string whole = read_file(prefix + ".idx");
+    const IndexedDataset data(prefix, held_sequences);
+    SampleOrder order(data, {0, data.sequences()}, 16, 7);
+    std::vector<int32_t> ids(17);
+    order.read(0, ids);
+    for (const int value : {0x00, 0x01, 0x7f, 0xff}) {
+      std::FILE* file = std::fopen((prefix + ".idx").c_str(), "r+b");
+      std::fseek(file, 34, SEEK_SET);
+      for (size_t i = 34; i < whole.size(); ++i) std::fputc(value, file);
+      std::fclose(file);
+      int errors = 0;
+      for (int64_t i = 0; i < 3 * order.samples_per_epoch(); ++i) {
+        const std::string message = error_of([&] { order.read(i, ids); });
+        EXPECT_TRUE(message.empty() || contains(message, "d.idx: does not say")) << message;
+        errors += message.empty() ? 0 : 1;
+      }
+      EXPECT_EQ(errors > 0, held_sequences == 0) << value;
+    }
+  }
+}
+
+TEST_F(IndexedDatasetTest, M13_IdentityIsOfTheContent) {
+  const std::string a = IndexedDataset(dataset("a", {{1, 2, 3}, {4}})).identity();
+  EXPECT_EQ(IndexedDataset(dataset("b", {{1, 2, 3}, {4}})).identity(), a);
+  EXPECT_NE(IndexedDataset(dataset("c", {{1, 2, 3, 4}, {}})).identity(), a);
+  EXPECT_NE(IndexedDataset(dataset("d", {{1, 2, 3}, {5}})).identity(), a);
+  EXPECT_NE(IndexedDataset(dataset("e", {{1, 2, 3}, {4}}, DType::kI32)).identity(), a);
+  // Of a large file blocks are read: a build of other text differs in all of them.
+  std::vector<int32_t> large(size_t{6} << 20, 1);
+  const std::string one = IndexedDataset(dataset("f", {large})).identity();
+  std::fill(large.begin() + 1000, large.end(), 2);
+  EXPECT_NE(IndexedDataset(dataset("f", {large})).identity(), one);
+}
+
+TEST_F(IndexedDatasetTest, APipeIsRefused) {
+  const std::string prefix = dataset("d", {{1}});
+  std::filesystem::remove(prefix + ".bin");
+  ASSERT_EQ(::mkfifo((prefix + ".bin").c_str(), 0600), 0);
+  EXPECT_TRUE(contains(error_of([&] { IndexedDataset d(prefix); }), "expected a regular file"));
 }
 
 }  // namespace

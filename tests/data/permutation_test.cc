@@ -17,6 +17,7 @@ TEST(PermutationTest, HitsEachPlaceOnce) {
       ASSERT_TRUE(to >= 0 && to < n);
       ASSERT_FALSE(seen[static_cast<size_t>(to)]) << "n " << n;
       seen[static_cast<size_t>(to)] = true;
+      ASSERT_EQ(p.place_of(to), i);
     }
   }
 }
@@ -28,6 +29,7 @@ TEST(PermutationTest, LargeSizesStayInside) {
       const int64_t to = p(i);
       EXPECT_TRUE(to >= 0 && to < n);
       EXPECT_NE(to, p(n - 1 - i));
+      EXPECT_EQ(p.place_of(to), i);
     }
   }
 }

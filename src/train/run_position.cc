@@ -1,0 +1,241 @@
+// Stores and reads the position of a run in its data.
+#include "train/run_position.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "checkpoint/tree_fields.h"
+#include "data/token_texts.h"
+#include "train/run_data.h"
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 60;        // of samples, tokens and steps
+constexpr int64_t kMostEpochs = int64_t{1} << 20;  // of a source
+constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is counted anew
+
+int64_t number(const Tree& object, std::string_view name, const std::string& source) {
+  const int64_t n = integer_member(object, name, source);
+  if (n < 0 || n > kMost)
+    throw Error("{}: '{}' of the data position is {}, expected 0 to {}", place_of(source, object),
+                name, n, kMost);
+  return n;
+}
+
+double weight_of(const Tree& object, const std::string& source) {
+  const Tree& weight = member(object, "weight", source);
+  if (const auto* x = std::get_if<double>(&weight.value)) return *x;
+  if (const auto* n = std::get_if<int64_t>(&weight.value)) return static_cast<double>(*n);
+  throw Error("{}: 'weight' is {}, expected a number", place_of(source, weight), kind_of(weight));
+}
+
+SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
+  SourcePosition s;
+  s.name = text_member(tree, "name", source);
+  s.identity = text_member(tree, "identity", source);
+  s.samples = number(tree, "samples", source);
+  s.before = number(tree, "before", source);
+  s.epoch_samples = number(tree, "epoch_samples", source);
+  s.weight = weight_of(tree, source);
+  if (s.before > s.samples || s.epoch_samples < 1 || s.samples / s.epoch_samples > kMostEpochs)
+    throw Error(
+        "{}: '{}' is at sample {} of epochs of {}, its blend began at its sample {}: that cannot be",
+        place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
+  return s;
+}
+
+BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
+  BatchPeriod p;
+  p.step = number(tree, "step", source);
+  p.sample = number(tree, "sample", source);
+  p.tokens = number(tree, "tokens", source);
+  p.row_tokens = number(tree, "row_tokens", source);
+  p.global = number(tree, "global", source);
+  p.ramp = extents_member(tree, "ramp", source);
+  p.ramp_steps = number(tree, "ramp_steps", source);
+  const bool ramps = p.ramp.empty() || p.ramp_steps > 0;
+  for (const int64_t g : p.ramp)
+    if (g < 1)
+      throw Error("{}: a batch of {} on the ramp cannot be", place_of(source, tree), g);
+  if (!ramps) throw Error("{}: a ramp of 0 steps per batch", place_of(source, tree));
+  return p;
+}
+
+// Whether the tokens of that many steps of the largest batch can be counted.
+bool countable(const BatchPeriod& p, int64_t steps) {
+  int64_t largest = p.global;
+  for (const int64_t g : p.ramp) largest = std::max(largest, g);
+  const auto each = static_cast<double>(largest) * static_cast<double>(std::max<int64_t>(p.row_tokens, 1));
+  return static_cast<double>(std::max(steps, p.ramp_steps)) * each <= static_cast<double>(kMost);
+}
+
+// Each period begins where the one before it ends, and the last one reaches the position.
+void check_batches(const RunPosition& p, const std::string& place) {
+  const auto wrong = [&](int64_t step) {
+    throw Error("{}: the batches of the data position do not add up at step {}", place, step);
+  };
+  BatchPeriod last;
+  for (const BatchPeriod& b : p.batches) {
+    const bool first = &b == p.batches.data();
+    if (b.step > p.step || !countable(b, p.step)) wrong(b.step);
+    if (first ? b.step != 0 || b.sample != 0 : b.step < last.step) wrong(b.step);
+    if (!first && last.samples_before(b.step) != b.sample) wrong(b.step);
+    last = b;
+  }
+  if (p.batches.empty() || last.samples_before(p.step) != p.data.samples) wrong(p.step);
+}
+
+void check_sources(const DataPosition& d, const std::string& place) {
+  int64_t given = 0;
+  for (const SourcePosition& s : d.sources)
+    if (s.weight != 0 && given <= d.samples) given += s.samples - s.before;
+  if (d.blend_sample <= d.samples && given == d.samples - d.blend_sample) return;
+  throw Error(
+      "{}: {} samples of the data are consumed, {} of them of the present blend, but its sources "
+      "have {}",
+      place, d.samples, d.samples - d.blend_sample, given);
+}
+
+Tree list_of(const std::vector<int64_t>& values) {
+  Tree list = Tree::list();
+  for (const int64_t v : values) list.push(Tree(v));
+  return list;
+}
+
+// Of a checkpoint without a position.
+RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& tokenizer) {
+  RunPosition p;
+  p.step = header.step;
+  p.batches.push_back({.global = 0});
+  if (!header.config.as_members() || header.config.as_members()->empty()) return p;
+  RunConfig old = read_run(header.config, "its configuration", {});
+  resolve_sizes(old);
+  TrainingRows rows(old, old.model.vocabulary, tokenizer);
+  BatchShape shape = batch_shape(old, 0);
+  shape.sequence_length = rows.row_tokens();
+  shape.source_length = rows.row_source();
+  const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;
+  if (!countable(shape.period(), header.step) || shape.samples_before(header.step) > most)
+    throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
+                shape.global);
+  p = position_after(header.step, rows.position(shape.samples_before(header.step)), shape);
+  for (SourcePosition& s : p.data.sources) s.identity.clear();  // of then: not known
+  return p;
+}
+
+}  // namespace
+
+RunPosition position_after(int64_t step, DataPosition data, const BatchShape& shape) {
+  RunPosition p{step, std::move(data), shape.past};
+  p.batches.push_back(shape.period());
+  return p;
+}
+
+Tree to_tree(const RunPosition& position) {
+  const DataPosition& d = position.data;
+  Tree order, sources = Tree::list(), batches = Tree::list(), t;
+  order.set("sample_tokens", Tree(d.order.sample_tokens));
+  order.set("seed", Tree(static_cast<int64_t>(d.order.seed)));
+  order.set("split", Tree(d.order.split));
+  for (const SourcePosition& s : d.sources) {
+    Tree one;
+    one.set("name", Tree(s.name));
+    one.set("identity", Tree(s.identity));
+    one.set("samples", Tree(s.samples));
+    one.set("before", Tree(s.before));
+    one.set("epoch_samples", Tree(s.epoch_samples));
+    one.set("weight", Tree(s.weight));
+    sources.push(std::move(one));
+  }
+  for (const BatchPeriod& b : position.batches) {
+    Tree one;
+    one.set("step", Tree(b.step));
+    one.set("sample", Tree(b.sample));
+    one.set("tokens", Tree(b.tokens));
+    one.set("row_tokens", Tree(b.row_tokens));
+    one.set("global", Tree(b.global));
+    one.set("ramp", list_of(b.ramp));
+    one.set("ramp_steps", Tree(b.ramp_steps));
+    batches.push(std::move(one));
+  }
+  t.set("samples", Tree(d.samples));
+  t.set("tokens", Tree(d.tokens));
+  t.set("blend_sample", Tree(d.blend_sample));
+  t.set("order", std::move(order));
+  t.set("sources", std::move(sources));
+  t.set("batches", std::move(batches));
+  return t;
+}
+
+RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string& source) {
+  RunPosition p;
+  p.step = step;
+  p.data.samples = number(tree, "samples", source);
+  p.data.tokens = number(tree, "tokens", source);
+  p.data.blend_sample = number(tree, "blend_sample", source);
+  const Tree& order = member(tree, "order", source);
+  p.data.order.sample_tokens = number(order, "sample_tokens", source);
+  p.data.order.seed = static_cast<uint64_t>(integer_member(order, "seed", source));
+  p.data.order.split = text_member(order, "split", source);
+  for (const Tree& s : list_member(tree, "sources", source))
+    p.data.sources.push_back(source_from_tree(s, source));
+  for (const Tree& b : list_member(tree, "batches", source))
+    p.batches.push_back(period_from_tree(b, source));
+  if (step < 0 || step > kMost)
+    throw Error("{}: step {}, expected 0 to {}", place_of(source, tree), step, kMost);
+  check_batches(p, place_of(source, tree));
+  check_sources(p.data, place_of(source, tree));
+  return p;
+}
+
+RunPosition position_of(const CheckpointHeader& header, const std::string& folder,
+                        const Tokenizer& tokenizer) {
+  const Tree* stored = header.state.as_members() ? header.state.find("data") : nullptr;
+  if (stored) return position_from_tree(*stored, header.step, folder);
+  try {
+    return derived_position(header, tokenizer);
+  } catch (const Error& e) {
+    throw Error(
+        "{}: it was saved by version {}, which did not store the position in the data, and what it "
+        "was trained on is needed to find it: {}",
+        folder, header.version, e.what());
+  }
+}
+
+BatchShape resumed(BatchShape shape, const RunPosition& position) {
+  CHECK(!position.batches.empty(), "a position without batches");
+  BatchPeriod last = position.batches.back(), now = shape.period();
+  shape.past = position.batches;
+  now.step = last.step;
+  now.sample = last.sample;
+  now.tokens = last.tokens;
+  if (now == last) {  // nothing changed: the same numbers as without a stop
+    shape.past.pop_back();
+    now = last;
+  } else {
+    now.step = position.step;
+    now.sample = position.data.samples;
+    now.tokens = last.tokens_before(position.step);
+  }
+  shape.first_step = now.step;
+  shape.first_sample = now.sample;
+  shape.first_tokens = now.tokens;
+  return shape;
+}
+
+void require_same_tokenizer(const RunConfig& config, const Path& checkpoint,
+                            const Tokenizer& tokenizer) {
+  if (config.checkpoint.allow_changes) return;
+  const auto then = load_tokenizer(checkpoint);
+  if (means_the_same(*then, tokenizer)) return;
+  throw Error(
+      "data.tokenizer: {} gives other tokens than the tokenizer in {}.\n  then: {} tokens, "
+      "fingerprint {:016x}\n  now:  {} tokens, fingerprint {:016x}\n  Restore the tokenizer, give "
+      "the run a directory of its own (run.directory), or set checkpoint.allow_changes=true",
+      config.data.tokenizer, checkpoint.string(), then->vocabulary_size(), then->fingerprint(),
+      tokenizer.vocabulary_size(), tokenizer.fingerprint());
+}
+
+}  // namespace tessera

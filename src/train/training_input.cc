@@ -1,0 +1,49 @@
+// Opens the data of a run at the place where the run continues.
+#include "train/training_input.h"
+
+#include "train/run_programs.h"
+
+namespace tessera {
+namespace {
+
+const RunConfig& checked(const RunConfig& config, const Tokenizer& tokenizer) {
+  require_own_datasets(config, tokenizer);
+  return config;
+}
+
+}  // namespace
+
+TrainingInput::TrainingInput(const RunConfig& config, const Tokenizer& tokenizer)
+    : rows_(checked(config, tokenizer), config.model.vocabulary, tokenizer) {}
+
+void TrainingInput::begin(const RunConfig& config, int64_t data_rank,
+                          const std::optional<RunPosition>& from) {
+  BatchShape shape = batch_shape(config, data_rank);
+  shape.sequence_length = rows_.row_tokens();
+  shape.source_length = rows_.row_source();
+  if (from) {
+    rows_.continue_from(from->data, config.checkpoint.allow_changes);
+    shape = resumed(std::move(shape), *from);
+  }
+  batches_ = std::make_unique<BatchSource>(
+      shape, [this](int64_t sample, const SampleRow& row) { rows_.read_row(sample, row); });
+}
+
+int64_t TrainingInput::sequences_of(int64_t step) const {
+  return batches_->shape().global_at(step - 1);
+}
+
+int64_t TrainingInput::samples_before(int64_t steps) const {
+  return batches_->shape().samples_before(steps);
+}
+
+int64_t TrainingInput::tokens_after(int64_t steps) const {
+  return batches_->shape().tokens_before(steps);
+}
+
+Tree TrainingInput::position_after(int64_t step) {
+  const BatchShape& shape = batches_->shape();
+  return to_tree(tessera::position_after(step, rows_.position(shape.samples_before(step)), shape));
+}
+
+}  // namespace tessera
