@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace tessera {
 namespace {
@@ -65,7 +66,7 @@ void Log::open(const Path& file) {
 }
 
 void Log::write(LogLevel level, std::string_view text) {
-  const std::string line = fmt::format("{}{}", prefix_of(level), text);
+  const std::string line = prefix_of(level) + printable(text);
   sinks_->terminal.log(level_of(level), line);
   sinks_->file.log(level_of(level), line);
 }

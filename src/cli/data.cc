@@ -133,6 +133,8 @@ int build(Args args) {
   arguments.option(split, "--split", "HOW", "plain text: none | lines | paragraphs");
   arguments.option(format, "--format", "WHAT", "auto (by name) | text | jsonl");
   arguments.option(threads, "--threads", "N", "0: all cores that this process may use");
+  arguments.flag(options.documents.any_bytes, "--any-bytes",
+                 "read files that are not UTF-8 text as they are");
   arguments.flag(no_end_of_text, "--no-end-of-text", "no token behind each document");
   arguments.json(json);
   arguments.many(options.inputs, "FILE", "files, folders or '-'", 1);
@@ -155,6 +157,8 @@ int build(Args args) {
   if (json) {
     Tree t = summary(result.about, out);
     t.set("skipped_files", Tree(result.skipped_files));
+    t.set("left_out", write_value(result.left_out));
+    t.set("tables", write_value(result.tables));
     t.set("seconds", Tree(line.seconds()));
     fmt::print("{}\n", to_json(t));
     return 0;
@@ -163,9 +167,16 @@ int build(Args args) {
   print_counts(result.about);
   print_text(result.about);
   if (result.skipped_files > 0) {
-    fmt::print("  left out    {} files in folders whose names are not those of text\n",
-               format_count(result.skipped_files));
+    const bool more = result.skipped_files > std::ssize(result.left_out);
+    fmt::print("  left out    {} files in folders whose names are not those of text: {}{}\n",
+               format_count(result.skipped_files), fmt::join(result.left_out, ", "),
+               more ? ", …" : "");
   }
+  for (const std::string& table : result.tables)
+    fmt::print(
+        "  warning     {} is read as plain text, with its header and separators. To train on one\n"
+        "              column, convert it to JSON lines and name the column with --key.\n",
+        table);
   return 0;
 }
 

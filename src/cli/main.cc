@@ -1,5 +1,7 @@
 // Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
 // 0 ok, 1 the world is wrong, 2 the command line is.
+#include <omp.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -7,7 +9,10 @@
 #include <filesystem>
 #include <new>
 
+#include "base/printable.h"
 #include "cli/verbs.h"
+#include "tensor/cpu_features.h"
+#include "train/run_section.h"
 
 namespace {
 
@@ -24,26 +29,39 @@ int run(tessera::Args args) {
   return code;
 }
 
+void complain(std::string_view message) {
+  fmt::print(stderr, "tessera: {}\n", tessera::printable(message));
+}
+
+// OpenMP puts the places of a team of threads on the stack, which overflows if there are a million.
+void bound_threads() {
+  if (omp_get_max_threads() <= tessera::kMostThreads) return;
+  fmt::print(stderr, "tessera: warning: OMP_NUM_THREADS is more than {} and is ignored.\n",
+             tessera::kMostThreads);
+  omp_set_num_threads(tessera::read_cpu_features().cores);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  bound_threads();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails and is reported as such
   int code = 1;
   try {
     return run(args);
   } catch (const tessera::UsageError& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    complain(e.what());
     code = 2;
   } catch (const tessera::Error& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    complain(e.what());
   } catch (const std::bad_alloc&) {
     fmt::print(stderr,
                "tessera: out of memory. `tessera doctor` says how much this process may use.\n");
   } catch (const std::filesystem::filesystem_error& e) {
-    fmt::print(stderr, "tessera: {}: {}\n", e.path1().string(), e.code().message());
+    complain(fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    complain(e.what());
   }
   return code;
 }

@@ -112,7 +112,7 @@ struct TrainOptions {
   std::string out, key = "text", kind = "byte_bpe", normalizer, words = "gpt2";
   int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
   double coverage = SentencePieceTraining{}.coverage;
-  bool json = false, no_byte_fallback = false;
+  bool json = false, no_byte_fallback = false, any_bytes = false;
 };
 
 bool parse_train(Args args, TrainOptions& o) {
@@ -140,6 +140,7 @@ bool parse_train(Args args, TrainOptions& o) {
   arguments.flag(o.no_byte_fallback, "--no-byte-fallback",
                  "SentencePiece: characters without a piece are unknown, not bytes");
   arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
+  arguments.flag(o.any_bytes, "--any-bytes", "read files that are not UTF-8 text as they are");
   arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
   arguments.json(o.json);
   arguments.many(o.inputs, "FILE", "files, folders or '-'", 1);
@@ -200,7 +201,8 @@ SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
 int train_pieces(const TrainOptions& o) {
   const SentencePieceTraining training = sentencepiece_training(o);
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
+  DocumentStream stream(sources_for(o),
+                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
   Document document;
   int64_t bytes = 0;
   const NextLine next = [&](std::string& line) {
@@ -238,7 +240,8 @@ int train(Args args) {
   check_training(training);
 
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
+  DocumentStream stream(sources_for(o),
+                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
   WordCounts counts(thread_count(o.threads), training.words);
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
@@ -346,7 +349,7 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
 int encode(Args args) {
   EncodeOptions o;
   if (!parse_encode(args, o)) return 0;
-  const DocumentOptions options{.split = split_named(o.split), .key = o.key};
+  const DocumentOptions options{.split = split_named(o.split), .key = o.key, .any_bytes = true};
   std::vector<EncodeCache> caches(static_cast<size_t>(thread_count(o.threads)));
   const auto tokenizer = load_tokenizer(o.tokenizer);
   DocumentStream stream(list_sources(o.inputs), options);

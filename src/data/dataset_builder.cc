@@ -6,12 +6,14 @@
 #include <exception>
 #include <filesystem>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/config.h"
 #include "base/error.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/not_text.h"
 
 namespace tessera {
 namespace {
@@ -40,7 +42,12 @@ class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
       : tokenizer_(tokenizer), end_of_text_(end_of_text) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& e) {
+      // The threads that could be started do all the work.
+      if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
+    }
   }
   ~Encoders() {
     {
@@ -240,6 +247,9 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   SourceList sources = list_sources(options.inputs);
   BuildResult result;
   result.skipped_files = sources.skipped;
+  result.left_out = sources.left_out;
+  for (const std::string& file : sources.files)
+    if (named_table(file)) result.tables.push_back(file);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     Path file = options.out;
     check_output(file += suffix, sources);

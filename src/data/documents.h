@@ -30,6 +30,7 @@ struct DocumentOptions {
   // Above 0: a text file that is one document comes in pieces of that many bytes, so that it need
   // not be held as a whole. Where they are cut means nothing.
   int64_t piece_bytes = 0;
+  bool any_bytes = false;  // files that are not text are taken too (data/not_text.h)
 };
 
 struct Document {

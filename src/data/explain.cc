@@ -49,10 +49,11 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
   if (source.name == "-" || !std::filesystem::exists(source.name)) return;
   int64_t last = 0;
   for (const PieceOrigin* o : wanted) last = std::max(last, o->source_document);
-  DocumentStream stream({.files = {source.name}, .skipped = 0},
+  DocumentStream stream({.files = {source.name}, .skipped = 0, .left_out = {}},
                         {.split = entry_named(about.split, Split::kNone),
                          .format = entry_named(about.format, TextFormat::kAuto),
-                         .key = about.key});
+                         .key = about.key,
+                         .any_bytes = true});
   Document document;
   for (int64_t d = 0; d <= last && stream.next(document); ++d) {
     for (PieceOrigin* o : wanted) {

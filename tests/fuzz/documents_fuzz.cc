@@ -22,7 +22,7 @@ const std::string& memory_file(std::string_view bytes) {
 }
 
 void read_documents(std::string_view bytes, const DocumentOptions& options) {
-  DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0}, options);
+  DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0, .left_out = {}}, options);
   int64_t offset = -1, line = 0;
   for (Document d; stream.next(d);) {
     CHECK(d.offset > offset && d.line > line, "document at {}:{} after {}:{}", d.line, d.offset,
