@@ -41,9 +41,9 @@ struct Batch {
 class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
-      : tokenizer_(tokenizer), end_of_text_(end_of_text) {
+      : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(static_cast<size_t>(threads)) {
     try {
-      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(caches_[static_cast<size_t>(i)]); });
     } catch (const std::system_error& e) {
       // The threads that could be started do all the work.
       if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
@@ -84,8 +84,7 @@ class Encoders {
   }
 
  private:
-  void work() {
-    EncodeCache cache;
+  void work(EncodeCache& cache) {
     std::unique_lock lock(mutex_);
     for (;;) {
       wake_.wait(lock, [this] { return stop_ || claimed_ < batches_.size(); });
@@ -121,6 +120,7 @@ class Encoders {
   size_t claimed_ = 0;  // of batches_, from the front
   bool stop_ = false;
   int64_t under_way_ = 0;  // only the caller's thread touches it
+  std::vector<EncodeCache> caches_;  // of each thread
   std::vector<std::thread> threads_;
 };
 

@@ -225,11 +225,12 @@ TEST_F(Defects, L4_ExpressionsOfTasksAreBounded) {
             expression + "'\n");
   };
   for (const std::string& hostile :
-       {std::string(100'000, '('), std::string(2000, '(') + std::string(2000, ')'),
-        std::string("(a"), std::string("(?=a)"), std::string("((a{1000}){1000}){1000}")}) {
+       {std::string(100'000, '('), std::string(2000, '('), std::string("(a"), std::string("(?=a)"), std::string("((a{1000}){1000}){1000}")}) {
     task(hostile);
     refused("eval runs/a --task x.yaml", {"x.yaml", "regular expression"});
   }
+  task(std::string(2000, '(') + "a" + std::string(2000, ')'));
+  EXPECT_EQ(run("eval runs/a --task x.yaml").code, 0);
   task("([a-z]+)");
   const ProgramResult r = run("eval runs/a --task x.yaml");
   EXPECT_EQ(r.code, 0) << r.err;

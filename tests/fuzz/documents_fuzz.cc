@@ -58,6 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   DocumentOptions options;
   options.split = static_cast<Split>(data[0] % 3);
   options.format = data[0] & 4 ? TextFormat::kJsonLines : TextFormat::kAuto;
+  options.any_bytes = (data[0] & 16) == 0;
   try {
     read_documents(bytes, options);
   } catch (const Error&) {
