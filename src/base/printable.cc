@@ -21,7 +21,8 @@ uint32_t code_point(std::string_view s, size_t n) {
 }
 
 bool acts_on_terminals(uint32_t code) {
-  const bool control = (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+  const bool control =
+      (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
   const bool separator = code == 0x2028 || code == 0x2029;
   const bool direction = (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
   return control || separator || direction;

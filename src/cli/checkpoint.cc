@@ -11,7 +11,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/stored_model.h"
 #include "cli/checkpoint_file.h"
-#include "cli/print.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/tokenizer_json.h"
 #include "data/unigram_json.h"
@@ -77,8 +77,8 @@ Tree as_tree(const FoundCheckpoint& c) {
 
 void print_tensors(const CheckpointReader& reader) {
   for (const StoredTensor& t : reader.tensors())
-    print("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
-          t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
+    show("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
+         t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
 int list(Args args) {
@@ -105,11 +105,11 @@ int list(Args args) {
                           with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
     }
-    if (!json) print("step {:>9}  {}\n", with_commas(c.step), about);
+    if (!json) show("step {:>9}  {}\n", with_commas(c.step), about);
     if (!json && tensors && c.broken.empty()) print_tensors(CheckpointReader(c.path));
     all.push(std::move(t));
   }
-  if (!json && all.as_list()->empty()) print("{}: no checkpoints\n", where);
+  if (!json && all.as_list()->empty()) show("{}: no checkpoints\n", where);
   Tree root;
   root.set("checkpoints", std::move(all));
   if (json) fmt::print("{}\n", to_json(root));
@@ -138,10 +138,10 @@ int verify(Args args) {
     }
     broken += c.broken.empty() ? 0 : 1;
     if (!json)
-      print("step {:>9}  {}\n", with_commas(c.step),
-            c.broken.empty()
-                ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
-                : "BROKEN  " + c.broken);
+      show("step {:>9}  {}\n", with_commas(c.step),
+           c.broken.empty()
+               ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
+               : "BROKEN  " + c.broken);
     Tree t = as_tree(c);
     t.set("verified_bytes", Tree(bytes));
     all.push(std::move(t));
@@ -197,7 +197,7 @@ int diff(Args args) {
   const std::vector<TensorDifference> tensors = compare(a, b);
   Tree root, keys = Tree::list(), values = Tree::list();
   for (const Change& c : header) {
-    if (!json) print("{}: {} and {}\n", c.path, c.before, c.after);
+    if (!json) show("{}: {} and {}\n", c.path, c.before, c.after);
     Tree t;
     t.set("key", Tree(c.path));
     t.set("first", Tree(c.before));
@@ -205,7 +205,7 @@ int diff(Args args) {
     keys.push(std::move(t));
   }
   for (const TensorDifference& d : tensors) {
-    if (!json) print("{}: {}\n", d.name, in_words(d));
+    if (!json) show("{}: {}\n", d.name, in_words(d));
     values.push(as_tree(d));
   }
   root.set("header", std::move(keys));
@@ -214,7 +214,7 @@ int diff(Args args) {
   if (json)
     fmt::print("{}\n", to_json(root));
   else
-    print("{} of {} tensors differ\n", tensors.size(), a.tensors().size());
+    show("{} of {} tensors differ\n", tensors.size(), a.tensors().size());
   return header.empty() && tensors.empty() ? 0 : 1;
 }
 
@@ -264,16 +264,16 @@ int import_folder(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  print("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out, family_name(made.model),
-        static_cast<double>(made.parameters) * 1e-6, made.tensors,
-        made.stored_as == DType::kF32 ? "f32"
-                                      : fmt::format("{} widened to f32", name_of(made.stored_as)),
-        clock.seconds());
+  show("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out, family_name(made.model),
+       static_cast<double>(made.parameters) * 1e-6, made.tensors,
+       made.stored_as == DType::kF32 ? "f32"
+                                     : fmt::format("{} widened to f32", name_of(made.stored_as)),
+       clock.seconds());
   if (!made.skipped.empty())
-    print("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
-          made.skipped[0]);
+    show("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
+         made.skipped[0]);
   if (!made.has_tokenizer && !without_tokenizer)
-    print(
+    show(
         "  {} has no tokenizer.json, so `generate` will need one from elsewhere. With\n"
         "  transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…) makes it.\n",
         from);
@@ -362,16 +362,16 @@ int export_folder(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  print("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
-        static_cast<double>(made.parameters) * 1e-6, dtype, made.files.size(),
-        made.files.size() == 1 ? "" : "s", clock.seconds());
-  if (!made.has_tokenizer) print("  the checkpoint has no tokenizer to go with it\n");
+  show("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
+       static_cast<double>(made.parameters) * 1e-6, dtype, made.files.size(),
+       made.files.size() == 1 ? "" : "s", clock.seconds());
+  if (!made.has_tokenizer) show("  the checkpoint has no tokenizer to go with it\n");
   for (const std::string& unsaid : made.unsaid)
-    print("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
-  print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
-        made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
+    show("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
+  show("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
+       made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
-    print(
+    show(
         "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
         "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
         family_name(made.model), to);

@@ -7,7 +7,9 @@
 #include <thread>
 
 #include "base/config.h"
+#include "cli/build_line.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_builder.h"
 #include "data/explain.h"
@@ -19,27 +21,6 @@
 namespace tessera {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-std::string human_bytes(int64_t n) {
-  constexpr const char* kUnits[] = {"bytes", "KB", "MB", "GB", "TB"};
-  double x = static_cast<double>(n);
-  size_t unit = 0;
-  while (x >= 999.5 && unit + 1 < std::size(kUnits)) {
-    x /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} bytes", n) : fmt::format("{:.3g} {}", x, kUnits[unit]);
-}
-
-double share(int64_t a, int64_t b) {
-  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
-}
-
 template <class E>
 E entry(const std::string& text, const char* option) {
   const std::string names = enum_names(E{});
@@ -50,38 +31,6 @@ E entry(const std::string& text, const char* option) {
   }
   throw UsageError("{} is '{}', wanted {}", option, text, names);
 }
-
-// On a terminal one line that is rewritten, elsewhere a line every 30 s.
-class BuildLine {
- public:
-  void show(const BuildProgress& p) {
-    const double now = seconds_since(start_);
-    if (now < next_) return;
-    next_ = now + (terminal_ ? 0.2 : 30);
-    if (!terminal_ && now < 1) return;
-    const double done = share(p.bytes_read, p.bytes_total);
-    std::string line;
-    if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
-    line += fmt::format("{} documents  {} tokens  {} a second", format_count(p.documents),
-                        format_count(p.tokens),
-                        human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
-    if (p.bytes_total > 0 && done > 0.01) {
-      line += "  left " + format_duration(now * (1 - done) / done);
-    }
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r" : "", line, terminal_ ? "\x1b[K" : "\n");
-    std::fflush(stderr);
-    shown_ = terminal_;
-  }
-  ~BuildLine() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  double seconds() const { return seconds_since(start_); }
-
- private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0, shown_ = false;
-  Clock::time_point start_ = Clock::now();
-  double next_ = 0;
-};
 
 Tree summary(const DatasetAbout& about, const std::string& prefix) {
   Tree t;
@@ -100,8 +49,8 @@ void print_text(const DatasetAbout& about) {
   fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
              share(about.text_bytes, about.tokens));
   if (about.invalid_bytes > 0) {
-    fmt::print("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
-               format_count(about.invalid_bytes), about.first_invalid);
+    show("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
+         format_count(about.invalid_bytes), about.first_invalid);
   }
 }
 
@@ -112,6 +61,20 @@ void print_counts(const DatasetAbout& about) {
              format_count(about.vocabulary),
              about.end_of_text ? fmt::format(", end of text {}", *about.end_of_text)
                                : std::string(", no end of text"));
+}
+
+// What of the inputs was left out, or is probably not meant to be read as it was.
+void print_sources(const BuildResult& result) {
+  if (result.skipped_files > 0) {
+    const bool more = result.skipped_files > std::ssize(result.left_out);
+    show("  left out    {} files in folders whose names are not those of text: {}{}\n",
+         format_count(result.skipped_files), fmt::join(result.left_out, ", "), more ? ", …" : "");
+  }
+  for (const std::string& table : result.tables)
+    show(
+        "  warning     {} is read as plain text, with its header and separators. To train on one\n"
+        "              column, convert it to JSON lines and name the column with --key.\n",
+        table);
 }
 
 int build(Args args) {
@@ -163,20 +126,10 @@ int build(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  fmt::print("{}.bin, .idx and .json written in {}\n", out, format_duration(line.seconds()));
+  show("{}.bin, .idx and .json written in {}\n", out, format_duration(line.seconds()));
   print_counts(result.about);
   print_text(result.about);
-  if (result.skipped_files > 0) {
-    const bool more = result.skipped_files > std::ssize(result.left_out);
-    fmt::print("  left out    {} files in folders whose names are not those of text: {}{}\n",
-               format_count(result.skipped_files), fmt::join(result.left_out, ", "),
-               more ? ", …" : "");
-  }
-  for (const std::string& table : result.tables)
-    fmt::print(
-        "  warning     {} is read as plain text, with its header and separators. To train on one\n"
-        "              column, convert it to JSON lines and name the column with --key.\n",
-        table);
+  print_sources(result);
   return 0;
 }
 
@@ -265,8 +218,8 @@ int inspect(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  fmt::print("{}: {} documents, {} tokens of type {}; index and data agree\n", prefix,
-             format_count(data.documents()), format_count(data.tokens()), name_of(data.dtype()));
+  show("{}: {} documents, {} tokens of type {}; index and data agree\n", prefix,
+       format_count(data.documents()), format_count(data.tokens()), name_of(data.dtype()));
   fmt::print("  lengths     {} to {}, median {}; {} empty; {} sequences\n",
              format_count(l.shortest), format_count(l.longest), format_count(l.median),
              format_count(l.empty), format_count(data.sequences()));
@@ -277,12 +230,12 @@ int inspect(Args args) {
     return 0;
   }
   print_text(*about);
-  fmt::print("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
+  show("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
   constexpr size_t kShown = 10;
   for (const SourceAbout& s :
        std::span(about->sources).first(std::min(kShown, about->sources.size()))) {
-    fmt::print("  from        {}: {} documents, {} tokens\n", s.name, format_count(s.documents),
-               format_count(s.tokens));
+    show("  from        {}: {} documents, {} tokens\n", s.name, format_count(s.documents),
+         format_count(s.tokens));
   }
   if (about->sources.size() > kShown) {
     fmt::print("              and {} files more\n", about->sources.size() - kShown);
@@ -419,8 +372,8 @@ void print_piece(const PieceOrigin& o, bool with_text) {
     from = o.line > 0 ? fmt::format(", {}:{} (byte {})", o.source, o.line, o.offset)
                       : fmt::format(", document {} of {}", o.source_document, o.source);
   }
-  fmt::print("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
-             o.piece.from + o.piece.count, o.document_tokens);
+  show("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
+       o.piece.from + o.piece.count, o.document_tokens);
   if (with_text) fmt::print(", bytes {} to {}\n    “{}”", o.text_from, o.text_to, excerpt(o.text));
   fmt::print("\n");
 }

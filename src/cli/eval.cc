@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/printable.h"
 #include "base/tree.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
@@ -118,7 +119,7 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
   for (const std::string& set : sets) {
     const std::string foreign =
         foreign_tokenizer(IndexedDataset(set), *tokenizer, "the checkpoint's tokenizer");
-    if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", foreign);
+    if (!foreign.empty()) fmt::print(stderr, "warning: {}\n", printable(foreign));
     DatasetSpec spec;
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : model.context;

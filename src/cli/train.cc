@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "base/printable.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
@@ -70,7 +71,8 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   const Agreement agreement = compare(all);
   const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
   if (world.rank() == 0 && !watched)
-    for (const std::string& w : agreement.warnings) fmt::print(stderr, "warning: {}\n", w);
+    for (const std::string& w : agreement.warnings)
+      fmt::print(stderr, "warning: {}\n", printable(w));
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
@@ -89,7 +91,7 @@ bool give_up(const std::string& error, Heartbeat& heartbeat, World* world) {
     std::this_thread::sleep_for(kUntilEnded);
   else
     fmt::print(stderr, "tessera: rank {} on {}: {}\n", world->rank(), world->host(world->rank()),
-               error);
+               printable(error));
   world->abort(1);
   return told;
 }

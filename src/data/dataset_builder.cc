@@ -43,7 +43,8 @@ class Encoders {
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
       : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(static_cast<size_t>(threads)) {
     try {
-      for (int i = 0; i < threads; ++i) threads_.emplace_back([this, i] { work(caches_[static_cast<size_t>(i)]); });
+      for (int i = 0; i < threads; ++i)
+        threads_.emplace_back([this, i] { work(caches_[static_cast<size_t>(i)]); });
     } catch (const std::system_error& e) {
       // The threads that could be started do all the work.
       if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
@@ -119,7 +120,7 @@ class Encoders {
   std::deque<std::unique_ptr<Batch>> batches_;
   size_t claimed_ = 0;  // of batches_, from the front
   bool stop_ = false;
-  int64_t under_way_ = 0;  // only the caller's thread touches it
+  int64_t under_way_ = 0;            // only the caller's thread touches it
   std::vector<EncodeCache> caches_;  // of each thread
   std::vector<std::thread> threads_;
 };

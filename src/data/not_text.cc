@@ -1,4 +1,5 @@
-// Recognizes binary formats by their first bytes, and others by the share of bytes that no text has.
+// Recognizes binary formats by their first bytes, and others by the share of bytes that no text
+// has.
 #include "data/not_text.h"
 
 #include <algorithm>
@@ -108,7 +109,8 @@ void refuse_what_is_not_text(std::string_view start, const std::string& source) 
                 source);
   throw Error(
       "{}: is not text in UTF-8: {} of its first {} bytes are control characters or not UTF-8. "
-      "Convert text of another encoding (iconv -f ENCODING -t UTF-8), or take the bytes as they are "
+      "Convert text of another encoding (iconv -f ENCODING -t UTF-8), or take the bytes as they "
+      "are "
       "with --any-bytes.",
       source, strange, start.size());
 }

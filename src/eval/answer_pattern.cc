@@ -38,7 +38,8 @@ std::string AnswerPattern::find(std::string_view text) const {
   const int groups = std::min(compiled_->expression.NumberOfCapturingGroups(), 1);
   re2::StringPiece found[2];
   const re2::StringPiece all(text.data(), text.size());
-  if (!compiled_->expression.Match(all, 0, all.size(), RE2::UNANCHORED, found, groups + 1)) return "";
+  if (!compiled_->expression.Match(all, 0, all.size(), RE2::UNANCHORED, found, groups + 1))
+    return "";
   const re2::StringPiece& answer = found[groups];
   return answer.data() == nullptr ? "" : std::string(answer.data(), answer.size());
 }

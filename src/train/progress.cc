@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/printable.h"
+
 namespace tessera {
 namespace {
 
@@ -119,7 +121,7 @@ void Progress::show(const ProgressState& p, double now_s) {
 
 void Progress::print(std::string_view line) {
   if (output_.terminal && !shown_.empty()) fmt::print(output_.file, "{}", kEraseLine);
-  fmt::print(output_.file, "{}\n", line);
+  fmt::print(output_.file, "{}\n", printable(line));
   if (output_.terminal) fmt::print(output_.file, "{}", shown_);
   std::fflush(output_.file);
 }

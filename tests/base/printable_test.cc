@@ -15,7 +15,8 @@ TEST(Printable, L12_EscapesWhatTerminalsActOn) {
 }
 
 TEST(Printable, LeavesTextAsItIs) {
-  for (const char* text : {"", "two\nlines\tand a tab", "caf\u00e9 \u6771 \U0001F600 \u00a0", "a\\x1b"})
+  for (const char* text :
+       {"", "two\nlines\tand a tab", "caf\u00e9 \u6771 \U0001F600 \u00a0", "a\\x1b"})
     EXPECT_EQ(printable(text), text);
 }
 

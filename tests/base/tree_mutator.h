@@ -1,5 +1,5 @@
-// Changes values of a parsed document as somebody with bad intentions would: what comes out is a tree
-// again, so that readers are reached which bytes changed at random would not reach.
+// Changes values of a parsed document as somebody with bad intentions would: what comes out is a
+// tree again, so that readers are reached which bytes changed at random would not reach.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ class TreeMutator {
 
   size_t pick(size_t n) { return static_cast<size_t>(random_() % std::max<size_t>(n, 1)); }
 
-  // Changes one node. Numbers and texts mostly become others of their kind: another kind is found at
-  // once by a reader.
+  // Changes one node. Numbers and texts mostly become others of their kind: another kind is found
+  // at once by a reader.
   void change(Tree& section) {
     std::vector<Tree*> nodes;
     collect(section, nodes);
@@ -57,20 +57,36 @@ class TreeMutator {
   }
 
   Tree number() {
-    constexpr int64_t kNumbers[] = {0,         1,         -1,        2,         3,         7,
-                                    16,        63,        64,        127,       257,       1000,
-                                    INT32_MAX, INT32_MIN, 1LL << 31, 1LL << 32, 1LL << 53, INT64_MAX,
-                                    INT64_MIN};
+    constexpr int64_t kNumbers[] = {
+        0,   1,    -1,        2,         3,         7,         16,        63,        64,       127,
+        257, 1000, INT32_MAX, INT32_MIN, 1LL << 31, 1LL << 32, 1LL << 53, INT64_MAX, INT64_MIN};
     constexpr double kDoubles[] = {0.0, -0.5, 0.25, 1.5, 1e-300, 1e300, -1e300};
     if (pick(4) == 0) return Tree(kDoubles[pick(std::size(kDoubles))]);
     return Tree(kNumbers[pick(std::size(kNumbers))]);
   }
 
   Tree text() {
-    static const std::string kTexts[] = {
-        "",     " ",    "a",  "gpt2", "neox",  "llama",              "t5",   "qwen2",
-        "f32",  "i64",  "u8", "../x", "a\nb",  "\x1b]0;title\x07",   "\xff", "0000000000000000",
-        "BPE",  "NFC",  "Sequence", std::string(600, 'a'), std::string(70'000, 'a')};
+    static const std::string kTexts[] = {"",
+                                         " ",
+                                         "a",
+                                         "gpt2",
+                                         "neox",
+                                         "llama",
+                                         "t5",
+                                         "qwen2",
+                                         "f32",
+                                         "i64",
+                                         "u8",
+                                         "../x",
+                                         "a\nb",
+                                         "\x1b]0;title\x07",
+                                         "\xff",
+                                         "0000000000000000",
+                                         "BPE",
+                                         "NFC",
+                                         "Sequence",
+                                         std::string(600, 'a'),
+                                         std::string(70'000, 'a')};
     return Tree(kTexts[pick(std::size(kTexts))]);
   }
 

@@ -46,15 +46,16 @@ TEST_F(Defects, A1_PlanWithFrozenWeights) {
 
 TEST_F(Defects, A1_TrainWithTheBestLayoutAndFrozenWeights) {
   for (const char* frozen : kFrozen)
-    expect_success(fmt::format("train run.yaml checkpoint.resume=never schedule.steps=1 "
-                               "layout.search=true layout.cluster={} {}",
-                               cluster_, frozen));
+    expect_success(
+        fmt::format("train run.yaml checkpoint.resume=never schedule.steps=1 "
+                    "layout.search=true layout.cluster={} {}",
+                    cluster_, frozen));
 }
 
 TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
-  for (const char* layout :
-       {"layout.pipeline=2", "layout.tensor=2",
-        "layout.pipeline=2 layout.pipeline_schedule=zero_bubble compiler.fuse_residual_norm=false"}) {
+  for (const char* layout : {"layout.pipeline=2", "layout.tensor=2",
+                             "layout.pipeline=2 layout.pipeline_schedule=zero_bubble "
+                             "compiler.fuse_residual_norm=false"}) {
     const ProgramResult r =
         expect_success(fmt::format("verify run.yaml --steps 2 lora.rank=4 {}", layout));
     EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;

@@ -153,7 +153,10 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
   const std::pair<std::string, std::string> files[] = {
       {std::string("PAR1\x15\x04\x15\x80") + noise, "Parquet"},
       {std::string("PK\x03\x04") + noise, "zip"},
-      {"\x7f" "ELF" + zeros, "ELF"},
+      {"\x7f"
+       "ELF" +
+           zeros,
+       "ELF"},
       {"%PDF-1.7\n" + noise, "PDF"},
       {"\x93NUMPY" + zeros, "NumPy"},
       {std::string("MMIDIDX\0\0", 9) + zeros, "data set"},
@@ -173,7 +176,10 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
   put("wide.txt", wide);
   refused("data build --tokenizer t.json --out o wide.txt", {"UTF-16", "iconv"});
   // A few strange bytes in a text are taken as they are.
-  put("latin.txt", "Stra\xdf" "e, caf\xe9\n" + std::string(1000, 'a'));
+  put("latin.txt",
+      "Stra\xdf"
+      "e, caf\xe9\n" +
+          std::string(1000, 'a'));
   EXPECT_EQ(run("data build --tokenizer t.json --out o latin.txt").code, 0);
 }
 
@@ -225,7 +231,8 @@ TEST_F(Defects, L4_ExpressionsOfTasksAreBounded) {
             expression + "'\n");
   };
   for (const std::string& hostile :
-       {std::string(100'000, '('), std::string(2000, '('), std::string("(a"), std::string("(?=a)"), std::string("((a{1000}){1000}){1000}")}) {
+       {std::string(100'000, '('), std::string(2000, '('), std::string("(a"), std::string("(?=a)"),
+        std::string("((a{1000}){1000}){1000}")}) {
     task(hostile);
     refused("eval runs/a --task x.yaml", {"x.yaml", "regular expression"});
   }
@@ -238,7 +245,9 @@ TEST_F(Defects, L4_ExpressionsOfTasksAreBounded) {
 
 TEST_F(Defects, L12_NamesReachTheTerminalEscaped) {
   train("a");
-  const std::string evil = "\x1b]0;pwned\x07\x1b[2J \xc2\x9b" "31m \xff";
+  const std::string evil =
+      "\x1b]0;pwned\x07\x1b[2J \xc2\x9b"
+      "31m \xff";
   change_index("runs/a/checkpoints/2", [&](CheckpointIndex& i) { i.header.version = evil; });
   for (const std::string& verb :
        {std::string("checkpoint ls runs/a"), std::string("checkpoint ls runs/a --json"),

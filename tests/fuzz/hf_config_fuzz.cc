@@ -1,5 +1,5 @@
-// Any bytes as a config.json give a model, whose tensors can be listed and which is written and read
-// the same, or an Error.
+// Any bytes as a config.json give a model, whose tensors can be listed and which is written and
+// read the same, or an Error.
 #include "base/error.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
@@ -17,8 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       CHECK(t.shape.elements() > 0 && t.part().elements() == t.their_shape.elements(), "{}",
             t.theirs);
     const Tree once = hf_config_of_model(model, 1, DType::kF32);
-    const Tree again =
-        hf_config_of_model(model_from_hf_config(once, "written"), 1, DType::kF32);
+    const Tree again = hf_config_of_model(model_from_hf_config(once, "written"), 1, DType::kF32);
     CHECK(to_json(once) == to_json(again), "{} is read back as {}", to_json(once), to_json(again));
   } catch (const Error&) {
   }
