@@ -3,6 +3,8 @@
 
 #include <re2/re2.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace tessera {
