@@ -1,21 +1,21 @@
-# add_fuzz(NAME SOURCES file… ROOMS room… READS source…)
+# add_fuzz(NAME SOURCES file… ROOMS room… READS source… [LINK library…])
 #
 # A reader under fire. SOURCES define LLVMFuzzerTestOneInput: bytes in, an Error or nothing out.
 # Always: <NAME>_replay reads tests/fuzz/corpus/<NAME>/ as a fast test (what the fuzzer once found
 # goes there). With TESSERA_FUZZ (clang): <NAME>_fuzz, which scripts/fuzz.sh runs; READS names the
 # sources whose coverage it reports.
 function(add_fuzz NAME)
-  cmake_parse_arguments(FUZZ "" "" "SOURCES;ROOMS;READS" ${ARGN})
+  cmake_parse_arguments(FUZZ "" "" "SOURCES;ROOMS;READS;LINK" ${ARGN})
   list(TRANSFORM FUZZ_ROOMS PREPEND tessera_)
   add_executable(${NAME}_replay ${FUZZ_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cc)
-  target_link_libraries(${NAME}_replay PRIVATE ${FUZZ_ROOMS})
+  target_link_libraries(${NAME}_replay PRIVATE ${FUZZ_ROOMS} ${FUZZ_LINK})
   target_include_directories(${NAME}_replay PRIVATE ${CMAKE_SOURCE_DIR})
   add_test(NAME fuzz.${NAME}
     COMMAND ${NAME}_replay ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${NAME})
   set_tests_properties(fuzz.${NAME} PROPERTIES LABELS fast)
   if(TESSERA_FUZZ)
     add_executable(${NAME}_fuzz ${FUZZ_SOURCES})
-    target_link_libraries(${NAME}_fuzz PRIVATE ${FUZZ_ROOMS})
+    target_link_libraries(${NAME}_fuzz PRIVATE ${FUZZ_ROOMS} ${FUZZ_LINK})
     target_include_directories(${NAME}_fuzz PRIVATE ${CMAKE_SOURCE_DIR})
     target_link_options(${NAME}_fuzz PRIVATE -fsanitize=fuzzer)
     list(JOIN FUZZ_READS "\n" reads)

@@ -2,7 +2,8 @@
 # Fuzzes the readers with libFuzzer under ASan and UBSan, from the seeds in tests/fuzz/corpus, and
 # prints the line coverage of each reader. Finds stay in build-fuzz/finds/NAME.
 # usage: scripts/fuzz.sh [NAME …]     RUNS=1000000 a reader, SECONDS_EACH=0 (no limit), TIMEOUT=10 s an input,
-#        MAX_LEN=4096 bytes
+#        MAX_LEN=1048576 bytes: inputs begin small and grow up to it, so that time or memory that is not
+#        proportional to an input is found
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install_packages.sh build test fuzz
@@ -18,7 +19,7 @@ for name in "${names[@]}"; do
   program=build-fuzz/tests/fuzz/${name}_fuzz
   echo "== $name: ${RUNS:-1000000} runs"
   LLVM_PROFILE_FILE="$here/profile.raw" "$program" -runs="${RUNS:-1000000}" \
-    -max_total_time="${SECONDS_EACH:-0}" -timeout="${TIMEOUT:-10}" -rss_limit_mb=2048 -max_len="${MAX_LEN:-4096}" \
+    -max_total_time="${SECONDS_EACH:-0}" -timeout="${TIMEOUT:-10}" -rss_limit_mb=2048 -max_len="${MAX_LEN:-1048576}" -len_control=100 \
     -artifact_prefix="$here/" "$here/corpus" "tests/fuzz/corpus/$name" >"$here/log" 2>&1 || {
       failed=1
       tail -30 "$here/log"

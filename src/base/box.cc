@@ -78,28 +78,61 @@ void copy_box(const Box& common, const Box& from_box, const std::byte* from, con
   }
 }
 
+namespace {
+
+bool meet(const Box& a, const Box& b) {
+  for (size_t d = 0; d < a.begin.size(); ++d)
+    if (a.begin[d] >= b.end[d] || b.begin[d] >= a.end[d]) return false;
+  return true;
+}
+
+// Whether no two of these boxes, none of which is empty, have an element in common. Boxes that
+// share an interval of dimension d are compared in the dimensions after it alone, so that a grid
+// takes time n log n; other arrangements are compared pair by pair and are limited.
+bool disjoint(std::span<const Box*> boxes, size_t d) {
+  constexpr size_t kMostPairwise = 4096;
+  if (boxes.size() <= 1) return true;
+  if (d == boxes[0]->begin.size()) return false;  // the same box twice
+  std::sort(boxes.begin(), boxes.end(), [&](const Box* a, const Box* b) {
+    return std::pair(a->begin[d], a->end[d]) < std::pair(b->begin[d], b->end[d]);
+  });
+  for (size_t from = 0, to = 0; from < boxes.size(); from = to) {
+    int64_t end = boxes[from]->end[d];
+    bool alike = true;
+    for (to = from + 1; to < boxes.size() && boxes[to]->begin[d] < end; ++to) {
+      alike = alike && boxes[to]->begin[d] == boxes[from]->begin[d] && boxes[to]->end[d] == end;
+      end = std::max(end, boxes[to]->end[d]);
+    }
+    const std::span<const Box*> group = boxes.subspan(from, to - from);
+    if (alike) {
+      if (!disjoint(group, d + 1)) return false;
+      continue;
+    }
+    if (group.size() > kMostPairwise) return false;
+    for (size_t i = 0; i < group.size(); ++i)
+      for (size_t j = i + 1; j < group.size(); ++j)
+        if (meet(*group[i], *group[j])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool tile(std::span<const Box> boxes, const Shape& shape) {
+  const int64_t all = shape.elements();
   int64_t covered = 0;
+  std::vector<const Box*> filled;
   for (const Box& box : boxes) {
     if (!is_inside(box, shape)) return false;
-    covered += box.elements();
+    const int64_t elements = box.elements();
+    if (elements > all - covered) return false;
+    covered += elements;
+    if (elements > 0) filled.push_back(&box);
   }
-  if (covered != shape.elements()) return false;
+  if (covered != all) return false;
   if (shape.rank() == 0) return boxes.size() == 1;
-
-  // Boxes that are disjoint and as large as the whole cover it. Sorted by their first dimension,
-  // only those that begin before another one ends can meet it.
-  std::vector<size_t> order(boxes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return boxes[a].begin[0] < boxes[b].begin[0]; });
-  for (size_t i = 0; i < order.size(); ++i)
-    for (size_t j = i + 1; j < order.size(); ++j) {
-      const Box &a = boxes[order[i]], &b = boxes[order[j]];
-      if (b.begin[0] >= a.end[0]) break;
-      if (intersection(a, b).elements() > 0) return false;
-    }
-  return true;
+  // Boxes that are disjoint and as large as the whole cover it.
+  return disjoint(filled, 0);
 }
 
 std::vector<Box> boxes_of_range(const Shape& shape, int64_t first, int64_t last) {

@@ -8,6 +8,7 @@
 #include "base/append_file.h"
 #include "base/error.h"
 #include "base/print.h"
+#include "base/printable.h"
 
 namespace tessera {
 namespace {
@@ -96,7 +97,7 @@ void Log::open(const Path& file) {
 }
 
 void Log::write(LogLevel level, std::string_view text) {
-  const std::string line = fmt::format("{}{}", prefix_of(level), text);
+  const std::string line = prefix_of(level) + printable(text);
   sinks_->terminal.log(level_of(level), line);
   sinks_->file.log(level_of(level), line);
 }

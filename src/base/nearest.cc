@@ -71,6 +71,8 @@ int tolerance(std::string_view typed) {
 }  // namespace
 
 std::string nearest(std::string_view typed, std::span<const std::string> names) {
+  constexpr size_t kLongestTyped = 256;  // distances take time: nothing so long is a slip
+  if (typed.size() > kLongestTyped) return {};
   int least = tolerance(typed) + 1;
   std::string best;
   for (const std::string& name : names) {

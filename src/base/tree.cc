@@ -25,6 +25,8 @@ void append_json_string(std::string& out, std::string_view s) {
       out += "\\t";
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else if (n == 2 && c == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<uint8_t>(s[i + 1])));
     } else {
       out += s.substr(i, n);
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/tree.h"
@@ -148,6 +149,7 @@ class TreeBuilder : public YAML::EventHandler {
     std::string key;
     bool has_key = false;
     int key_line = 0, key_column = 0;
+    std::unordered_set<std::string> names = {};
   };
 
   [[noreturn]] void fail(const YAML::Mark& mark, const std::string& what) const {
@@ -155,11 +157,11 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void take_key(Level& level, const YAML::Mark& mark, const std::string& name) const {
-    if (level.tree.find(name) != nullptr)
-      fail(mark,
-           fmt::format("the key '{}' stands twice in this object. Keep one of the two.", name));
     if (name.size() > kMaxKey)
       fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
+    if (!level.names.insert(name).second)
+      fail(mark,
+           fmt::format("the key '{}' stands twice in this object. Keep one of the two.", name));
     level.key = name;
     level.has_key = true;
     level.key_line = lines_.line(mark);
@@ -180,7 +182,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (!open_.empty() && open_.back().tree.as_members() != nullptr && !open_.back().has_key)
       fail(mark, "a key must be a plain name.");
     if (open_.size() == kMaxDepth) fail(mark, fmt::format("nested more than {} deep", kMaxDepth));
-    open_.push_back({placed(std::move(t), mark), {}, false, 0, 0});
+    open_.push_back({placed(std::move(t), mark), {}, false, 0, 0, {}});
   }
 
   void close() {

@@ -10,6 +10,7 @@
 #include "checkpoint/merge.h"
 #include "checkpoint/pages.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/stored_model.h"
 #include "checkpoint/transposed.h"
 #include "model/family.h"
 #include "model/hf_config.h"
@@ -23,30 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr std::array kEndOfText{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
-// What the checkpoint holds of each tensor: the master copy, where there is one.
-std::vector<const StoredTensor*> stored_tensors(const CheckpointReader& reader,
-                                                const std::vector<HfTensor>& names) {
-  std::vector<const StoredTensor*> stored;
-  std::string faults;
-  for (const HfTensor& t : names) {
-    const StoredTensor* found = reader.find(t.ours + "|master");
-    if (!found) found = reader.find(t.ours);
-    if (!found)
-      faults += fmt::format("\n  {}: missing, wanted {}", t.ours, to_string(t.shape));
-    else if (found->shape != t.shape)
-      faults += fmt::format("\n  {}: has the shape {}, wanted {}", t.ours, to_string(found->shape),
-                            to_string(t.shape));
-    stored.push_back(found);
-  }
-  if (!faults.empty())
-    throw Error("{}: its tensors are not those of the model in its header:{}",
-                reader.folder().string(), faults);
-  return stored;
-}
-
 std::vector<std::string> write_weights(CheckpointReader& reader, const std::vector<HfTensor>& names,
                                        const Path& folder, const HfExportOptions& options) {
-  const auto stored = stored_tensors(reader, names);
+  const auto stored = stored_weights(reader, names);
   std::vector<SafetensorsPlan> plans;
   for (const HfTensor& t : names) plans.push_back({t.theirs, options.dtype, t.their_shape});
   std::vector<std::byte> gathered;  // a tensor that lies in several pieces, or a part of one
@@ -186,23 +166,6 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
   return std::nullopt;
 }
 
-ModelConfig model_of_header(const Tree& tree, const std::string& source) {
-  ModelConfig model;
-  Places places;
-  read_fields(fields_of(model), tree, source, places);
-  const bool whole = model.layers > 0 && model.layers <= 10'000 && model.heads > 0 &&
-                     model.hidden > 0 &&
-                     (model.head_width > 0 || model.hidden % model.heads == 0) &&
-                     model.kv_heads >= 0 && model.heads % key_value_heads(model) == 0 &&
-                     model.vocabulary > 0 && model.vocabulary_multiple > 0 && model.context > 0;
-  if (!whole)
-    throw Error(
-        "{}: its header describes no whole model: layers {}, hidden {}, heads {}, "
-        "vocabulary {}, context {}",
-        source, model.layers, model.hidden, model.heads, model.vocabulary, model.context);
-  return model;
-}
-
 HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExportOptions& options) {
   const Path place = without_slash(hf_folder);
   std::error_code error;
@@ -215,7 +178,7 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         "  tessera checkpoint merge {} --out MERGED   and export that.",
         checkpoint.string(), checkpoint.string());
   HfExport result;
-  result.model = model_of_header(reader.header().model, (checkpoint / kIndexFile).string());
+  result.model = stored_model(reader);
   const auto names = hf_tensors(result.model);
   result.tensors = static_cast<int64_t>(names.size());
   for (const HfTensor& t : names) result.parameters += t.part().elements();

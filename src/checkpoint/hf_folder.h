@@ -26,8 +26,10 @@ struct HfImport {
 
 // Makes a checkpoint of step 0 at `checkpoint`, with weights in f32. Throws Error if the family or
 // a feature of config.json is not ours, if tensors are missing, extra or of another shape (one
-// Error lists them all), or if something stands at `checkpoint` already.
-HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version);
+// Error lists them all), or if something stands at `checkpoint` already. `with_tokenizer` = false:
+// the checkpoint gets no tokenizer.
+HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
+                   bool with_tokenizer = true);
 
 // What a SentencePiece model's bytes say only to who reads them.
 struct SentencePieceIds {
@@ -79,8 +81,5 @@ void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header);
 // generation) to the header of a run that began with its weights, if the tokenizer is the same. The
 // ids that ended texts there (stops) are not copied: this run has its own ends.
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to);
-
-// The model that a checkpoint's header describes. Throws Error.
-ModelConfig model_of_header(const Tree& model, const std::string& source);
 
 }  // namespace tessera

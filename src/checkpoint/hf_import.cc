@@ -19,8 +19,10 @@ void refuse_what_stands(const Path& checkpoint) {
 
 }  // namespace
 
-HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version) {
+HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
+                   bool with_tokenizer) {
   HfSource source = open_hf(hf_folder);
+  if (!with_tokenizer) source.header.tokenizer.clear();
   refuse_what_stands(checkpoint);
   source.header.version = version;
   HfImport result;

@@ -9,6 +9,7 @@
 #include "checkpoint/hf_text.h"
 #include "checkpoint/index.h"
 #include "checkpoint/permute.h"
+#include "checkpoint/stored_model.h"
 #include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
@@ -18,21 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxListed = 12;  // faults named in one message
-
 // One of our tensors and where it lies in the folder.
 struct Match {
   HfTensor names;
   SafetensorsFolder::Found found;
 };
-
-std::string listed(const std::vector<std::string>& faults) {
-  std::string text;
-  for (size_t i = 0; i < std::min(faults.size(), kMaxListed); ++i) text += "\n  " + faults[i];
-  if (faults.size() > kMaxListed)
-    text += fmt::format("\n  and {} more", faults.size() - kMaxListed);
-  return text;
-}
 
 // The file's name of a tensor: as it should be, or without the prefix of the whole model.
 std::string name_in(const SafetensorsFolder& files, const std::string& full,
@@ -92,7 +83,7 @@ std::vector<Match> match(const SafetensorsFolder& files, const ModelConfig& mode
     throw Error(
         "{}: its tensors are not those of the model that config.json describes ({} layers, "
         "width {}):{}",
-        source, model.layers, model.hidden, listed(faults));
+        source, model.layers, model.hidden, listed_faults(faults));
   return matches;
 }
 

@@ -24,6 +24,9 @@ constexpr std::string_view kTailStart = ",\n\"xxh3\":\"";
 constexpr std::string_view kTailEnd = "\"}\n";
 constexpr size_t kTailBytes = kTailStart.size() + 16 + kTailEnd.size();
 constexpr int64_t kMaxElements = int64_t{1} << 56;  // far above any model; keeps products in range
+constexpr int kMaxRank = 16;                        // a model's tensors have at most 4 dimensions
+constexpr int64_t kMaxCount = int64_t{1} << 53;     // of steps, tokens and bytes
+constexpr int64_t kMaxRanks = 1 << 24;
 
 Tree integers(const std::vector<int64_t>& values) {
   Tree list = Tree::list();
@@ -50,23 +53,43 @@ StoredPiece piece_from_tree(const Tree& tree, const std::string& source) {
   if (file < 0 || file > INT32_MAX || p.offset < 0 || p.bytes < 0)
     throw Error("{}: file {}, offset {}, bytes {} cannot be negative", place_of(source, tree), file,
                 p.offset, p.bytes);
+  if (p.offset % kPieceAlignment != 0)
+    throw Error("{}: offset {} is not a multiple of {}", place_of(source, tree), p.offset,
+                kPieceAlignment);
   p.file = static_cast<int>(file);
   p.checksum = checksum_member(tree, source);
   return p;
 }
 
+// Every product of extents stays in range, whichever of them are zero.
 void check_shape(const StoredTensor& t, const std::string& place) {
+  if (t.shape.rank() > kMaxRank)
+    throw Error("{}: '{}' has {} dimensions, expected at most {}", place, t.name, t.shape.rank(),
+                kMaxRank);
   int64_t elements = 1;
   for (const int64_t n : t.shape.dims()) {
     if (n > 0 && elements > kMaxElements / n)
       throw Error("{}: '{}' cannot have the shape {}", place, t.name, to_string(t.shape));
-    elements *= n;
+    elements *= std::max<int64_t>(n, 1);
   }
+}
+
+// An integer of the header that has a range.
+int64_t ranged_member(const Tree& object, std::string_view name, int64_t least, int64_t most,
+                      const std::string& source) {
+  const int64_t n = integer_member(object, name, source);
+  if (n < least || n > most)
+    throw Error("{}: '{}' is {}, expected {} to {}", place_of(source, member(object, name, source)),
+                name, n, least, most);
+  return n;
 }
 
 StoredTensor tensor_from_tree(const Tree& tree, const std::string& source) {
   StoredTensor t;
   t.name = text_member(tree, "name", source);
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (t.name.empty() || std::any_of(t.name.begin(), t.name.end(), is_control))
+    throw Error("{}: '{}' is not the name of a tensor", place_of(source, tree), t.name);
   const std::string& dtype = text_member(tree, "dtype", source);
   const auto known = dtype_from_name(dtype);
   if (!known)
@@ -140,15 +163,24 @@ Tree header_tree(const CheckpointIndex& index) {
   return root;
 }
 
+// A part of the header with keys of its own; null means that it has none.
+Tree section_member(const Tree& root, std::string_view name, const std::string& source) {
+  const Tree& found = member(root, name, source);
+  if (!found.is_null() && !found.as_members())
+    throw Error("{}: '{}' is {}, expected an object", place_of(source, found), name,
+                kind_of(found));
+  return found;
+}
+
 CheckpointHeader header_from_tree(const Tree& root, const std::string& source) {
   CheckpointHeader h;
   h.version = text_member(root, "version", source);
-  h.step = integer_member(root, "step", source);
-  h.tokens = integer_member(root, "tokens", source);
-  h.ranks = static_cast<int>(integer_member(root, "ranks", source));
-  h.model = member(root, "model", source);
-  h.config = member(root, "config", source);
-  h.state = member(root, "state", source);
+  h.step = ranged_member(root, "step", 0, kMaxCount, source);
+  h.tokens = ranged_member(root, "tokens", 0, kMaxCount, source);
+  h.ranks = static_cast<int>(ranged_member(root, "ranks", 1, kMaxRanks, source));
+  h.model = section_member(root, "model", source);
+  h.config = section_member(root, "config", source);
+  h.state = section_member(root, "state", source);
   return h;
 }
 
@@ -247,11 +279,12 @@ CheckpointIndex parse_index(std::string_view text, const std::string& source) {
   const Tree& tokenizer = member(root, "tokenizer", source);
   if (!tokenizer.is_null()) {
     index.has_tokenizer = true;
-    index.tokenizer_bytes = integer_member(tokenizer, "bytes", source);
+    index.tokenizer_bytes = ranged_member(tokenizer, "bytes", 0, kMaxCount, source);
     index.tokenizer_checksum = checksum_member(tokenizer, source);
   }
   for (const Tree& f : list_member(root, "files", source)) {
-    StoredFile file{text_member(f, "name", source), integer_member(f, "bytes", source)};
+    StoredFile file{text_member(f, "name", source),
+                    ranged_member(f, "bytes", 0, kMaxCount, source)};
     check_file_name(file.name, f, source);
     index.files.push_back(std::move(file));
   }

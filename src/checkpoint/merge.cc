@@ -66,10 +66,12 @@ struct Adapter {
 Adapter adapter_of(CheckpointReader& r, const StoredTensor& w, const StoredTensor& a) {
   const StoredTensor* b = r.find(without_weight(w.name) + kAdapterB);
   Adapter x;
-  x.rank = a.shape[0];
+  x.rank = a.shape.rank() > 0 ? a.shape[0] : 0;
   x.columns = a.shape.elements() / std::max<int64_t>(x.rank, 1);
-  const bool fits = b != nullptr && x.rank > 0 && b->shape[-1] == x.rank &&
-                    w.shape.elements() == b->shape.elements() / x.rank * x.columns;
+  int64_t elements = 0;
+  const bool fits = b != nullptr && x.rank > 0 && b->shape.rank() > 0 && b->shape[-1] == x.rank &&
+                    !__builtin_mul_overflow(b->shape.elements() / x.rank, x.columns, &elements) &&
+                    w.shape.elements() == elements;
   if (!fits)
     throw Error("{}: {} is {}, its adapters {} and {}", r.folder().string(), w.name,
                 to_string(w.shape), to_string(a.shape),

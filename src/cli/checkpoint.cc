@@ -8,8 +8,11 @@
 #include "checkpoint/finite.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/hf_source.h"
 #include "checkpoint/index.h"
+#include "checkpoint/stored_model.h"
 #include "cli/checkpoint_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/tokenizer_json.h"
 #include "data/unigram_json.h"
@@ -75,8 +78,8 @@ Tree as_tree(const FoundCheckpoint& c) {
 
 void print_tensors(const CheckpointReader& reader) {
   for (const StoredTensor& t : reader.tensors())
-    fmt::print("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
-               t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
+    show("  {:5} {:24} {}{}\n", name_of(t.dtype), to_string(t.shape), t.name,
+         t.pieces.size() > 1 ? fmt::format("  ({} pieces)", t.pieces.size()) : "");
 }
 
 int list(Args args) {
@@ -104,11 +107,11 @@ int list(Args args) {
                           with_commas(h.tokens), mebibytes(c.bytes), reader.tensors().size(),
                           h.version, h.ranks, h.ranks == 1 ? "" : "s");
     }
-    if (!json) fmt::print("step {:>9}  {}\n", with_commas(c.step), about);
+    if (!json) show("step {:>9}  {}\n", with_commas(c.step), about);
     if (!json && tensors && c.broken.empty()) print_tensors(CheckpointReader(c.path));
     all.push(std::move(t));
   }
-  if (!json && all.as_list()->empty()) fmt::print("{}: no checkpoints\n", where);
+  if (!json && all.as_list()->empty()) show("{}: no checkpoints\n", where);
   Tree root;
   root.set("checkpoints", std::move(all));
   if (json) fmt::print("{}\n", to_json(root));
@@ -153,10 +156,10 @@ int verify(Args args) {
     broken += code == 0 ? 0 : 1;
     damaged += code == 1 ? 1 : 0;
     if (!json)
-      fmt::print("step {:>9}  {}\n", with_commas(c.step),
-                 c.broken.empty()
-                     ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
-                     : "BROKEN  " + c.broken);
+      show("step {:>9}  {}\n", with_commas(c.step),
+           c.broken.empty()
+               ? fmt::format("whole: {} read in {:.1f} s", mebibytes(bytes), clock.seconds())
+               : "BROKEN  " + c.broken);
     Tree t = as_tree(c);
     t.set("verified_bytes", Tree(bytes));
     all.push(std::move(t));
@@ -213,7 +216,7 @@ int diff(Args args) {
   const std::vector<TensorDifference> tensors = compare(a, b);
   Tree root, keys = Tree::list(), values = Tree::list();
   for (const Change& c : header) {
-    if (!json) fmt::print("{}: {} and {}\n", c.path, c.before, c.after);
+    if (!json) show("{}: {} and {}\n", c.path, c.before, c.after);
     Tree t;
     t.set("key", Tree(c.path));
     t.set("first", Tree(c.before));
@@ -221,7 +224,7 @@ int diff(Args args) {
     keys.push(std::move(t));
   }
   for (const TensorDifference& d : tensors) {
-    if (!json) fmt::print("{}: {}\n", d.name, in_words(d));
+    if (!json) show("{}: {}\n", d.name, in_words(d));
     values.push(as_tree(d));
   }
   root.set("header", std::move(keys));
@@ -230,15 +233,30 @@ int diff(Args args) {
   if (json)
     fmt::print("{}\n", to_json(root));
   else
-    fmt::print("{} of {} tensors differ\n", tensors.size(), a.tensors().size());
+    show("{} of {} tensors differ\n", tensors.size(), a.tensors().size());
   return header.empty() && tensors.empty() ? 0 : 1;
 }
 
 std::string family_name(const ModelConfig& m) { return name_of_entry(m.family); }
 
+// A tokenizer that cannot be read would first be noticed by `generate`.
+void check_tokenizer(const Path& folder) {
+  if (!is_hf_folder(folder)) return;  // import_hf says what is missing
+  const CheckpointReader reader(folder);
+  const std::string& bytes = reader.header().tokenizer;
+  if (bytes.empty()) return;
+  try {
+    make_tokenizer(bytes, (folder / tokenizer_file_name(bytes)).string());
+  } catch (const Error& e) {
+    throw Error(
+        "{}\n  Repair or replace this file, or import the weights alone with --without-tokenizer.",
+        e.what());
+  }
+}
+
 int import_folder(Args args) {
   std::string from, out;
-  bool json = false;
+  bool json = false, without_tokenizer = false;
   Arguments arguments("checkpoint import",
                       "Makes a checkpoint of a Hugging Face folder of any of our families.",
                       "tessera checkpoint import --from pythia-70m --out pythia-70m.checkpoint");
@@ -246,10 +264,13 @@ int import_folder(Args args) {
                    "config.json, safetensors and tokenizer.json, as save_pretrained makes them",
                    true);
   arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
+  arguments.flag(without_tokenizer, "--without-tokenizer",
+                 "import the weights alone, such as where the tokenizer is not supported");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   const Clock clock;
-  const HfImport made = import_hf(from, out, version());
+  if (!without_tokenizer) check_tokenizer(from);
+  const HfImport made = import_hf(from, out, version(), !without_tokenizer);
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));
@@ -262,17 +283,16 @@ int import_folder(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  fmt::print("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out,
-             family_name(made.model), static_cast<double>(made.parameters) * 1e-6, made.tensors,
-             made.stored_as == DType::kF32
-                 ? "f32"
-                 : fmt::format("{} widened to f32", name_of(made.stored_as)),
-             clock.seconds());
+  show("{}: {}, {:.1f} M parameters in {} tensors, {} in {:.1f} s\n", out, family_name(made.model),
+       static_cast<double>(made.parameters) * 1e-6, made.tensors,
+       made.stored_as == DType::kF32 ? "f32"
+                                     : fmt::format("{} widened to f32", name_of(made.stored_as)),
+       clock.seconds());
   if (!made.skipped.empty())
-    fmt::print("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
-               made.skipped[0]);
-  if (!made.has_tokenizer)
-    fmt::print(
+    show("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
+         made.skipped[0]);
+  if (!made.has_tokenizer && !without_tokenizer)
+    show(
         "  {} has no tokenizer.json, so `generate` will need one from elsewhere. With\n"
         "  transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…) makes it.\n",
         from);
@@ -301,7 +321,7 @@ std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
   if (!tokenizer->end_of_text()) return {};
   const std::string source = (checkpoint / kSentencePieceFile).string();
   const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
-  const ModelConfig model = model_of_header(reader.header().model, source);
+  const ModelConfig model = stored_model(reader);
   const bool encodes = rule_of(model.family).encodes;
   const HfTextRules texts = hf_text_rules(reader.header());
   SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels(), special_pieces(pieces)};
@@ -361,16 +381,16 @@ int export_folder(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  fmt::print("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to,
-             family_name(made.model), static_cast<double>(made.parameters) * 1e-6, dtype,
-             made.files.size(), made.files.size() == 1 ? "" : "s", clock.seconds());
-  if (!made.has_tokenizer) fmt::print("  the checkpoint has no tokenizer to go with it\n");
+  show("{}: {}, {:.1f} M parameters as {} in {} file{}, {:.1f} s\n", to, family_name(made.model),
+       static_cast<double>(made.parameters) * 1e-6, dtype, made.files.size(),
+       made.files.size() == 1 ? "" : "s", clock.seconds());
+  if (!made.has_tokenizer) show("  the checkpoint has no tokenizer to go with it\n");
   for (const std::string& unsaid : made.unsaid)
-    fmt::print("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
-  fmt::print("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
-             made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
+    show("  config.json of {} has no key for {}\n", family_name(made.model), unsaid);
+  show("  AutoModelFor{}LM.from_pretrained('{}') loads it\n",
+       made.model.encoder_layers > 0 ? "Seq2Seq" : "Causal", to);
   if (made.has_tokenizer && cuts_words_otherwise(source, made.model))
-    fmt::print(
+    show(
         "  AutoTokenizer would cut words as the published {} does, which is not how the model saw\n"
         "  them; PreTrainedTokenizerFast.from_pretrained('{}') keeps to its tokenizer.json\n",
         family_name(made.model), to);

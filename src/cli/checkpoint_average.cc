@@ -3,6 +3,7 @@
 
 #include "checkpoint/average.h"
 #include "checkpoint/folders.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 
 namespace tessera {
@@ -29,8 +30,8 @@ int checkpoint_average(Args args) {
     t.set("parameters", Tree(made.parameters));
     fmt::print("{}\n", to_json(t));
   } else {
-    fmt::print("{}: mean of {} checkpoints, {:.1f} M parameters in {} tensors\n", out, paths.size(),
-               static_cast<double>(made.parameters) * 1e-6, made.tensors);
+    show("{}: mean of {} checkpoints, {:.1f} M parameters in {} tensors\n", out, paths.size(),
+         static_cast<double>(made.parameters) * 1e-6, made.tensors);
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "checkpoint/folders.h"
 #include "checkpoint/merge.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 
 namespace tessera {
@@ -25,8 +26,8 @@ int checkpoint_merge(Args args) {
     t.set("parameters", Tree(made.parameters));
     fmt::print("{}\n", to_json(t));
   } else {
-    fmt::print("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
-               static_cast<double>(made.parameters) * 1e-6, made.tensors);
+    show("{}: {} adapters added, {:.1f} M parameters in {} tensors\n", out, made.adapters,
+         static_cast<double>(made.parameters) * 1e-6, made.tensors);
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include "base/config.h"
 #include "cli/build_line.h"
 #include "cli/output_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset.h"
@@ -44,8 +45,8 @@ void print_text(const DatasetAbout& about) {
   fmt::print("  text        {}, {:.2f} bytes per token\n", human_bytes(about.text_bytes),
              share(about.text_bytes, about.tokens));
   if (about.invalid_bytes > 0) {
-    fmt::print("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
-               format_count(about.invalid_bytes), about.first_invalid);
+    show("  not UTF-8   {} bytes, kept as they are; the first: {}\n",
+         format_count(about.invalid_bytes), about.first_invalid);
   }
 }
 
@@ -58,17 +59,28 @@ void print_counts(const DatasetAbout& about) {
                                : std::string(", no end of text"));
 }
 
+// What of the inputs was left out, or is probably not meant to be read as it was.
+void print_sources(const BuildResult& result) {
+  if (result.skipped_files > 0) {
+    const bool more = result.skipped_files > std::ssize(result.left_out);
+    show("  left out    {} files in folders whose names are not those of text: {}{}\n",
+         format_count(result.skipped_files), fmt::join(result.left_out, ", "), more ? ", …" : "");
+  }
+  for (const std::string& table : result.tables)
+    show(
+        "  warning     {} is read as plain text, with its header and separators. To train on one\n"
+        "              column, convert it to JSON lines and name the column with --key.\n",
+        table);
+}
+
 void print_result(const BuildResult& result, const std::string& out, double seconds) {
-  fmt::print("{}.bin, .idx and .json written in {}\n", out, format_duration(seconds));
+  show("{}.bin, .idx and .json written in {}\n", out, format_duration(seconds));
   print_counts(result.about);
   print_text(result.about);
   if (result.bad_lines > 0)
-    fmt::print("  bad lines   {} left out; the first: {}\n", format_count(result.bad_lines),
-               result.first_bad);
-  if (result.skipped_files > 0) {
-    fmt::print("  left out    {} files in folders whose names are not those of text\n",
-               format_count(result.skipped_files));
-  }
+    show("  bad lines   {} left out; the first: {}\n", format_count(result.bad_lines),
+         result.first_bad);
+  print_sources(result);
 }
 
 // Nothing where a signal came before the end.
@@ -108,6 +120,8 @@ int build(Args args) {
   arguments.option(options.documents.skip_bad, "--skip-bad", "N",
                    "JSON lines: leave out at most N lines that are damaged or hold no text");
   add_force(arguments, force);
+  arguments.flag(options.documents.any_bytes, "--any-bytes",
+                 "read files that are not UTF-8 text as they are");
   arguments.flag(no_end_of_text, "--no-end-of-text", "no token behind each document");
   arguments.json(json);
   arguments.many(options.inputs, "FILE", "files, folders or '-'", 1);
@@ -139,6 +153,8 @@ int build(Args args) {
     Tree t = summary(result.about, out);
     t.set("skipped_files", Tree(result.skipped_files));
     t.set("bad_lines", Tree(result.bad_lines));
+    t.set("left_out", write_value(result.left_out));
+    t.set("tables", write_value(result.tables));
     t.set("seconds", Tree(line.seconds()));
     fmt::print("{}\n", to_json(t));
     return 0;
@@ -232,8 +248,8 @@ int inspect(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  fmt::print("{}: {} documents, {} tokens of type {}; index and data agree\n", prefix,
-             format_count(data.documents()), format_count(data.tokens()), name_of(data.dtype()));
+  show("{}: {} documents, {} tokens of type {}; index and data agree\n", prefix,
+       format_count(data.documents()), format_count(data.tokens()), name_of(data.dtype()));
   fmt::print("  lengths     {} to {}, median {}; {} empty; {} sequences\n",
              format_count(l.shortest), format_count(l.longest), format_count(l.median),
              format_count(l.empty), format_count(data.sequences()));
@@ -244,12 +260,12 @@ int inspect(Args args) {
     return 0;
   }
   print_text(*about);
-  fmt::print("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
+  show("  tokenizer   {} ({:016x})\n", about->tokenizer, about->tokenizer_fingerprint);
   constexpr size_t kShown = 10;
   for (const SourceAbout& s :
        std::span(about->sources).first(std::min(kShown, about->sources.size()))) {
-    fmt::print("  from        {}: {} documents, {} tokens\n", s.name, format_count(s.documents),
-               format_count(s.tokens));
+    show("  from        {}: {} documents, {} tokens\n", s.name, format_count(s.documents),
+         format_count(s.tokens));
   }
   if (about->sources.size() > kShown) {
     fmt::print("              and {} files more\n", about->sources.size() - kShown);

@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/data_instructions.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "data/explain.h"
 #include "data/training_data.h"
 #include "train/origin.h"
@@ -123,7 +124,7 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
       if (data.row_source() > 0) add_row(data, s, one);
       list.push(std::move(one));
     } else {
-      fmt::print("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step,
+      show("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step,
                  s, prefix, origin.index, origin.epoch, origin.pieces.size(),
                  origin.pieces.front().sequence);
     }
@@ -180,10 +181,10 @@ void print_piece(const PieceOrigin& o, bool with_text) {
     from = o.line > 0 ? fmt::format(", {}:{} (byte {})", o.source, o.line, o.offset)
                       : fmt::format(", document {} of {}", o.source_document, o.source);
   }
-  fmt::print("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
+  show("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
              o.piece.from + o.piece.count, o.document_tokens);
-  if (with_text) fmt::print(", bytes {} to {}\n    “{}”", o.text_from, o.text_to, excerpt(o.text));
-  fmt::print("\n");
+  if (with_text) show(", bytes {} to {}\n    “{}”", o.text_from, o.text_to, excerpt(o.text));
+  show("\n");
 }
 
 void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, bool locate,
@@ -216,10 +217,10 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
   }
   const std::string step =
       subject.steps > 0 ? fmt::format(", read in step {}", subject.batch.step_of(sample) + 1) : "";
-  fmt::print("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
+  show("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
              origin.index, prefix, origin.epoch);
   for (const PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
-  if (tokenizer == nullptr) fmt::print("  (its text: give --tokenizer)\n");
+  if (tokenizer == nullptr) show("  (its text: give --tokenizer)\n");
 }
 
 }  // namespace
@@ -259,7 +260,7 @@ int data_explain(Args args) {
   if (!tokenizer.empty()) subject.tokenizer = tokenizer;
   TrainingData data = open_data(subject);
   if (!subject.checkpoint.empty() && !json)
-    fmt::print("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
+    show("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
                format_count(subject.position->data.samples), format_count(subject.position->step));
   if (arguments.given("--step")) {
     explain_step(data, subject, step, json);

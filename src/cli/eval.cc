@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/printable.h"
 #include "base/tree.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"

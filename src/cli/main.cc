@@ -1,5 +1,7 @@
 // Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
 // 0 success, 1 runtime error, 2 usage error, 3 numeric failure (NumericError).
+#include <omp.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -8,7 +10,10 @@
 #include <new>
 
 #include "base/print.h"
+#include "base/printable.h"
 #include "cli/verbs.h"
+#include "tensor/cpu_features.h"
+#include "train/run_section.h"
 
 namespace {
 
@@ -27,13 +32,24 @@ int run(tessera::Args args) {
 }
 
 // The process may have no standard error that takes it.
-void tell(const std::string& text) { tessera::print_to(stderr, "tessera: " + text + "\n"); }
+void tell(std::string_view text) {
+  tessera::print_to(stderr, fmt::format("tessera: {}\n", tessera::printable(text)));
+}
+
+// OpenMP puts the places of a team of threads on the stack, which overflows if there are a million.
+void bound_threads() {
+  if (omp_get_max_threads() <= tessera::kMostThreads) return;
+  tell(fmt::format("warning: OMP_NUM_THREADS is more than {} and is ignored.",
+                   tessera::kMostThreads));
+  omp_set_num_threads(tessera::read_cpu_features().cores);
+}
 
 }  // namespace
 
 int main(int argc, char** argv) {
   tessera::open_standard_files();
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
+  bound_threads();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails and is reported as such
   int code = 1;
   try {
@@ -42,7 +58,7 @@ int main(int argc, char** argv) {
     tell(e.what());
     code = 2;
   } catch (const tessera::NumericError& e) {
-    fmt::print(stderr, "tessera: {}\n", e.what());
+    tell(e.what());
     code = tessera::kNumericExitCode;
   } catch (const tessera::Error& e) {
     tell(e.what());

@@ -5,11 +5,12 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <thread>
 
 #include "base/config.h"
 #include "base/tree.h"
+#include "cli/checkpoint_file.h"
 #include "cli/output_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
@@ -33,14 +34,6 @@ Split split_named(const std::string& name) {
   for (const Split split : {Split::kNone, Split::kLines, Split::kParagraphs})
     if (name == name_of_entry(split)) return split;
   throw UsageError("--split is '{}', wanted {}", name, enum_names(Split{}));
-}
-
-int thread_count(int64_t asked) {
-  if (asked < 0 || asked > kMostThreads) {
-    throw UsageError("--threads is {}, wanted 0 to {}", asked, kMostThreads);
-  }
-  return asked > 0 ? static_cast<int>(asked)
-                   : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 // Some documents, and views of their texts.
@@ -111,7 +104,7 @@ struct TrainOptions {
   std::string out, key = "text", kind = "byte_bpe", normalizer, words = "gpt2";
   int64_t threads = 0, least_count = 1, vocabulary = 8192, sentinels = 0;
   double coverage = SentencePieceTraining{}.coverage;
-  bool json = false, no_byte_fallback = false, force = false;
+  bool json = false, no_byte_fallback = false, any_bytes = false, force = false;
 };
 
 bool parse_train(Args args, TrainOptions& o) {
@@ -139,6 +132,7 @@ bool parse_train(Args args, TrainOptions& o) {
   arguments.flag(o.no_byte_fallback, "--no-byte-fallback",
                  "SentencePiece: characters without a piece are unknown, not bytes");
   arguments.option(o.key, "--key", "KEY", "JSON lines: the key that holds the text");
+  arguments.flag(o.any_bytes, "--any-bytes", "read files that are not UTF-8 text as they are");
   arguments.option(o.threads, "--threads", "N", "0: all cores that this process may use");
   add_force(arguments, o.force);
   arguments.json(o.json);
@@ -201,7 +195,8 @@ SentencePieceTraining sentencepiece_training(const TrainOptions& o) {
 int train_pieces(const TrainOptions& o) {
   const SentencePieceTraining training = sentencepiece_training(o);
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
+  DocumentStream stream(sources_for(o),
+                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
   Document document;
   int64_t bytes = 0;
   const NextLine next = [&](std::string& line) {
@@ -239,8 +234,9 @@ int train(Args args) {
   check_training(training);
 
   const auto start = std::chrono::steady_clock::now();
-  DocumentStream stream(sources_for(o), {.split = Split::kLines, .key = o.key});
-  WordCounts counts(thread_count(o.threads), training.words);
+  DocumentStream stream(sources_for(o),
+                        {.split = Split::kLines, .key = o.key, .any_bytes = o.any_bytes});
+  WordCounts counts(threads_or_all(o.threads), training.words);
   InvalidBytes invalid;
   count_lines(stream, counts, invalid);
   const auto words = counts.words();
@@ -347,8 +343,8 @@ void print_totals(const EncodeOptions& o, const EncodeTotals& totals) {
 int encode(Args args) {
   EncodeOptions o;
   if (!parse_encode(args, o)) return 0;
-  const DocumentOptions options{.split = split_named(o.split), .key = o.key};
-  std::vector<EncodeCache> caches(static_cast<size_t>(thread_count(o.threads)));
+  const DocumentOptions options{.split = split_named(o.split), .key = o.key, .any_bytes = true};
+  std::vector<EncodeCache> caches(static_cast<size_t>(threads_or_all(o.threads)));
   const auto tokenizer = load_tokenizer(o.tokenizer);
   DocumentStream stream(list_sources(o.inputs), options);
 
@@ -404,17 +400,17 @@ const char* words_in_text(WordSplit words) {
 }
 
 void print_about(const std::string& path, const BpeDescription& bpe, const Tokenizer& tokenizer) {
-  fmt::print("{}: byte-level BPE\n", path);
-  fmt::print("  vocabulary   {} ({} merges, added tokens: {})\n",
-             format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
-             format_count(std::ssize(bpe.added_tokens)));
-  fmt::print("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
-             words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space put before" : "");
+  show("{}: byte-level BPE\n", path);
+  show("  vocabulary   {} ({} merges, added tokens: {})\n",
+       format_count(tokenizer.vocabulary_size()), format_count(std::ssize(bpe.merges)),
+       format_count(std::ssize(bpe.added_tokens)));
+  show("  text         {}, {}{}\n", bpe.nfc ? "normalised to NFC" : "not normalised",
+       words_in_text(bpe.words), bpe.add_prefix_space ? ", with a space put before" : "");
   const auto end = tokenizer.end_of_text();
-  fmt::print("  end of text  {}\n",
-             end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
+  show("  end of text  {}\n",
+       end ? fmt::format("{} = {}", tokenizer.token_bytes(*end), *end) : "none");
   for (const AddedToken& token : bpe.added_tokens) {
-    if (token.special) fmt::print("  special      '{}' = {}\n", token.content, token.id);
+    if (token.special) show("  special      '{}' = {}\n", token.content, token.id);
   }
 }
 
@@ -441,22 +437,22 @@ Tree about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
 
 void print_about(const std::string& path, const SentencePieceTokenizer& tokenizer) {
   const SentencePieceModel& model = tokenizer.model();
-  fmt::print("{}: SentencePiece {}\n", path,
-             enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
-  fmt::print("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
-             model.byte_fallback ? ", with 256 bytes" : "");
-  fmt::print("  text         normalised by {}{}{}\n",
-             model.normalizer.empty() ? "rules of its own" : model.normalizer,
-             model.remove_extra_spaces ? ", runs of spaces become one" : "",
-             model.add_dummy_prefix ? ", with a space put before" : "");
+  show("{}: SentencePiece {}\n", path,
+       enum_name(enum_names(model.kind), static_cast<int>(model.kind)));
+  show("  vocabulary   {}{}\n", format_count(tokenizer.vocabulary_size()),
+       model.byte_fallback ? ", with 256 bytes" : "");
+  show("  text         normalised by {}{}{}\n",
+       model.normalizer.empty() ? "rules of its own" : model.normalizer,
+       model.remove_extra_spaces ? ", runs of spaces become one" : "",
+       model.add_dummy_prefix ? ", with a space put before" : "");
   for (const std::string& name : {model.pad_name, model.begin_name, model.end_name}) {
     const int32_t id = model.control_id(name);
-    if (id >= 0) fmt::print("  special      '{}' = {}\n", name, id);
+    if (id >= 0) show("  special      '{}' = {}\n", name, id);
   }
   if (tokenizer.sentinels() > 0) {
     const int32_t last = tokenizer.vocabulary_size() - 1;
-    fmt::print("  sentinels    <extra_id_0> = {} down to <extra_id_{}> = {}\n", last,
-               tokenizer.sentinels() - 1, last - tokenizer.sentinels() + 1);
+    show("  sentinels    <extra_id_0> = {} down to <extra_id_{}> = {}\n", last,
+         tokenizer.sentinels() - 1, last - tokenizer.sentinels() + 1);
   }
 }
 

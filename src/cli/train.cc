@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/print.h"
+#include "base/printable.h"
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
@@ -75,7 +76,7 @@ void require_agreement(World& world, const RankPlace& place, const std::string& 
   const bool watched = std::getenv(kHomeVariable) != nullptr;  // then the watcher tells it
   if (world.rank() == 0 && !watched)
     for (const std::string& w : agreement.warnings)
-      print_to(stderr, fmt::format("warning: {}\n", w));
+      print_to(stderr, fmt::format("warning: {}\n", printable(w)));
   if (!agreement.error.empty()) throw Error("{}", agreement.error);
 }
 
@@ -94,7 +95,7 @@ bool give_up(const std::string& error, int code, Heartbeat& heartbeat, World* wo
     std::this_thread::sleep_for(kUntilEnded);
   else
     print_to(stderr, fmt::format("tessera: rank {} on {}: {}\n", world->rank(),
-                                 world->host(world->rank()), error));
+                                 world->host(world->rank()), printable(error)));
   world->abort(code);
   return told;
 }

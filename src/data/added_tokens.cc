@@ -65,13 +65,27 @@ bool AddedTokenFinder::stands_alone(std::string_view text, size_t begin, size_t 
   return !before && !after;
 }
 
+// The end of the spaces at `begin`. A run is walked through once, however many tokens are in it.
+size_t AddedTokenFinder::after_spaces(std::string_view text, size_t begin, Search& search) const {
+  if (begin >= search.spaces_begin && begin < search.spaces_end) return search.spaces_end;
+  size_t end = begin;
+  while (end < text.size()) {
+    const Utf8 u = decode_utf8(text.substr(end));
+    if (!is_space(u)) break;
+    end += static_cast<size_t>(u.bytes);
+  }
+  search.spaces_begin = begin;
+  search.spaces_end = end;
+  return end;
+}
+
 AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t from,
-                                               size_t& search) const {
+                                               Search& search) const {
   if (tokens_.empty()) return {};
-  while ((search = skip(text, search)) < text.size()) {
+  while ((search.at = skip(text, search.at)) < text.size()) {
     int32_t found = -1;
-    size_t end = search, node = 0;
-    for (size_t i = search; i < text.size(); ++i) {
+    size_t end = search.at, node = 0;
+    for (size_t i = search.at; i < text.size(); ++i) {
       const auto& children = nodes_[node].children;
       const auto child = std::find_if(children.begin(), children.end(),
                                       [&](const auto& c) { return c.first == text[i]; });
@@ -82,24 +96,19 @@ AddedTokenFinder::Match AddedTokenFinder::next(std::string_view text, size_t fro
       end = i + 1;
     }
     if (found < 0) {
-      ++search;
+      ++search.at;
       continue;
     }
     const AddedToken& token = tokens_[static_cast<size_t>(found)];
-    size_t begin = search;
-    search = end;
+    size_t begin = search.at;
+    search.at = end;
     if (token.single_word && !stands_alone(text, begin, end)) continue;
-    const auto is_space = [&](Utf8 u) { return (table_[u.code] & kClassMask) == kSpace; };
     while (token.lstrip && begin > from) {
       const Utf8 u = decode_utf8_backwards(text.substr(0, begin));
       if (!is_space(u)) break;
       begin -= static_cast<size_t>(u.bytes);
     }
-    while (token.rstrip && end < text.size()) {
-      const Utf8 u = decode_utf8(text.substr(end));
-      if (!is_space(u)) break;
-      end += static_cast<size_t>(u.bytes);
-    }
+    if (token.rstrip) end = after_spaces(text, end, search);
     return {token.id, begin, end};
   }
   return {};

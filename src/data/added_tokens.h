@@ -11,6 +11,10 @@
 
 namespace tessera {
 
+// In bytes. At each place of a text this many are compared at most, so that the search takes time
+// proportional to the text.
+constexpr size_t kLongestAddedToken = 512;
+
 // As tokenizer.json lists it under "added_tokens".
 struct AddedToken {
   int32_t id = 0;
@@ -36,10 +40,15 @@ class AddedTokenFinder {
     int32_t id = -1;  // -1: none is left
     size_t begin = 0, end = 0;
   };
+  // How far a text has been searched.
+  struct Search {
+    size_t at = 0;
+    size_t spaces_begin = 0, spaces_end = 0;  // the run that a token last took by rstrip
+  };
   // The next token of text[from…]: `search` is where to look, `from` where what is not yet consumed
-  // begins. Moves `search` on. The spaces that a token takes are part of the match; a match may
+  // begins. Advances `search`. The spaces that a token takes are part of the match; a match may
   // begin before `from` where the one before has taken spaces that this one is made of.
-  Match next(std::string_view text, size_t from, size_t& search) const;
+  Match next(std::string_view text, size_t from, Search& search) const;
 
  private:
   struct Node {
@@ -49,6 +58,8 @@ class AddedTokenFinder {
   bool may_begin(std::string_view text, size_t at) const;
   size_t skip(std::string_view text, size_t at) const;
   bool stands_alone(std::string_view text, size_t begin, size_t end) const;
+  bool is_space(Utf8 u) const { return (table_[u.code] & kClassMask) == kSpace; }
+  size_t after_spaces(std::string_view text, size_t begin, Search& search) const;
 
   const UnicodeTable& table_;
   std::vector<AddedToken> tokens_;

@@ -119,7 +119,8 @@ void BpeTokenizer::encode(std::string_view text, std::vector<int32_t>& ids, Enco
   EncodeReport ours = utf8_report(text);
   cache.begin(fingerprint_);
   Output out{ids, cache, ours};
-  size_t from = 0, search = 0;
+  size_t from = 0;
+  AddedTokenFinder::Search search;
   for (;;) {
     const AddedTokenFinder::Match match = raw_tokens_.next(text, from, search);
     if (match.id < 0) break;
@@ -139,7 +140,8 @@ void BpeTokenizer::encode_piece(std::string_view text, Output& out) const {
 }
 
 void BpeTokenizer::encode_normalized(std::string_view text, Output& out) const {
-  size_t from = 0, search = 0;
+  size_t from = 0;
+  AddedTokenFinder::Search search;
   for (;;) {
     const AddedTokenFinder::Match match = normalized_tokens_.next(text, from, search);
     if (match.id < 0) break;

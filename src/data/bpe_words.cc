@@ -1,9 +1,9 @@
 #include "data/bpe_words.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/error.h"
+#include "data/on_threads.h"
 
 namespace tessera {
 namespace {
@@ -66,23 +66,16 @@ EncodeReport WordCounts::add(std::span<const std::string_view> texts) {
   for (const std::string_view text : texts) bytes += text.size();
   const size_t parts = std::clamp<size_t>(bytes / kBytesWorthAThread, 1, tables_.size());
   std::vector<EncodeReport> reports(parts);
-  std::vector<std::thread> threads;
+  std::vector<std::span<const std::string_view>> shares(parts);
   size_t next = 0, done = 0;
   for (size_t p = 0; p < parts; ++p) {
     const size_t first = next;
     while (next < texts.size() && (p + 1 == parts || done < bytes * (p + 1) / parts)) {
       done += texts[next++].size();
     }
-    const auto work = [this, p, ours = texts.subspan(first, next - first), &reports] {
-      reports[p] = count_texts(ours, tables_[p]);
-    };
-    if (p + 1 < parts) {
-      threads.emplace_back(work);
-    } else {
-      work();
-    }
+    shares[p] = texts.subspan(first, next - first);
   }
-  for (std::thread& thread : threads) thread.join();
+  on_threads(parts, [&](size_t p) { reports[p] = count_texts(shares[p], tables_[p]); });
   EncodeReport all;
   for (const EncodeReport& report : reports) all.add(report);
   return all;

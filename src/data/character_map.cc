@@ -1,5 +1,8 @@
 #include "data/character_map.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "base/error.h"
 
 namespace tessera {
@@ -7,6 +10,7 @@ namespace {
 
 constexpr uint32_t kValue = uint32_t{1} << 31;  // marks a unit that holds a value
 constexpr int kLongestRule = 64;                // bytes; Unicode's own are shorter than 40
+constexpr size_t kLongestResult = 256;          // bytes; Unicode's own are at most 33
 
 uint32_t number_at(std::string_view bytes, size_t at) {
   uint32_t value = 0;
@@ -58,10 +62,37 @@ void CharacterMap::check(const std::string& source) const {
     }
     // A block of 256 lies inside or outside as a whole.
     if (below(i) >= units_.size()) damaged(i, "beyond the trie");
-    if (has_leaf(i) && (units_[below(i)] & ~kValue) >= results_.size()) {
-      damaged(i, "beyond the results");
-    }
+    if (!has_leaf(i)) continue;
+    const size_t result = units_[below(i)] & ~kValue;
+    if (result >= results_.size()) damaged(i, "beyond the results");
+    const size_t most = std::min(results_.size() - result, kLongestResult + 1);
+    if (std::memchr(results_.data() + result, 0, most) == nullptr)
+      damaged(i, fmt::format("to a result of more than {} bytes", kLongestResult).c_str());
   }
+  std::vector<int> heights(units_.size());
+  check_depth(0, 0, heights, source);
+}
+
+// No way through the trie is longer than a rule may be, and none runs in a circle: the library
+// would follow it at every place of a text. `heights`: of the ways below each unit, −1 while it is
+// open.
+int CharacterMap::check_depth(uint32_t unit, int depth, std::vector<int>& heights,
+                              const std::string& source) const {
+  if (heights[unit] > 0 && depth + heights[unit] <= kLongestRule) return heights[unit];
+  if (heights[unit] != 0 || depth > kLongestRule)
+    throw Error(
+        "{}: a rule of the normaliser is longer than {} bytes. The file is damaged; fetch it "
+        "again",
+        source, kLongestRule);
+  heights[unit] = -1;
+  int height = 0;
+  for (uint32_t byte = 1; byte < 256; ++byte) {
+    const int64_t next = child(unit, static_cast<uint8_t>(byte));
+    if (next >= 0)
+      height =
+          std::max(height, check_depth(static_cast<uint32_t>(next), depth + 1, heights, source));
+  }
+  return heights[unit] = height + 1;
 }
 
 int64_t CharacterMap::child(uint32_t unit, uint8_t byte) const {

@@ -15,8 +15,9 @@ namespace tessera {
 // place of the result, at i ^ offset(i).
 class CharacterMap {
  public:
-  // Throws Error, naming `source`, where any way through the trie leaves it or any result lies
-  // outside: the library follows these numbers unchecked. No bytes: no rules.
+  // Throws Error, naming `source`, where any way through the trie leaves it, is longer than 64
+  // bytes or any result lies outside or is longer than 256 bytes: the library follows these numbers
+  // unchecked. No bytes: no rules.
   CharacterMap(std::string_view bytes, const std::string& source);
 
   bool empty() const { return units_.empty(); }
@@ -33,6 +34,8 @@ class CharacterMap {
   bool leaf_moves_gap(uint32_t unit) const;
   bool way_moves_gap(uint32_t unit, int depth, int64_t& budget) const;
   void check(const std::string& source) const;
+  int check_depth(uint32_t unit, int depth, std::vector<int>& heights,
+                  const std::string& source) const;
 
   std::vector<uint32_t> units_;
   std::string results_;

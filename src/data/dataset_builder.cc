@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/not_text.h"
 #include "data/token_texts.h"
 
 namespace tessera {
@@ -42,8 +44,14 @@ struct Batch {
 class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, std::optional<int32_t> end_of_text, int threads)
-      : tokenizer_(tokenizer), end_of_text_(end_of_text) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+      : tokenizer_(tokenizer), end_of_text_(end_of_text), caches_(static_cast<size_t>(threads)) {
+    try {
+      for (int i = 0; i < threads; ++i)
+        threads_.emplace_back([this, i] { work(caches_[static_cast<size_t>(i)]); });
+    } catch (const std::system_error& e) {
+      // The threads that could be started do all the work.
+      if (threads_.empty()) throw Error("no thread can be started: {}", e.what());
+    }
   }
   ~Encoders() {
     {
@@ -80,8 +88,7 @@ class Encoders {
   }
 
  private:
-  void work() {
-    EncodeCache cache;
+  void work(EncodeCache& cache) {
     std::unique_lock lock(mutex_);
     for (;;) {
       wake_.wait(lock, [this] { return stop_ || claimed_ < batches_.size(); });
@@ -116,7 +123,8 @@ class Encoders {
   std::deque<std::unique_ptr<Batch>> batches_;
   size_t claimed_ = 0;  // of batches_, from the front
   bool stop_ = false;
-  int64_t under_way_ = 0;  // only the caller's thread touches it
+  int64_t under_way_ = 0;            // only the caller's thread touches it
+  std::vector<EncodeCache> caches_;  // of each thread
   std::vector<std::thread> threads_;
 };
 
@@ -277,6 +285,9 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   SourceList sources = list_sources(options.inputs);
   BuildResult result;
   result.skipped_files = sources.skipped;
+  result.left_out = sources.left_out;
+  for (const std::string& file : sources.files)
+    if (named_table(file)) result.tables.push_back(file);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     Path file = options.out;
     check_output(file += suffix, sources);

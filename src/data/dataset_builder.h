@@ -29,9 +29,11 @@ struct BuildProgress {
 
 struct BuildResult {
   DatasetAbout about;
-  int64_t skipped_files = 0;  // in folders, by their names
-  int64_t bad_lines = 0;      // left out (DocumentOptions::skip_bad)
-  std::string first_bad;      // why the first of them was
+  int64_t skipped_files = 0;          // in folders, by their names
+  std::vector<std::string> left_out;  // the first of them
+  std::vector<std::string> tables;    // .csv and .tsv files, which were taken as text
+  int64_t bad_lines = 0;              // left out (DocumentOptions::skip_bad)
+  std::string first_bad;              // why the first of them was
 };
 
 // Documents are encoded in parallel and written in order, so the files do not depend on `threads`.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/not_text.h"
 
 namespace tessera {
 namespace {
@@ -45,6 +46,10 @@ bool DocumentStream::open_next() {
   begin_ = end_ = 0;
   file_ended_ = false;
   offset_ = line_ = 0;
+  if (options_.any_bytes) return true;
+  while (end_ < kTextProbe && fill()) {
+  }
+  refuse_what_is_not_text(std::string_view(buffer_).substr(0, end_), stream_->name());
   return true;
 }
 

@@ -33,6 +33,7 @@ struct DocumentOptions {
   int64_t piece_bytes = 0;
   // The largest number of lines to leave out that are not JSON or hold no text under the key.
   int64_t skip_bad = 0;
+  bool any_bytes = false;  // files that are not text are taken too (data/not_text.h)
 };
 
 struct Document {

@@ -49,11 +49,12 @@ void locate_in(const SourceAbout& source, const DatasetAbout& about,
   if (source.name == "-" || !std::filesystem::exists(source.name)) return;
   int64_t last = 0;
   for (const PieceOrigin* o : wanted) last = std::max(last, o->source_document);
-  DocumentStream stream({.files = {source.name}, .skipped = 0},
+  DocumentStream stream({.files = {source.name}, .skipped = 0, .left_out = {}},
                         {.split = entry_named(about.split, Split::kNone),
                          .format = entry_named(about.format, TextFormat::kAuto),
                          .key = about.key,
-                         .piece_bytes = int64_t{1} << 20});
+                         .piece_bytes = int64_t{1} << 20,
+                         .any_bytes = true});
   Document document;
   bool begins = true;
   for (int64_t d = 0; d <= last && stream.next(document); d += document.ends) {

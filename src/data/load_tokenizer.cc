@@ -29,20 +29,23 @@ Path tokenizer_file(const Path& path) {
               path.string());
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
-  const Path file = tokenizer_file(path);
-  const std::string bytes = read_file(file);
-  refuse_lfs_pointer(bytes, file.string());
-  if (!is_tokenizer_json(bytes) && file.extension() != ".json") {
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::string& source) {
+  refuse_lfs_pointer(bytes, source);
+  if (!is_tokenizer_json(bytes) && !source.ends_with(".json")) {
     if (!begins_with_field_1(bytes))
       throw Error(
           "{}: is no tokenizer: a tokenizer.json begins with '{{', a SentencePiece model with its "
           "first piece. Give a file that `tessera tokenizer train` or Hugging Face wrote.",
-          file.string());
-    return std::make_unique<SentencePieceTokenizer>(bytes, file.string());
+          source);
+    return std::make_unique<SentencePieceTokenizer>(bytes, source);
   }
-  const BpeDescription bpe = read_tokenizer_json(bytes, file.string());
-  return std::make_unique<BpeTokenizer>(bpe, hash_bytes(bytes), file.string());
+  const BpeDescription bpe = read_tokenizer_json(bytes, source);
+  return std::make_unique<BpeTokenizer>(bpe, hash_bytes(bytes), source);
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const Path& path) {
+  const Path file = tokenizer_file(path);
+  return make_tokenizer(read_file(file), file.string());
 }
 
 }  // namespace tessera

@@ -31,6 +31,15 @@ constexpr uint32_t kName = 1, kMap = 2, kDummyPrefix = 3, kRemoveExtraSpaces = 4
 
 constexpr size_t kMostPieces = size_t{1} << 22;  // more than any model has
 
+// The start of a text that may be long, for a message.
+std::string shortened(const std::string& text) {
+  constexpr size_t kShown = 40;
+  if (text.size() <= kShown) return text;
+  size_t end = kShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
 class ModelReader {
  public:
   ModelReader(std::string_view bytes, const std::string& source)
@@ -183,6 +192,11 @@ class ModelReader {
     if (model_.pieces.empty()) {
       throw Error("{}: holds no pieces: no SentencePiece model, or an empty file", source_);
     }
+    for (const std::string* name : {&model_.unknown_text, &model_.begin_name, &model_.end_name,
+                                    &model_.pad_name, &model_.normalizer})
+      if (name->size() > kLongestPiece)
+        throw Error("{}: the name '{}' has {} bytes, expected at most {}", source_,
+                    shortened(*name), name->size(), kLongestPiece);
     check_pieces();
     CharacterMap(model_.characters_map, source_);
   }
@@ -193,9 +207,14 @@ class ModelReader {
     for (size_t id = 0; id < model_.pieces.size(); ++id) {
       const SentencePieceModel::Piece& piece = model_.pieces[id];
       const auto refuse = [&](const char* why) {
-        throw Error("{}: piece {} ('{}') {}", source_, id, piece.text, why);
+        throw Error("{}: piece {} ('{}') {}", source_, id, shortened(piece.text), why);
       };
       if (piece.text.empty()) refuse("is empty");
+      if (piece.text.size() > kLongestPiece)
+        throw Error(
+            "{}: piece {} ('{}') has {} bytes, expected at most {}. The file is damaged or was not "
+            "made by SentencePiece: get the model again.",
+            source_, id, shortened(piece.text), piece.text.size(), kLongestPiece);
       if (!std::isfinite(piece.score)) refuse("has a score that is no number");
       if (!seen.insert(piece.text).second) refuse("is there twice");
       if (piece.type == PieceType::kByte) {

@@ -22,6 +22,10 @@ enum class PieceType : uint8_t {
   kByte = 6,  // <0x00> to <0xFF>
 };
 
+// In bytes. The library builds its index of pieces by recursion, one call per byte of a piece, and
+// looks at this many bytes at each place of a text; published models have at most about 100.
+constexpr size_t kLongestPiece = 512;
+
 struct SentencePieceModel {
   struct Piece {
     std::string text;  // spaces as U+2581
@@ -52,9 +56,9 @@ constexpr std::string_view kSpaceCharacter = "\u2581";
 int byte_of(std::string_view piece);
 
 // Throws Error, naming `source` and the byte, for what is no such message or is cut off; for a
-// model of another kind (word, char) or with a denormaliser; for pieces that are empty, twice
-// there, no UTF-8 or without a finite score; for none or two unknown pieces; for byte fallback
-// without its 256 pieces; and for rules that point outside of their table.
+// model of another kind (word, char) or with a denormaliser; for pieces that are empty, longer than
+// kLongestPiece, twice there, no UTF-8 or without a finite score; for none or two unknown pieces;
+// for byte fallback without its 256 pieces; and for rules that point outside of their table.
 SentencePieceModel read_sentencepiece_model(std::string_view bytes, const std::string& source);
 
 // T5's sentinels, <extra_id_0> and so on, as pieces behind all others, the last name first, so that

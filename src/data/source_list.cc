@@ -10,20 +10,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string_view without_compression(std::string_view name) {
-  for (const std::string_view suffix : {".gz", ".zst"}) {
-    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
-  }
-  return name;
-}
-
 bool named_text(std::string_view name) {
   name = without_compression(name);
   return name.ends_with(".txt") || name.ends_with(".text") || name.ends_with(".md");
 }
 
 void list_folder(const std::string& folder, SourceList& list) {
-  std::vector<std::string> found;
+  std::vector<std::string> found, left_out;
   try {
     for (auto it = fs::recursive_directory_iterator(folder); it != fs::end(it); ++it) {
       const std::string name = it->path().filename().string();
@@ -34,6 +27,7 @@ void list_folder(const std::string& folder, SourceList& list) {
           found.push_back(it->path().string());
         } else {
           ++list.skipped;
+          left_out.push_back(it->path().string());
         }
       }
     }
@@ -48,6 +42,9 @@ void list_folder(const std::string& folder, SourceList& list) {
   }
   std::sort(found.begin(), found.end());
   list.files.insert(list.files.end(), found.begin(), found.end());
+  std::sort(left_out.begin(), left_out.end());
+  for (const std::string& name : left_out)
+    if (list.left_out.size() < kShownLeftOut) list.left_out.push_back(name);
 }
 
 // The first folder above `path` that is there.
@@ -70,6 +67,13 @@ void check_output(const fs::path& out, const SourceList& sources) {
     if (file != "-" && fs::equivalent(file, out, error))
       throw Error("{}: is to be read, but {} would replace it. Name another place to write", file,
                   out.string());
+}
+
+std::string_view without_compression(std::string_view name) {
+  for (const std::string_view suffix : {".gz", ".zst"}) {
+    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
 }
 
 bool named_json_lines(std::string_view name) {

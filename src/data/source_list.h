@@ -15,13 +15,18 @@ namespace tessera {
 // is not there and for a folder without such a file.
 struct SourceList {
   std::vector<std::string> files;
-  int64_t skipped = 0;  // files in folders that have other names
+  int64_t skipped = 0;                // files in folders that have other names
+  std::vector<std::string> left_out;  // the first kShownLeftOut of these
 };
+constexpr size_t kShownLeftOut = 5;
 SourceList list_sources(const std::vector<std::string>& inputs);
 
 // Throws Error where `out` cannot be written for what it is: a folder, below a file, or one of the
 // sources. For writers that read first: what took long is not lost at its end.
 void check_output(const std::filesystem::path& out, const SourceList& sources);
+
+// A name without .gz or .zst at its end.
+std::string_view without_compression(std::string_view name);
 
 // Whether a file of that name holds JSON lines.
 bool named_json_lines(std::string_view name);

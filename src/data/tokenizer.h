@@ -89,5 +89,7 @@ bool is_tokenizer_json(std::string_view bytes);
 // file that is damaged or of another kind.
 Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
+// The same of the bytes of such a file, which `source` names.
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::string& source);
 
 }  // namespace tessera

@@ -1,8 +1,8 @@
+#include <algorithm>
 #include <atomic>
-#include <exception>
-#include <thread>
 
 #include "base/error.h"
+#include "data/on_threads.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
@@ -41,25 +41,13 @@ void encode_batch(const Tokenizer& tokenizer, std::span<const std::string_view> 
   CHECK(!caches.empty(), "encode_batch without a cache");
   std::vector<Piece> pieces = cut(tokenizer, texts);
   std::atomic<size_t> next = 0;
-  std::vector<std::exception_ptr> failed(caches.size());
-  const auto work = [&](size_t thread) {
-    try {
-      for (size_t p = next++; p < pieces.size(); p = next++) {
-        // English has about 4 bytes a token; more only costs a copy.
-        pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
-        tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
-      }
-    } catch (...) {
-      failed[thread] = std::current_exception();
+  on_threads(std::max<size_t>(std::min(caches.size(), pieces.size()), 1), [&](size_t thread) {
+    for (size_t p = next++; p < pieces.size(); p = next++) {
+      // English has about 4 bytes a token; more only costs a copy.
+      pieces[p].ids.reserve(pieces[p].bytes.size() / 3 + 4);
+      tokenizer.encode(pieces[p].bytes, pieces[p].ids, caches[thread], &pieces[p].report);
     }
-  };
-  std::vector<std::thread> threads;
-  for (size_t t = 1; t < std::min(caches.size(), pieces.size()); ++t) threads.emplace_back(work, t);
-  work(0);
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& e : failed) {
-    if (e) std::rethrow_exception(e);
-  }
+  });
   ids.assign(texts.size(), {});
   for (Piece& piece : pieces) {
     std::vector<int32_t>& all = ids[piece.text];

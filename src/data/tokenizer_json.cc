@@ -234,6 +234,10 @@ void Reader::read_added_tokens(const Tree& list) {
     const Tree& content = need(node, "content");
     if (content.as_string() == nullptr) fail(content, "'content' must be a string");
     if (content.as_string()->empty() || !seen.insert(*content.as_string()).second) continue;
+    if (content.as_string()->size() > kLongestAddedToken)
+      fail(content, fmt::format("an added token has {} bytes, expected at most {}. Remove it from "
+                                "'added_tokens'",
+                                content.as_string()->size(), kLongestAddedToken));
     AddedToken token;
     token.id = id(need(node, "id"));
     token.content = *content.as_string();

@@ -1,4 +1,9 @@
+// Canonical decomposition, ordering and composition of Unicode (annex 15), in time n log n.
 #include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <ranges>
 
 #include "base/error.h"
 #include "data/unicode.h"
@@ -6,18 +11,49 @@
 namespace tessera {
 namespace {
 
+constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+int combining_class(utf8proc_int32_t code) {
+  return static_cast<int>(utf8proc_get_property(code)->combining_class);
+}
+
+// Appends the canonical decomposition of one character. Marks are not yet in order.
+void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& codes) {
+  // No canonical decomposition has more than four characters.
+  std::array<utf8proc_int32_t, 4> parts;
+  int boundary = 0;
+  const utf8proc_ssize_t n =
+      utf8proc_decompose_char(code, parts.data(), parts.size(), kOptions, &boundary);
+  CHECK(n >= 0 && n <= static_cast<utf8proc_ssize_t>(parts.size()), "utf8proc: {}", n);
+  codes.insert(codes.end(), parts.begin(), parts.begin() + n);
+}
+
+// The canonical ordering: each run of marks is sorted by combining class, equal ones stay in order.
+// (utf8proc_decompose sorts by exchanging neighbours, which is quadratic in the length of a run.)
+void order_marks(std::vector<utf8proc_int32_t>& codes) {
+  const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
+  for (auto at = codes.begin(); at != codes.end();) {
+    const auto begin = std::find_if(at, codes.end(), is_mark);
+    const auto end = std::find_if_not(begin, codes.end(), is_mark);
+    const std::ranges::subrange run(begin, end);
+    if (!std::ranges::is_sorted(run, {}, combining_class))
+      std::ranges::stable_sort(run, {}, combining_class);
+    at = end;
+  }
+}
+
 // `text` is valid UTF-8 of characters that the normaliser knows.
 void append_composed(std::string_view text, std::vector<utf8proc_int32_t>& codes,
                      std::string& out) {
-  constexpr auto kOptions = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
-  const auto size = static_cast<utf8proc_ssize_t>(text.size());
-  // No canonical decomposition has more than four characters; one byte or more is read for each.
-  codes.resize(text.size() * 4 + 1);
-  const auto room = static_cast<utf8proc_ssize_t>(codes.size());
-  utf8proc_ssize_t n = utf8proc_decompose(bytes, size, codes.data(), room, kOptions);
-  CHECK(n >= 0 && n <= room, "utf8proc_decompose: {}", n);
-  n = utf8proc_normalize_utf32(codes.data(), n, kOptions);
+  codes.clear();
+  for (size_t i = 0; i < text.size();) {
+    const Utf8 u = decode_utf8(text.substr(i));
+    append_decomposed(static_cast<utf8proc_int32_t>(u.code), codes);
+    i += static_cast<size_t>(u.bytes);
+  }
+  order_marks(codes);
+  const auto n =
+      utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), kOptions);
   CHECK(n >= 0, "utf8proc_normalize_utf32: {}", n);
   for (utf8proc_ssize_t i = 0; i < n; ++i) {
     utf8proc_uint8_t buffer[4];

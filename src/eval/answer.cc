@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <regex>
 
 #include "base/error.h"
+#include "eval/answer_pattern.h"
 #include "eval/generate.h"
 #include "eval/likelihood.h"
 #include "eval/text_rules.h"
@@ -46,9 +46,7 @@ std::vector<int32_t> read_of(const Example& e, const TextRules& rules, const Tok
 
 std::string extract_answer(const TaskSpec& spec, const std::string& written) {
   if (spec.extract.empty()) return without(written, spec.ignore);
-  std::smatch m;
-  if (!std::regex_search(written, m, std::regex(spec.extract))) return "";
-  return without(m.size() > 1 ? m[1].str() : m[0].str(), spec.ignore);
+  return without(AnswerPattern(spec.extract).find(written), spec.ignore);
 }
 
 std::vector<ExampleScore> write_answers(CheckpointReader& checkpoint, const Tokenizer& tokenizer,

@@ -8,6 +8,7 @@
 #include "checkpoint/finite.h"
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/stored_model.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 
@@ -50,6 +51,11 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
   AdapterFields fields{&policy};
   Places places;
   read_fields(fields_of(fields), *lora, source, places);
+  if (policy.rank < 1 || !(policy.alpha > 0))
+    throw Error(
+        "{}: holds adapters, but its header has lora.rank = {} and lora.alpha = {}, expected "
+        "both above 0. Merge the adapters first, or use another checkpoint.",
+        source, policy.rank, policy.alpha);
   return policy;
 }
 
@@ -57,6 +63,15 @@ std::unique_ptr<Library> library_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
   return o.cuda ? std::make_unique<Library>(cpu, o.threads, *o.cuda)
                 : std::make_unique<Library>(cpu, o.threads);
+}
+
+// A part of a larger tensor must not pass for the whole.
+void check_shape(const CheckpointReader& checkpoint, const StatePiece& piece) {
+  const StoredTensor* stored = checkpoint.find(piece.name);
+  if (stored != nullptr && stored->shape != piece.shape)
+    throw Error("{}: '{}' has the shape {}, expected {}. Use another checkpoint.",
+                checkpoint.folder().string(), piece.name, to_string(stored->shape),
+                to_string(piece.shape));
 }
 
 std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileRequest> requests,
@@ -70,6 +85,7 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
   auto machine = std::make_unique<Machine>(std::move(programs), std::move(library));
   for (const StatePiece& piece : pieces(machine->program())) {
     const TensorView view = machine->view(piece);
+    check_shape(checkpoint, piece);
     checkpoint.read(piece.name, piece.begin, piece.end, view);
     require_finite(checkpoint, piece.name, view);
     machine->written(view);
@@ -96,9 +112,7 @@ void check_ids(std::span<const int32_t> tokens, const ModelConfig& model) {
 
 double Score::bits_per_byte() const { return bytes > 0 ? loss_sum / std::numbers::ln2 / bytes : 0; }
 
-ModelConfig model_of(const CheckpointReader& checkpoint) {
-  return model_of_header(checkpoint.header().model, checkpoint.folder().string());
-}
+ModelConfig model_of(const CheckpointReader& checkpoint) { return stored_model(checkpoint); }
 
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
             const ModelOptions& options) {

@@ -1,11 +1,11 @@
 #include "eval/task.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "base/error.h"
 #include "base/tree.h"
 #include "data/instruction_template.h"
+#include "eval/answer_pattern.h"
 
 namespace tessera {
 namespace {
@@ -105,6 +105,17 @@ std::string shots_before(const std::vector<Example>& all, size_t own, const Task
 
 }  // namespace
 
+namespace {
+
+// Each example has its shots in front of it, so their number multiplies the size of the file.
+void check_shots(int64_t shots, const std::string& source) {
+  constexpr int64_t kMostShots = 1000;
+  if (shots < 0 || shots > kMostShots)
+    throw Error("{}: shots is {}, expected 0 to {}", source, shots, kMostShots);
+}
+
+}  // namespace
+
 TaskSpec read_task(const Path& file) {
   TaskSpec spec;
   Places places;
@@ -118,10 +129,12 @@ TaskSpec read_task(const Path& file) {
   want(!spec.response.empty(), "response");
   want(spec.kind != TaskKind::kChoice || !spec.gold.empty(), "gold");
   want(spec.kind != TaskKind::kExactMatch || !spec.answer.empty(), "answer");
-  if (spec.shots < 0) throw Error("{}: shots is {}, wanted 0 or more", file.string(), spec.shots);
+  check_shots(spec.shots, file.string());
+  if (spec.max_tokens < 1)
+    throw Error("{}: max_tokens is {}, expected 1 or more", file.string(), spec.max_tokens);
   try {
     const Forms forms(spec);
-    const std::regex extract(spec.extract);
+    const AnswerPattern extract(spec.extract);
   } catch (const std::exception& e) {
     throw Error("{}: {}", file.string(), e.what());
   }
@@ -151,6 +164,7 @@ std::vector<Task> read_tasks(const TaskChoice& choice) {
     t.name = Path(file).stem().string();
     t.spec = read_task(file);
     if (choice.shots >= 0) t.spec.shots = choice.shots;
+    check_shots(t.spec.shots, file);
     const Path folder = choice.folder.empty() ? Path(file).parent_path() : Path(choice.folder);
     t.examples = read_examples(t.spec, folder / t.spec.data);
     if (choice.examples > 0 && choice.examples < static_cast<int64_t>(t.examples.size()))

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "model/check_model.h"
 #include "model/family.h"
+#include "model/presets.h"
 
 namespace tessera {
 namespace {
@@ -57,6 +59,13 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   if (m.all_layers() > kMaxLayers)
     throw Error("{}: {} layers, wanted 1 to {}", source, m.all_layers(), kMaxLayers);
   m.vocabulary_multiple = 1;
+  ModelConfig derived = m;
+  derive_sizes(derived);
+  try {
+    check_model(derived);
+  } catch (const Error& e) {
+    throw Error("{}: describes a model that cannot exist: {}", source, e.what());
+  }
   return m;
 }
 

@@ -63,11 +63,11 @@ void HfTensorList::norm(const std::string& ours, const std::string& theirs, int6
 }
 
 int64_t inner_width(const ModelConfig& model) {
-  return model.feed_forward > 0 ? model.feed_forward : 4 * model.hidden;
+  return model.feed_forward != 0 ? model.feed_forward : 4 * model.hidden;
 }
 
 int64_t key_value_heads(const ModelConfig& model) {
-  return model.kv_heads > 0 ? model.kv_heads : model.heads;
+  return model.kv_heads != 0 ? model.kv_heads : model.heads;
 }
 
 std::string_view hf_prefix(Family family) { return rule_of(family).hf_prefix; }

@@ -1,6 +1,9 @@
 #include "train/loss_scale.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
 
 namespace tessera {
 namespace {
@@ -8,13 +11,30 @@ namespace {
 constexpr double kFactor = 2;
 constexpr double kMost = 0x1p24;  // of no use to f16, whose gradients then overflow in any case
 
-void read(const Tree& state, const char* name, auto& value) {
+[[noreturn]] void damaged(const char* name, const Tree& found, const char* expected) {
+  throw Error("the checkpoint's state.{} is {}, expected {}. Resume from another checkpoint.", name,
+              to_json(found), expected);
+}
+
+void read(const Tree& state, const char* name, double& value) {
   const Tree* found = state.find(name);
   if (found == nullptr) return;
   if (const auto* n = std::get_if<int64_t>(&found->value))
-    value = static_cast<std::remove_reference_t<decltype(value)>>(*n);
+    value = static_cast<double>(*n);
   else if (const auto* x = std::get_if<double>(&found->value))
-    value = static_cast<std::remove_reference_t<decltype(value)>>(*x);
+    value = *x;
+  else
+    damaged(name, *found, "a number above 0");
+  if (!(std::isfinite(value) && value > 0)) damaged(name, *found, "a number above 0");
+}
+
+void read(const Tree& state, const char* name, int64_t& value) {
+  constexpr int64_t kMostSteps = int64_t{1} << 53;
+  const Tree* found = state.find(name);
+  if (found == nullptr) return;
+  const auto* n = std::get_if<int64_t>(&found->value);
+  if (n == nullptr || *n < 0 || *n > kMostSteps) damaged(name, *found, "an integer of 0 or more");
+  value = *n;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/print.h"
+#include "base/printable.h"
 #include "train/metrics.h"
 
 namespace tessera {
@@ -135,8 +136,8 @@ void Progress::show(const ProgressState& p, double now_s) {
 
 void Progress::print(std::string_view line) {
   const bool shows = output_.terminal && !shown_.empty();
-  print_to(output_.file,
-           fmt::format("{}{}\n{}", shows ? kEraseLine : "", line, output_.terminal ? shown_ : ""));
+  print_to(output_.file, fmt::format("{}{}\n{}", shows ? kEraseLine : "", printable(line),
+                                     output_.terminal ? shown_ : ""));
 }
 
 void Progress::finish() {

@@ -7,6 +7,7 @@
 #include "compile/layout_check.h"
 #include "compile/offload.h"
 #include "data/span_corruption.h"
+#include "model/check_model.h"
 #include "model/family.h"
 #include "train/run_config.h"
 #include "train/run_programs.h"
@@ -17,22 +18,9 @@ namespace {
 
 // Far beyond what anybody trains. A step is a list of calls that is held in memory: a slip of the
 // keyboard is to be a message, not hours and all of it.
-constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostCalls = int64_t{1} << 22;
-constexpr int64_t kMostContext = int64_t{1} << 24;
 constexpr int64_t kMostRampSizes = 64;
-constexpr double kMostTokens = 1e18;   // that a run reads
-constexpr double kMostNumbers = 1e16;  // of weights, and of activations that are there at once
-
-// For messages: the divisors of n that people would choose, at most kShown.
-std::vector<int64_t> divisors(int64_t n) {
-  constexpr int64_t kTried = 100'000;
-  constexpr size_t kShown = 24;
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= std::min(n, kTried) && out.size() < kShown; ++d)
-    if (n % d == 0) out.push_back(d);
-  return out;
-}
+constexpr double kMostTokens = 1e18;  // that a run reads
 
 class Validation {
  public:
@@ -41,8 +29,7 @@ class Validation {
 
   void all() const {
     run();
-    model_sizes();
-    model_numbers();
+    model();
     data();
     batch();
     optimizer();
@@ -117,7 +104,7 @@ class Validation {
     at_least("run.stop_after_steps", r.stop_after_steps, 0);
   }
 
-  void model_sizes() const {
+  void model() const {
     const ModelConfig& m = c_.model;
     const auto given = [&](const char* path, int64_t value) {
       if (value == 0)
@@ -125,62 +112,11 @@ class Validation {
             path,
             "is not given. Give it, or model.preset (such as pythia-70m), or a checkpoint to start "
             "from (checkpoint.from), whose model section is then used.");
-      at_least(path, value, 1);
     };
     given("model.layers", m.layers);
-    between("model.layers", m.layers, 1, kMostLayers);
     given("model.hidden", m.hidden);
     given("model.heads", m.heads);
-    at_least("model.kv_heads", m.kv_heads, 1);
-    at_least("model.feed_forward", m.feed_forward, 1);
-    at_least("model.vocabulary", m.vocabulary, 0);
-    at_least("model.vocabulary_multiple", m.vocabulary_multiple, 1);
-    between("model.context", m.context, 1, kMostContext);
-    at_least("model.head_width", m.head_width, 0);
-    if (m.head_width == 0 && m.hidden % m.heads != 0)
-      fail("model.heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
-           fmt::join(divisors(m.hidden), ", "));
-    if (rule_of(m.family).groups_heads) {
-      if (m.heads % m.kv_heads != 0)
-        fail("model.kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads,
-             m.heads, fmt::join(divisors(m.heads), ", "));
-    } else if (m.kv_heads != m.heads) {
-      fail("model.kv_heads", "= {}, but family {} has as many as heads = {}. Leave it out.",
-           m.kv_heads, name_of_entry(m.family), m.heads);
-    }
-    encoder(m);
-  }
-
-  void encoder(const ModelConfig& m) const {
-    const bool encodes = rule_of(m.family).encodes;
-    between("model.encoder_layers", m.encoder_layers, encodes ? 1 : 0, kMostLayers);
-    if (!encodes && m.encoder_layers > 0)
-      fail("model.encoder_layers", "= {}, but family {} has no encoder. Leave it out.",
-           m.encoder_layers, name_of_entry(m.family));
-    if (!encodes) return;
-    if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
-      fail("model.relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
-    if (m.relative_distance <= m.relative_buckets / 2)
-      fail("model.relative_distance", "= {}, wanted more than relative_buckets / 2 = {}",
-           m.relative_distance, m.relative_buckets / 2);
-  }
-
-  void model_numbers() const {
-    const ModelConfig& m = c_.model;
-    share("model.rotary_share", m.rotary_share, true);
-    const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
-    if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
-      fail("model.rotary_share",
-           "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
-           m.rotary_share, turned, m.head_size());
-    above_zero("model.rotary_base", m.rotary_base);
-    const RotaryScale& s = m.rotary_scale;
-    if (s.factor < 1) fail("model.rotary_scale.factor", "= {}, wanted 1 or more", s.factor);
-    above_zero("model.rotary_scale.low", s.low);
-    if (s.high <= s.low)
-      fail("model.rotary_scale.high", "= {}, wanted more than low = {}", s.high, s.low);
-    at_least("model.rotary_scale.context", s.context, 1);
-    above_zero("model.norm_epsilon", m.norm_epsilon);
+    at_its_key([&] { check_model(m); });
     above_zero("model.init_std", m.init_std);
     share("model.dropout", m.dropout, false);
     share("model.attention_dropout", m.attention_dropout, false);
@@ -362,15 +298,9 @@ class Validation {
   void sizes_of_all() const {
     const ModelConfig& m = c_.model;
     const auto layers = static_cast<double>(m.all_layers());
-    const double hidden = static_cast<double>(m.hidden),
-                 inner = static_cast<double>(m.feed_forward);
+    const auto hidden = static_cast<double>(m.hidden), inner = static_cast<double>(m.feed_forward);
     const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
     const auto vocabulary = static_cast<double>(m.vocabulary + m.vocabulary_multiple);
-    const double numbers = layers * hidden * (4 * heads + 3 * inner) +
-                           (2 * vocabulary + static_cast<double>(m.context)) * hidden;
-    if (numbers > kMostNumbers)
-      fail("model.hidden", "= {} and the other sizes make {:.1e} weights, wanted {:.0e} at most",
-           m.hidden, numbers, kMostNumbers);
     const double tokens = 2 * static_cast<double>(c_.data.sequence_length);
     const double widest = 4 * heads + 3 * inner + hidden + vocabulary;
     const double global = static_cast<double>(c_.batch.global) * tokens * widest;

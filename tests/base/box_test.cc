@@ -61,5 +61,30 @@ TEST(Box, EveryFlatRangeIsItsBoxes) {
   }
 }
 
+// Grids of many pieces, and pieces of them that are shifted against each other.
+TEST(Box, L5_TilingByManyPiecesTakesTimeInProportion) {
+  constexpr int64_t kPieces = 50'000;
+  const Shape shape{4, kPieces};
+  std::vector<Box> columns, shifted;
+  for (int64_t i = 0; i < kPieces; ++i) {
+    columns.push_back({{0, i}, {4, i + 1}});
+    shifted.push_back({{0, i}, {i % 2 + 1, i + 1}});
+    shifted.push_back({{i % 2 + 1, i}, {4, i + 1}});
+  }
+  EXPECT_TRUE(tile(columns, shape));
+  columns[7] = columns[8];
+  EXPECT_FALSE(tile(columns, shape));
+  EXPECT_FALSE(tile(shifted, shape));  // more than are compared pair by pair
+  shifted.resize(2000);
+  EXPECT_TRUE(tile(shifted, {4, 1000}));
+  shifted[11] = shifted[13];
+  EXPECT_FALSE(tile(shifted, {4, 1000}));
+}
+
+TEST(Box, L5_SumsOfPiecesStayInRange) {
+  const int64_t many = int64_t{1} << 56;
+  EXPECT_FALSE(tile(std::vector<Box>(300, Box{{0}, {many}}), {many}));
+}
+
 }  // namespace
 }  // namespace tessera

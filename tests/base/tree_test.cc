@@ -196,6 +196,15 @@ TEST(Yaml, BrokenInputsNameThePlace) {
     EXPECT_NE(fails(text), "no error") << text;
 }
 
+// Each key is compared with a set, not with all keys before it.
+TEST(Yaml, L7_ManyKeysTakeTimeInProportion) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "key" + std::to_string(i) + ": 1\n";
+  EXPECT_EQ(parse_yaml(text, "t").as_members()->size(), 100'000u);
+  const std::string why = error_of([&] { parse_yaml("key7: 1\nkey77: 1\nkey7: 2\n", "t"); });
+  EXPECT_NE(why.find("t:3:1: the key 'key7'"), std::string::npos) << why;
+}
+
 TEST(Yaml, WritesWhatItReads) {
   const std::string text =
       "a: 1\nb: 0.001\nc: \"1\"\nd: [x, \"y z\", 3]\ne:\n  f: true\n  g: null\nh:\n  - prefix: p\n"

@@ -128,6 +128,29 @@ TEST(TokenizerJson, NamesWhatItCannotRead) {
   EXPECT_NE(message("[]"), "");
 }
 
+TEST(TokenizerJson, L7_LongAddedTokensAreRefused) {
+  BpeDescription bpe = small_bpe();
+  bpe.added_tokens.push_back({static_cast<int32_t>(bpe.vocabulary.size()), std::string(512, 'x')});
+  EXPECT_NO_THROW(read_tokenizer_json(write_tokenizer_json(bpe), "t.json"));
+  for (const size_t bytes : {513u, 20'000u}) {
+    bpe.added_tokens[0].content.assign(bytes, 'x');
+    EXPECT_THROW(read_tokenizer_json(write_tokenizer_json(bpe), "t.json"), Error) << bytes;
+  }
+}
+
+// Each token takes the spaces after it: the run is walked through once, not once per token.
+TEST(TokenizerJson, L7_TokensThatTakeSpacesTakeTimeInProportion) {
+  BpeDescription bpe = small_bpe();
+  AddedToken token;
+  token.id = static_cast<int32_t>(bpe.vocabulary.size());
+  token.content = " ";
+  token.rstrip = true;
+  bpe.added_tokens.push_back(token);
+  const BpeTokenizer tokenizer = tokenizer_of(bpe);
+  EXPECT_EQ(tokenizer.encode("a  b"), (std::vector<int32_t>{'a', token.id, token.id, 'b'}));
+  EXPECT_EQ(tokenizer.encode(std::string(1'000'000, ' ')).size(), 1'000'000u);
+}
+
 TEST(TokenizerJson, SpellsBytesAsGpt2Does) {
   EXPECT_EQ(bytes_to_characters(" a\n\xFF\xAD"), "\u0120a\u010A\u00FF\u0143");
   for (int b = 0; b < 256; ++b) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace tessera {
 namespace {
 
@@ -60,6 +62,44 @@ TEST(Nfc, ComposesAndOrders) {
   EXPECT_EQ(nfc("\u1112\u1161\u11AB"), "\uD55C");
   EXPECT_EQ(nfc("\u212B"), "\u00C5");
   EXPECT_EQ(nfc("plain"), "plain");
+}
+
+// Canonical ordering as the standard words it: neighbours are exchanged until none is out of order.
+std::string ordered_by_exchanges(std::vector<std::pair<int, std::string>> marks) {
+  for (size_t i = 1; i < marks.size(); ++i)
+    for (size_t k = i; k > 0 && marks[k - 1].first > marks[k].first; --k)
+      std::swap(marks[k - 1], marks[k]);
+  std::string out;
+  for (const auto& [rank, text] : marks) out += text;
+  return out;
+}
+
+TEST(Nfc, L6_RunsOfMarksAreOrderedStably) {
+  const std::pair<int, std::string> marks[] = {{230, "\u0300"}, {230, "\u0306"}, {220, "\u0316"},
+                                               {220, "\u0331"}, {202, "\u0327"}, {1, "\u0334"},
+                                               {216, "\u031B"}, {240, "\u0345"}};
+  std::mt19937 random(6);
+  for (int run = 0; run < 300; ++run) {
+    std::vector<std::pair<int, std::string>> drawn;
+    std::string text;
+    for (auto n = random() % 40; n > 0; --n) {
+      drawn.push_back(marks[random() % std::size(marks)]);
+      text += drawn.back().second;
+    }
+    EXPECT_EQ(nfc("q" + text + "q"), "q" + ordered_by_exchanges(drawn) + "q");  // q composes not
+  }
+}
+
+// Two million marks, a class of 230 before one of 220 each: exchanges would take hours.
+TEST(Nfc, L6_ManyMarksTakeTimeInProportion) {
+  constexpr int kPairs = 1'000'000;
+  std::string text = "q", low, high;
+  for (int i = 0; i < kPairs; ++i) {
+    text += "\u0306\u0316";
+    low += "\u0316";
+    high += "\u0306";
+  }
+  EXPECT_EQ(nfc(text), "q" + low + high);
 }
 
 TEST(Nfc, LeavesYoungCharactersAndBadBytesAsTheyAre) {

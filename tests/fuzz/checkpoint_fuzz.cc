@@ -6,6 +6,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/index.h"
+#include "checkpoint/stored_model.h"
+#include "tests/checkpoint/mutated_index.h"
+#include "tests/fuzz/custom_mutator.h"
 #include "tests/fuzz/scratch_folder.h"
 
 namespace tessera {
@@ -45,6 +48,10 @@ void open_checkpoint(std::string_view index) {
     // What is accepted is written in the same words again.
     const std::string text = to_text(parse_index(index, "index.json"));
     CHECK(to_text(parse_index(text, "again")) == text, "{} is read as something else", text);
+    stored_model(CheckpointReader(folder));
+  } catch (const Error&) {
+  }
+  try {
     CheckpointReader reader(folder);
     read_back(reader);
     reader.verify();
@@ -67,4 +74,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   text += fmt::format(",\n\"xxh3\":\"{}\"}}\n", checksum_text(checksum_of(text)));
   open_checkpoint(text);
   return 0;
+}
+
+// Values of the header and the list of tensors are changed; only now and then bytes.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  using namespace tessera;
+  if (seed % 4 == 0) return LLVMFuzzerMutate(data, size, most);
+  try {
+    std::string text(reinterpret_cast<const char*>(data), size);
+    if (text.starts_with(kRaw)) return LLVMFuzzerMutate(data, size, most);
+    return put_mutated(IndexMutator(seed).mutate(text), data, size, most);
+  } catch (const Error&) {
+    return LLVMFuzzerMutate(data, size, most);
+  }
 }

@@ -22,7 +22,7 @@ const std::string& memory_file(std::string_view bytes) {
 }
 
 void read_documents(std::string_view bytes, const DocumentOptions& options) {
-  DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0}, options);
+  DocumentStream stream({.files = {memory_file(bytes)}, .skipped = 0, .left_out = {}}, options);
   int64_t offset = -1, line = 0;
   for (Document d; stream.next(d);) {
     CHECK(d.offset > offset && d.line > line, "document at {}:{} after {}:{}", d.line, d.offset,
@@ -58,6 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   DocumentOptions options;
   options.split = static_cast<Split>(data[0] % 3);
   options.format = data[0] & 4 ? TextFormat::kJsonLines : TextFormat::kAuto;
+  options.any_bytes = (data[0] & 16) == 0;
   try {
     read_documents(bytes, options);
   } catch (const Error&) {

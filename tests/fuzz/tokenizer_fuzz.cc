@@ -2,6 +2,8 @@
 // tokenizer encodes the text without losing a byte of it, alike at once and in two pieces.
 #include "base/error.h"
 #include "data/bpe_tokenizer.h"
+#include "tests/base/tree_mutator.h"
+#include "tests/fuzz/custom_mutator.h"
 
 namespace tessera {
 namespace {
@@ -47,4 +49,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   } catch (const Error&) {
   }
   return 0;
+}
+
+// Mostly values of the file are changed, else bytes of it or of the text.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  using namespace tessera;
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t end = std::min(input.find('\0'), size);
+  if (seed % 2 == 0) return LLVMFuzzerMutate(data, size, most);
+  try {
+    Tree tree = parse_json(input.substr(0, end), "input");
+    TreeMutator(seed).change(tree);
+    return put_mutated(to_json(tree).append(input.substr(end)), data, size, most);
+  } catch (const Error&) {
+    return LLVMFuzzerMutate(data, size, most);
+  }
 }

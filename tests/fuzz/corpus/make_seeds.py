@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the valid seeds of checkpoint and safetensors, and those of tokenizers whose words, added
-tokens or rules a fuzzer does not come upon by itself, beside this file."""
+"""Writes the seeds of checkpoint, safetensors, relay, task and hf_config, and those of tokenizers whose
+words, added tokens or rules a fuzzer does not come upon by itself, next to this file."""
 import json
 import pathlib
 import struct
@@ -137,6 +137,134 @@ def pieces_with_rules():
     return seeds
 
 
+def model_index(change=lambda root: None):
+    """A whole model of one layer, all of whose tensors are the same zeros."""
+    f, m, v = 8, 4, 4
+    layer = {"attn.out.bias": [f], "attn.out.weight": [f, 1, f], "attn.qkv.bias": [1, 3, f],
+             "attn.qkv.weight": [1, 3, f, f], "mlp.down.bias": [f], "mlp.down.weight": [f, m],
+             "mlp.up.bias": [m], "mlp.up.weight": [m, f], "norm1.bias": [f], "norm1.gain": [f],
+             "norm2.bias": [f], "norm2.gain": [f]}
+    shapes = {"embed.weight": [v, f], "head.norm.bias": [f], "head.norm.gain": [f], "head.weight": [v, f],
+              **{"layer0." + name: shape for name, shape in layer.items()}}
+    tensors = []
+    for name, shape in sorted(shapes.items()):
+        size = 2
+        for n in shape:
+            size *= n
+        tensors.append({"name": name, "dtype": "bf16", "shape": shape,
+                        "pieces": [piece([0] * len(shape), shape, 0, 0, size, "0" * 16)]})
+    root = {"format": "tessera checkpoint", "format_version": 1, "version": "0.1.0", "step": 1, "tokens": 1,
+            "ranks": 1, "model": {"family": "neox", "layers": 1, "hidden": f, "heads": 1, "feed_forward": m,
+                                  "vocabulary": v, "vocabulary_multiple": 1, "context": 16},
+            "config": {"lora": {"rank": 0}}, "state": {"loss_scale": 1.0}, "tokenizer": None,
+            "files": [{"name": "pieces-0.bin", "bytes": 512}], "tensors": tensors}
+    change(root)
+    return json.dumps(root)[:-1].encode()
+
+
+def models():
+    def tensor(key, value):
+        return lambda root: root["tensors"][0].update({key: value})
+    changes = {"model": lambda root: None, "model_rank": lambda root: root.update(ranks=0),
+               "model_section": lambda root: root.update(state=[]),
+               "model_name": tensor("name", "\n"), "model_dimensions": tensor("shape", [1] * 17),
+               "model_zeros": tensor("shape", [0, 1 << 40, 1 << 40]),
+               "model_missing": lambda root: root["tensors"].pop(),
+               "model_offset": lambda root: root["tensors"][0]["pieces"][0].update(offset=1),
+               "model_integers": tensor("dtype", "u16")}
+    sizes = {"layers": 0, "hidden": 7, "heads": 3, "kv_heads": 2, "feed_forward": -1, "vocabulary": 0,
+             "vocabulary_multiple": 0, "context": 1 << 30, "encoder_layers": 1, "rotary_base": 0,
+             "rotary_share": 0.1, "norm_epsilon": 0, "relative_buckets": 5, "head_width": 1 << 50}
+    for key, value in sizes.items():
+        changes["model_" + key] = lambda root, k=key, v=value: root["model"].update({k: v})
+    for key, value in {"kv_heads": 3, "rotary_share": 2, "rotary_scale": {"factor": 0.5}}.items():
+        changes["model_llama_" + key] = lambda root, k=key, v=value: root["model"].update(
+            {"family": "llama", "rotary_share": 1, k: v})
+    for key, value in {"relative_buckets": 5, "relative_distance": 1, "encoder_layers": 0}.items():
+        changes["model_t5_" + key] = lambda root, k=key, v=value: root["model"].update(
+            {"family": "t5", "encoder_layers": 1, k: v})
+    return {"checkpoint/" + name: model_index(change) for name, change in changes.items()}
+
+
+def relays():
+    """What mpirun, srun and ranks write, behind the byte that says how much comes at a time."""
+    lines = {
+        "mpirun": ["[1,0]<stdout>:step 1", "[1,12]<stderr>:warning", "[1,", "[1,x]<std", "[1,2]<stdin>:x",
+                   "mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).",
+                   "process rank 99999999999 exited on signal 9 (Killed)", "process rank 1 exited on signal",
+                   "process rank 1 exited on signal 9 (Killed", "------", ""],
+        "srun": ["  5: text", "12:", "srun: error: n02: task 1: Killed", "srun: error: n02: task x: Killed",
+                 "srun: error: n02: task 1: ", "srun: error:  task", "srun: Job step aborted: waiting", "5 text"],
+        "messages": ['{"kind":"hello","token":"t","host":"h","version":"0.1.0","rank":1,"ranks":2,"pid":3,'
+                     '"memory_bytes":4,"clock_s":5.5}', '{"kind":"facts","text":"{}"}',
+                     '{"kind":"beat","text":"step","step":7,"since_s":2,"waits":true,"resident_bytes":1}',
+                     '{"kind":"fail","text":"x"}', '{"kind":"bye"}', '{"kind":"pulse"}', '{"kind":"heard"}',
+                     '{"kind":"stop"}', '{"kind":"end"}', '{"kind":"other"}', '{"kind":1}', "{", "[]"],
+        "long": ["x" * 3000, "y" * 1000, "z" * 999, "no end"],
+    }
+    return {"relay/" + name: b"\x03" + "\n".join(said).encode() for name, said in lines.items()}
+
+
+def tasks():
+    def seed(task, examples, written="so it is\n#### 1,234"):
+        return (task + "\n===\n" + "\n".join(json.dumps(e) for e in examples) + "\n===\n" + written).encode()
+    choice = 'kind: choice\ndata: x\nform: "{q}\\nAnswer: {response}"\nresponse: "{o}"\ngold: g\n'
+    match = 'kind: exact_match\ndata: x\nform: "{q} {response}"\nresponse: "{a}"\nanswer: "{a}"\n'
+    examples = [{"q": "one", "o": ["a", "b"], "g": 1}, {"q": "two", "o": ["c", "d"], "g": 0}]
+    answers = [{"q": "one", "a": "1,234"}, {"q": "two", "a": 5}]
+    seeds = {
+        "choice": seed(choice + "shots: 1\n", examples), "unknown": seed(choice + "golds: 1\n", examples),
+        "gold": seed(choice, [{**examples[0], "g": 2}]), "uneven": seed(
+            choice.replace("{q}", "{q}{p}"), [{**examples[0], "p": ["x"]}]),
+        "empty_list": seed(choice, [{**examples[0], "o": []}]), "no_key": seed(choice, [{"q": "x"}]),
+        "empty_object": seed(choice, [{}]), "no_object": seed(choice, [3]), "none": seed(choice, []),
+        "last_word": seed('kind: last_word\ndata: x\nform: "{t}{response}"\nresponse: "{w}"\n',
+                          [{"t": "the quick", "w": "fox"}]),
+        "match": seed(match + "extract: '#### (-?[0-9.,]+)'\nstop: [x]\nignore: [',']\n", answers),
+        "whole_match": seed(match + "extract: '[0-9]+'\n", answers),
+        "no_match": seed(match + "extract: '(b)?(a)'\n", answers, "a"),
+        "nested": seed(match + "extract: '" + "(" * 300 + ")" * 300 + "'\n", answers),
+        "open": seed(match + "extract: '(a'\n", answers), "ahead": seed(match + "extract: '(?=a)'\n", answers),
+        "long": seed(match + "extract: '" + "a" * 5000 + "'\n", answers),
+        "repeated": seed(match + "extract: '(a*)*b'\n", answers, "a" * 5000),
+        "shots": seed(match + "shots: 1001\n", answers), "tokens": seed(match + "max_tokens: 0\n", answers),
+        "no_response": seed(match.replace("{response}", ""), answers), "lacks": seed("kind: choice\n", [])}
+    return {"task/" + name: data for name, data in seeds.items()}
+
+
+def hf_configs():
+    configs = {
+        "gpt2": {"model_type": "gpt2", "n_layer": 2, "n_embd": 8, "n_head": 2, "vocab_size": 16,
+                 "n_positions": 32, "activation_function": "gelu_new"},
+        "neox": {"model_type": "gpt_neox", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2,
+                 "intermediate_size": 32, "vocab_size": 16, "max_position_embeddings": 32, "rotary_pct": 0.25,
+                 "rotary_emb_base": 10000, "hidden_act": "gelu", "use_parallel_residual": True},
+        "llama": {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 16, "rope_theta": 10000,
+                  "max_position_embeddings": 32, "rope_scaling": {
+                      "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+                      "original_max_position_embeddings": 16}},
+        "qwen2": {"model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
+                  "num_key_value_heads": 2, "intermediate_size": 32, "vocab_size": 16,
+                  "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        "t5": {"model_type": "t5", "num_layers": 2, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 32,
+               "vocab_size": 16, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        "mt5": {"model_type": "mt5", "num_layers": 2, "d_model": 16, "num_heads": 2, "d_kv": 8, "d_ff": 32,
+                "vocab_size": 16, "feed_forward_proj": "gated-gelu"}}
+    wrong = {"type": ("gpt2", {"model_type": "bert"}), "quantised": ("llama", {"quantization_config": {}}),
+             "cross": ("gpt2", {"add_cross_attention": True}), "heads": ("llama", {"num_attention_heads": 3}),
+             "groups": ("llama", {"num_key_value_heads": 3}), "gelu": ("gpt2", {"activation_function": "relu"}),
+             "rope": ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2}}),
+             "layers": ("neox", {"num_hidden_layers": 20000}), "context": ("neox", {
+                 "max_position_embeddings": 1 << 50}), "share": ("neox", {"rotary_pct": 2}),
+             "negative": ("qwen2", {"hidden_size": -16}), "kind": ("qwen2", {"hidden_size": "16"}),
+             "null": ("qwen2", {"hidden_size": None}), "head_dim": ("gpt2", {"head_dim": 3})}
+    seeds = dict(configs)
+    for name, (base, change) in wrong.items():
+        seeds["wrong_" + name] = {**configs[base], **change}
+    return {"hf_config/" + name: json.dumps(c).encode() for name, c in seeds.items()}
+
+
 def main():
     import xxhash  # PyPI
     zeros = f"{xxhash.xxh3_64_intdigest(bytes(16)):016x}"
@@ -159,7 +287,7 @@ def main():
              "safetensors/indexed": b"index:" + INDEX + b"\n--\n" + ONE,
              "checkpoint/two_pieces": body, "checkpoint/no_tokenizer": index(zeros, None),
              "checkpoint/raw": b"raw:" + whole}
-    seeds |= tokenizers() | pieces_with_rules()
+    seeds |= tokenizers() | pieces_with_rules() | models() | relays() | tasks() | hf_configs()
     for name, (old, new) in lies.items():
         assert old in body, name
         seeds[f"checkpoint/lie_{name}"] = body.replace(old, new, 1)

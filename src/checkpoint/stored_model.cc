@@ -1,0 +1,74 @@
+// Checks the model in a checkpoint's header against the model's rules and the stored tensors.
+#include "checkpoint/stored_model.h"
+
+#include <algorithm>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "checkpoint/convert.h"
+#include "model/check_model.h"
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostListed = 12;  // faults named in one message
+
+ModelConfig described(const CheckpointReader& checkpoint) {
+  const std::string source = checkpoint.folder().string();
+  ModelConfig model;
+  Places places;
+  read_fields(fields_of(model), checkpoint.header().model, source, places);
+  derive_sizes(model);
+  try {
+    check_model(model);
+    if (model.vocabulary == 0) throw Error("model.vocabulary = 0, expected 1 or more");
+  } catch (const Error& e) {
+    throw Error(
+        "{}: its header describes a model that cannot exist: {} Use another checkpoint, or import "
+        "this model again.",
+        source, e.what());
+  }
+  return model;
+}
+
+}  // namespace
+
+std::string listed_faults(const std::vector<std::string>& faults) {
+  std::string text;
+  for (size_t i = 0; i < std::min(faults.size(), kMostListed); ++i) text += "\n  " + faults[i];
+  if (faults.size() > kMostListed)
+    text += fmt::format("\n  and {} more", faults.size() - kMostListed);
+  return text;
+}
+
+std::vector<const StoredTensor*> stored_weights(const CheckpointReader& checkpoint,
+                                                const std::vector<HfTensor>& names) {
+  std::vector<const StoredTensor*> stored;
+  std::vector<std::string> faults;
+  for (const HfTensor& t : names) {
+    const StoredTensor* found = checkpoint.find(t.ours + "|master");
+    if (!found) found = checkpoint.find(t.ours);
+    if (!found)
+      faults.push_back(fmt::format("{}: missing, expected {}", t.ours, to_string(t.shape)));
+    else if (found->shape != t.shape)
+      faults.push_back(fmt::format("{}: has the shape {}, expected {}", t.ours,
+                                   to_string(found->shape), to_string(t.shape)));
+    else if (!is_float(found->dtype))
+      faults.push_back(fmt::format("{}: is stored as {}, expected f32, bf16, f16 or f64", t.ours,
+                                   name_of(found->dtype)));
+    stored.push_back(found);
+  }
+  if (!faults.empty())
+    throw Error("{}: its tensors are not those of the model in its header:{}",
+                checkpoint.folder().string(), listed_faults(faults));
+  return stored;
+}
+
+ModelConfig stored_model(const CheckpointReader& checkpoint) {
+  ModelConfig model = described(checkpoint);
+  stored_weights(checkpoint, hf_tensors(model));
+  return model;
+}
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+// Range and divisibility checks of a model's sizes.
+#include "model/check_model.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "model/family.h"
+
+namespace tessera {
+namespace {
+
+template <class... A>
+[[noreturn]] void fail(std::string_view key, fmt::format_string<A...> format, A&&... a) {
+  throw Error("model.{} {}", key, fmt::format(format, std::forward<A>(a)...));
+}
+
+void at_least(std::string_view key, int64_t value, int64_t least) {
+  if (value < least) fail(key, "= {}, wanted {} or more", value, least);
+}
+
+void between(std::string_view key, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most) fail(key, "= {}, wanted {} to {}", value, least, most);
+}
+
+void above_zero(std::string_view key, double value) {
+  if (!(value > 0)) fail(key, "= {}, wanted more than 0", value);
+}
+
+void check_heads(const ModelConfig& m) {
+  at_least("head_width", m.head_width, 0);
+  if (m.head_width == 0 && m.hidden % m.heads != 0)
+    fail("heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
+         fmt::join(divisors(m.hidden), ", "));
+  if (rule_of(m.family).groups_heads) {
+    if (m.heads % m.kv_heads != 0)
+      fail("kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads, m.heads,
+           fmt::join(divisors(m.heads), ", "));
+  } else if (m.kv_heads != m.heads) {
+    fail("kv_heads", "= {}, but family {} has as many as heads = {}. Leave it out.", m.kv_heads,
+         name_of_entry(m.family), m.heads);
+  }
+}
+
+void check_encoder(const ModelConfig& m) {
+  const bool encodes = rule_of(m.family).encodes;
+  between("encoder_layers", m.encoder_layers, encodes ? 1 : 0, kMostLayers);
+  if (!encodes && m.encoder_layers > 0)
+    fail("encoder_layers", "= {}, but family {} has no encoder. Leave it out.", m.encoder_layers,
+         name_of_entry(m.family));
+  if (!encodes) return;
+  if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
+    fail("relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
+  if (m.relative_distance <= m.relative_buckets / 2)
+    fail("relative_distance", "= {}, wanted more than relative_buckets / 2 = {}",
+         m.relative_distance, m.relative_buckets / 2);
+  between("relative_distance", m.relative_distance, 1, kMostContext);
+}
+
+void check_rotary(const ModelConfig& m) {
+  if (!(m.rotary_share >= 0 && m.rotary_share <= 1))
+    fail("rotary_share", "= {}, wanted 0 to 1", m.rotary_share);
+  const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
+  if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
+    fail("rotary_share",
+         "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
+         m.rotary_share, turned, m.head_size());
+  above_zero("rotary_base", m.rotary_base);
+  const RotaryScale& s = m.rotary_scale;
+  if (s.factor < 1) fail("rotary_scale.factor", "= {}, wanted 1 or more", s.factor);
+  above_zero("rotary_scale.low", s.low);
+  if (s.high <= s.low) fail("rotary_scale.high", "= {}, wanted more than low = {}", s.high, s.low);
+  at_least("rotary_scale.context", s.context, 1);
+}
+
+// Whatever is counted in elements or bytes stays within 64 bits.
+void check_weights(const ModelConfig& m) {
+  const auto layers = static_cast<double>(m.all_layers());
+  const auto hidden = static_cast<double>(m.hidden), inner = static_cast<double>(m.feed_forward);
+  const double heads = static_cast<double>(m.heads) * static_cast<double>(m.head_size());
+  const double vocabulary =
+      static_cast<double>(m.vocabulary) + static_cast<double>(m.vocabulary_multiple);
+  const double numbers = layers * hidden * (4 * heads + 3 * inner) +
+                         (2 * vocabulary + static_cast<double>(m.context)) * hidden +
+                         heads * static_cast<double>(m.relative_buckets);
+  if (numbers > kMostNumbers)
+    fail("hidden", "= {} and the other sizes make {:.1e} weights, wanted {:.0e} at most", m.hidden,
+         numbers, kMostNumbers);
+}
+
+}  // namespace
+
+void check_model(const ModelConfig& m) {
+  between("layers", m.layers, 1, kMostLayers);
+  at_least("hidden", m.hidden, 1);
+  at_least("heads", m.heads, 1);
+  at_least("kv_heads", m.kv_heads, 1);
+  at_least("feed_forward", m.feed_forward, 1);
+  at_least("vocabulary", m.vocabulary, 0);
+  at_least("vocabulary_multiple", m.vocabulary_multiple, 1);
+  between("context", m.context, 1, kMostContext);
+  check_heads(m);
+  check_encoder(m);
+  check_rotary(m);
+  above_zero("norm_epsilon", m.norm_epsilon);
+  check_weights(m);
+}
+
+std::vector<int64_t> divisors(int64_t n) {
+  constexpr int64_t kTried = 100'000;
+  constexpr size_t kShown = 24;
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= std::min(n, kTried) && out.size() < kShown; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// The rules that the sizes and rotary numbers of a model must keep, wherever they come from: a run
+// file, the header of a checkpoint, a config.json.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace tessera {
+
+constexpr int64_t kMostLayers = 10'000;
+constexpr int64_t kMostContext = int64_t{1} << 24;
+// Of weights, and of activations that exist at the same time: what is counted in bytes stays within
+// 64 bits.
+constexpr double kMostNumbers = 1e16;
+
+// `model` has derived sizes (derive_sizes). Throws Error, whose message begins with the key
+// ("model.heads = 5 does not divide …"). A vocabulary of 0 is allowed: it is not known yet.
+void check_model(const ModelConfig& model);
+
+// For messages: the divisors of n that a person would choose, 24 at most.
+std::vector<int64_t> divisors(int64_t n);
+
+}  // namespace tessera
