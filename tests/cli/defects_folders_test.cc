@@ -230,7 +230,7 @@ TEST_F(Defects, M1_AllRanksFallBackTogether) {
 }
 
 TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
-  Held first(fmt::format("cd {}; {} train run.yaml schedule.steps=100000 2>&1", folder_.string(),
+  Held first(fmt::format("cd {}; timeout 60 {} train run.yaml schedule.steps=100000 2>&1", folder_.string(),
                          tessera_program()));
   while (!fs::exists(folder_ / "run/checkpoints/6"))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
