@@ -121,20 +121,20 @@ TEST_F(Defects, M14_ADivergedRunSaysSo) {
   expect(0, "train n.yaml schedule.steps=4 checkpoint.keep=1 optimizer.kind=sgd");
   ASSERT_TRUE(exists("run/checkpoints/4"));
   expect(3,
-         "train n.yaml optimizer.kind=sgd optimizer.learning_rate=1e10 optimizer.clip_norm=1 "
+         "train n.yaml optimizer.kind=sgd optimizer.learning_rate=300 optimizer.clip_norm=1 "
          "schedule.steps=16 checkpoint.keep=1",
          {"the loss has diverged", "tessera train n.yaml --from-step"});
   EXPECT_TRUE(exists("run/checkpoints/4"));   // not pruned by steps of a diverged run
   EXPECT_TRUE(exists("run/checkpoints/16"));  // the last step is saved
   expect(0,
-         "train n.yaml run.directory=off optimizer.kind=sgd optimizer.learning_rate=1e10 "
+         "train n.yaml run.directory=off optimizer.kind=sgd optimizer.learning_rate=300 "
          "divergence.ratio=0 schedule.steps=3");
 }
 
 TEST_F(Defects, M14_ADivergedRunEndsBeforeItsLastStep) {
   expect(3,
-         "train n.yaml optimizer.kind=sgd optimizer.learning_rate=1e10 schedule.steps=1000 "
-         "checkpoint.every_steps=0 divergence.steps=5",
+         "train n.yaml optimizer.kind=sgd optimizer.learning_rate=300 optimizer.clip_norm=1 "
+         "schedule.steps=1000 checkpoint.every_steps=0 divergence.steps=5",
          {"the loss has diverged at step"});
   EXPECT_LT(metrics("loss").size(), 12u);
 }

@@ -73,7 +73,7 @@ TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
                             "divergence.ratio=0.5",
                             "divergence.steps=0",
                             "divergence.spike=-1",
-                            "run.seed=9007199254740993",
+                            "run.seed=9007199254740994",
                             "data.split=1e308,1e308,0"}) {
     const std::string error = error_of(kRun, {given});
     const std::string path(given, std::string_view(given).find('='));
