@@ -3,7 +3,9 @@
 
     scripts/check_combinations.py                     all pairs of features, with a seed of the clock
     scripts/check_combinations.py --seed 1 --most 20  the first 20 configurations of a seed
-    scripts/check_combinations.py --seed 1 --only 7   configuration 7 again; its files stay
+    scripts/check_combinations.py --case "model=t5 data=spans layout=tensor"
+                                                      one configuration, as a failure prints it; its
+                                                      files stay
 
 A configuration has one choice of each factor in FACTORS. The configurations are a covering array:
 each pair of choices of two factors is in at least one of them. They are made by a greedy search from
@@ -455,6 +457,11 @@ class Check:
     def take(self):
         with self.lock:
             most = self.options.most
+            if self.options.case is not None:
+                most = 1
+            if self.options.case is not None and self.cases == 0:
+                self.cases = 1
+                return 1, {**self.cover.defaults, **self.options.case}
             if most and self.cases >= most:
                 return None, None
             chosen = self.cover.next()
@@ -469,8 +476,7 @@ class Check:
             index, chosen = self.take()
             if not chosen:
                 return
-            if self.options.only in (None, index):
-                self.run(index, chosen)
+            self.run(index, chosen)
 
     def run(self, index, chosen):
         case = Case(self.place, self.place.work / f"case{index}", chosen, self.cover)
@@ -490,7 +496,7 @@ class Check:
                 self.seconds[verb] += time.monotonic() - began
             if verb == "train" and pairs - self.passed[verb]:
                 return
-        if self.options.only is None and not any(f[0] == index for f in self.failures):
+        if self.options.case is None and not any(f[0] == index for f in self.failures):
             shutil.rmtree(case.folder)
 
     def fail(self, index, case, verb, text):
@@ -593,6 +599,17 @@ class Place:
             raise SystemExit(done.stderr[-1000:])
 
 
+def choices_of(text):
+    """"layout=zero 3 model=t5" as a dict."""
+    words = re.split(rf"\s*\b({'|'.join(FACTORS)})=", text.strip())[1:]
+    chosen = dict(zip(words[::2], words[1::2]))
+    for factor, choice in chosen.items():
+        if choice not in FACTORS[factor]:
+            raise argparse.ArgumentTypeError(
+                f"{factor} has no choice '{choice}'. There are: {', '.join(FACTORS[factor])}.")
+    return chosen
+
+
 def options_given():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawTextHelpFormatter)
@@ -600,7 +617,8 @@ def options_given():
     parser.add_argument("--tessera", type=pathlib.Path, default=root / "build/tessera")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="default: the clock")
     parser.add_argument("--most", type=int, default=0, help="configurations at most; 0: all pairs")
-    parser.add_argument("--only", type=int, help="this configuration alone; its files stay")
+    parser.add_argument("--case", type=choices_of, help="FACTOR=CHOICE …: one configuration; the "
+                        "rest of its choices are defaults")
     parser.add_argument("--workers", type=int, default=2, help="configurations at once (default 2)")
     options = parser.parse_args()
     if not options.tessera.exists():
@@ -622,7 +640,7 @@ def main():
         for done in [workers.submit(check.work) for _ in range(options.workers)]:
             done.result()
     check.print_table(time.monotonic() - began)
-    if options.only is not None or check.failures:
+    if options.case is not None or check.failures:
         print(f"the files are in {work}")
     else:
         shutil.rmtree(work)

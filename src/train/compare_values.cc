@@ -72,7 +72,7 @@ class Comparison {
   Comparison(const RankRecords& one, std::span<const RankRecords> ranks, const ValueBounds& bounds)
       : bounds_(bounds) {
     for (const ValueRecord& r : one.records)
-      wanted_.try_emplace(r.key, Wanted{static_cast<int64_t>(wanted_.size()), &r});
+      if (counts(r)) wanted_.try_emplace(r.key, Wanted{static_cast<int64_t>(wanted_.size()), &r});
     for (const RankRecords& r : ranks) gather(r);
   }
 
@@ -140,6 +140,9 @@ class Comparison {
       d.shared_over = weights_[key.substr(at + 10) + "|-1"];
     differences_.try_emplace({w->second.order, f.order}, std::move(d));
   }
+
+  // After an update with other signs nothing is the same.
+  bool counts(const ValueRecord& r) const { return bounds_.signs == 0 || r.key.starts_with("1|"); }
 
   static std::string axes_text(const Mesh& mesh, const Sharding& place) {
     std::string text;

@@ -16,7 +16,8 @@ struct ValueBounds {
   double computed = 0;  // in forward and backward
   double kept = 0;      // weights, gradients and what the optimizer keeps
   // Lion takes the sign of what may be nothing but rounding: how far one element of a weight may be
-  // apart after updates of other signs. 0 for other optimizers.
+  // apart after an update of another sign. Then only values of the first step are compared. 0 for
+  // other optimizers.
   double signs = 0;
 };
 

@@ -58,6 +58,15 @@ std::string_view pass_of(const Segment& s) {
   return s.name.find('.') == std::string::npos ? "head" : "backward";
 }
 
+// A sum of terms of a gradient, as ir/builder.h names it in every block.
+bool is_gradient_sum(const Value& v) { return v.name == "gradient"; }
+
+// Reads flat state, whose order is the layout's.
+bool optimizes(OpKind k) {
+  return is_update(k) || k == OpKind::kSquares || k == OpKind::kAdafactorSums ||
+         k == OpKind::kAdafactorSquares;
+}
+
 // What is computed a second time, or for the first of two times, is the same value.
 std::string name_in(const Value& v, const Call& c) {
   std::string name = c.layer == kNone ? v.name : full_name(v, c.layer);
@@ -119,7 +128,7 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
 std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_[v], e.call);
   const std::vector<ValueId>& inputs = e.op.op->inputs;
-  if (program_[v].name.find('.') != std::string::npos || inputs.empty()) return name;
+  if (!is_gradient_sum(program_[v]) || inputs.empty()) return name;
   const auto last = known_.find(inputs.back());
   return last == known_.end() ? name : name + " with " + last->second.name;
 }
@@ -169,6 +178,16 @@ void ValueRecorder::arrivals(const OpEvent& e) {
   }
 }
 
+// Whether a sum has a term of an adapter, or of such a sum. Where ranks share the tokens of a
+// layer, an adapter reads its input before it is gathered, its product after: the terms of the
+// gradient of the input are then summed in another order, and only the sum of all is the same.
+bool ValueRecorder::sums_adapters(const Op& op) const {
+  return std::any_of(op.inputs.begin(), op.inputs.end(), [&](ValueId v) {
+    const auto term = known_.find(v);
+    return term == known_.end() || term->second.name.find(".lora_") != std::string::npos;
+  });
+}
+
 void ValueRecorder::output(const OpEvent& e, size_t i) {
   const Op& op = *e.op.op;
   const ValueId v = op.outputs[i];
@@ -179,6 +198,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
     made_[name_in(value, e.call)] = {static_cast<int64_t>(all_.records.size()),
                                      fmt::format("{} of {}", name, op.origin)};
   if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
+  if (is_gradient_sum(value) && sums_adapters(op)) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
   if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
@@ -191,7 +211,7 @@ void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
   if (call_ != &e.call) known_.clear(), times_made_.clear();
   call_ = &e.call;
-  if (!is_update(e.op.op->kind) && e.op.op->kind != OpKind::kSquares) arrivals(e);
+  if (!optimizes(e.op.op->kind)) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 

@@ -72,6 +72,7 @@ class ValueRecorder {
   Known known_of(const OpEvent& e, const std::string& what, ValueId v) const;
   Known made_of(const OpEvent& e, const std::string& what, ValueId v);
   std::string name_of(const OpEvent& e, ValueId v) const;
+  bool sums_adapters(const Op& op) const;
 
   const Program& program_;
   std::vector<bool> live_;  // by value

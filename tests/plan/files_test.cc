@@ -134,14 +134,14 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
   const std::vector<Neighbour> found = sparing({"", r}, h, {}, cluster_target());
   ASSERT_EQ(found.size(), 2u);
   for (const Neighbour& n : found) {
-    EXPECT_LE(peak(n.request), h.device.memory_bytes) << n.keys;
+    EXPECT_LE(peak(n.request), usable_bytes(h.device)) << n.keys;
     const size_t equals = n.keys.find('='), colon = n.keys.find(':');
     ASSERT_NE(colon, std::string::npos) << n.keys;
     const int64_t layers = std::stoll(n.keys.substr(colon + 1));
     CompileRequest fewer = n.request;
     (n.keys.starts_with("layout.recompute") ? fewer.layout.recompute : fewer.layout.offload) =
         fmt::format("{}:{}", n.keys.substr(equals + 1, colon - equals - 1), layers - 1);
-    EXPECT_GT(peak(fewer), h.device.memory_bytes) << n.keys;
+    EXPECT_GT(peak(fewer), usable_bytes(h.device)) << n.keys;
   }
   const auto tried =
       try_neighbours(r, h, {}, cluster_target(), std::numeric_limits<double>::infinity());
@@ -164,7 +164,7 @@ TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
   const auto more = least_devices(r, h, {}, cluster_target());
   ASSERT_TRUE(more.has_value());
   EXPECT_GT(more->devices, 1);
-  EXPECT_LE(static_cast<double>(more->peak_bytes), h.device.memory_bytes);
+  EXPECT_LE(static_cast<double>(more->peak_bytes), usable_bytes(h.device));
   h.device.memory_bytes = 1000;
   EXPECT_FALSE(least_devices(r, h, {}, cluster_target()).has_value());
 }
