@@ -20,9 +20,15 @@ class IndexMutator {
     Tree root = parse_json(index, "index");
     if (auto* members = std::get_if<Tree::Members>(&root.value)) {
       std::erase_if(*members, [](const auto& m) { return m.first == "xxh3"; });
-      // By section, so that large ones do not hide small ones.
-      for (size_t left = 1 + mutator_.pick(3); left > 0 && !members->empty(); --left)
-        mutator_.change((*members)[mutator_.pick(members->size())].second);
+      // By section, so that large ones do not hide small ones; half of them in what programs are
+      // compiled from.
+      const auto model = std::find_if(members->begin(), members->end(),
+                                      [](const auto& m) { return m.first == "model"; });
+      for (size_t left = 1 + mutator_.pick(3); left > 0 && !members->empty(); --left) {
+        const bool in_model = model != members->end() && mutator_.pick(2) == 0;
+        mutator_.change(in_model ? model->second
+                                 : (*members)[mutator_.pick(members->size())].second);
+      }
     }
     return with_checksum(to_json(root));
   }
