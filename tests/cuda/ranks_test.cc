@@ -44,7 +44,7 @@ class CudaRanks : public ::testing::Test {
     if (layout == "pipeline") {
       c.layout.pipeline = 2;
       c.layout.interleave = 2;
-      c.layout.pipeline_schedule = "interleaved_1f1b";
+      c.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
     }
     if (layout == "all") c.layout.pipeline = 2, c.layout.tensor = 2;
     if (layout == "four") c.layout.pipeline = 4;
