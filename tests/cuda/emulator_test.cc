@@ -141,7 +141,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
       c.model.layers = layers;
       c.model.hidden = hidden;
       c.model.heads = 2;
-      c.model.feed_forward = 0;
+      c.model.kv_heads = c.model.feed_forward = 0;
       derive_sizes(c.model);
       const auto world = self_world();
       Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
