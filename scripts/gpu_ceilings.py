@@ -82,8 +82,6 @@ def main():
                 lines.append((seconds, text))
     for _, text in sorted(lines, reverse=True):
         print(text)
-    if torch is None:
-        print("no PyTorch for this device here, so nothing beside it")
 
 
 if __name__ == "__main__":

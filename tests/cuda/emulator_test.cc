@@ -141,7 +141,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
       c.model.layers = layers;
       c.model.hidden = hidden;
       c.model.heads = 2;
-      c.model.feed_forward = 0;
+      c.model.kv_heads = c.model.feed_forward = 0;
       derive_sizes(c.model);
       const auto world = self_world();
       Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
@@ -181,7 +181,8 @@ TEST_F(CudaEmulated, D_R1_NoiseIsNoZeros) {
   std::set<uint8_t> codes;
   for (int64_t i = 0; i < kN; ++i) codes.insert(static_cast<uint8_t>(memory.data()[i]));
   EXPECT_GT(codes.size(), 100u);
-  for (const uint8_t nan : {0x7d, 0x7e, 0x7f, 0xff}) EXPECT_FALSE(codes.contains(nan));
+  for (const int nan : {0x7d, 0x7e, 0x7f, 0xff})
+    EXPECT_FALSE(codes.contains(static_cast<uint8_t>(nan)));
 }
 
 TEST_F(CudaEmulated, D_R3_ProductsOfOtherStridesAreOthers) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What scripts/gpu_check.sh does without a GPU: its order, its budgets, its logs.
-# usage: gpu_check_test.sh SOURCE_FOLDER
+# usage: gpu_check_test.sh SOURCE_FOLDER [PROGRAM]   (PROGRAM: as gpu_bundle.sh takes it)
 set -u
 source=$1
 work=$(mktemp -d)
@@ -38,4 +38,29 @@ grep -q '^ops: NOT FINISHED in 1 s' "$work/r.txt" || fail "a part has no limit"
 parts="ops rules" check env GPU_TOTAL_S=6
 grep -q 'ops: NOT FINISHED in [56] s' "$work/out" && grep -q 'rules and what follows' "$work/out" ||
   fail "all parts together have no limit: $(cat "$work/out")"
+
+# A bundle: its own Open MPI where the machine has another, its libraries for its programs alone, and
+# the sanitizer on the program itself, a test at a time.
+bundle=$work/bundle
+mkdir -p "$bundle/bin" "$bundle/lib" "$work/machine"
+cp "$source"/scripts/gpu_*.sh "$bundle/"
+printf '#!/bin/bash\ncommand -v mpirun; echo "libraries $LD_LIBRARY_PATH"\n' >"$bundle/bin/cuda_device_test"
+printf '#!/bin/bash\nprintf "CudaKernels.\\n  First\\n  Second  # x\\n"\n' >"$bundle/bin/cuda_tests"
+printf '#!/bin/bash\necho sanitizer "$@"\n' >"$work/machine/compute-sanitizer"
+printf '#!/bin/bash\n' | tee "$bundle/bin/mpirun" "$work/machine/mpirun" >"$bundle/bin/tessera"
+chmod +x "$bundle"/bin/* "$work"/machine/*
+tar -C "$bundle" -czf "$bundle/programs.tar.gz" bin lib
+(cd "$bundle" && PATH=$work/machine:$PATH GPU_REPORT=$work/b.txt ./gpu_check.sh rules sanitizer) >"$work/out" 2>&1
+grep -q "^$bundle/bin/mpirun$" "$work/b_logs/rules.log" || fail "not the bundle's mpirun: $(cat "$work/b_logs/rules.log")"
+grep '^libraries' "$work/b_logs/rules.log" | grep -q "$bundle/lib" && fail "all programs see the bundle's libraries"
+for test in First Second; do
+  for tool in memcheck racecheck; do
+    grep -q "^sanitizer --tool $tool --error-exitcode 1 bin/cuda_tests --gtest_filter=CudaKernels.$test$" \
+      "$work/b_logs/sanitizer.log" || fail "$tool does not get the program and $test"
+  done
+done
+if [ -n "${2:-}" ]; then
+  # shellcheck disable=SC2016
+  readelf -d "$2" | grep -q 'RPATH.*\$ORIGIN/../lib' || fail "$2 does not find the bundle's libraries by itself"
+fi
 echo passed

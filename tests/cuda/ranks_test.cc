@@ -36,7 +36,8 @@ class CudaRanks : public ::testing::Test {
     RunConfig c = tiny(Family::kLlama);
     c.model.layers = 4;
     c.model.kv_heads = 4;
-    c.batch.global = 8;
+    c.data.sequence_length = 12;
+    c.batch.global = 4;
     c.batch.micro = 1;
     if (layout == "data") c.layout.data = 2;
     if (layout == "zero") c.layout.data = 2, c.layout.zero = 3;
@@ -44,7 +45,7 @@ class CudaRanks : public ::testing::Test {
     if (layout == "pipeline") {
       c.layout.pipeline = 2;
       c.layout.interleave = 2;
-      c.layout.pipeline_schedule = "interleaved_1f1b";
+      c.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
     }
     if (layout == "all") c.layout.pipeline = 2, c.layout.tensor = 2;
     if (layout == "four") c.layout.pipeline = 4;
@@ -109,10 +110,7 @@ TEST_F(CudaRanks, D_B5_EveryLayoutTrains) {
 TEST_F(CudaRanks, D_B5_OldVersionsToo) {
   for (const int version : {NCCL_VERSION(2, 13, 4), NCCL_VERSION(2, 25, 1)}) {
     nccl_conduct.version = version;
-    for (const std::string& layout : layouts()) {
-      SCOPED_TRACE(layout);
-      expect_trains(config(layout), "one at a time");
-    }
+    expect_trains(config(layouts().back()), "one at a time");
   }
 }
 TEST_F(CudaRanks, D_B5_AUsersChoiceIsKept) {
