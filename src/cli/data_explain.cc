@@ -35,8 +35,8 @@ void find_position(const RunConfig& run, Subject& subject) {
   if (start.checkpoint.empty() || start.load != Load::kAll) return;
   const CheckpointReader reader(start.checkpoint);
   subject.checkpoint = start.checkpoint.string();
-  subject.position = position_of(reader.header(), subject.checkpoint,
-                                 *load_tokenizer(run.data.tokenizer));
+  subject.position =
+      position_of(reader.header(), subject.checkpoint, *load_tokenizer(run.data.tokenizer));
 }
 
 Subject subject_of(const std::string& name, std::span<const std::string> overrides,
@@ -62,8 +62,12 @@ Subject subject_of(const std::string& name, std::span<const std::string> overrid
       run.data.objective == Objective::kNextToken
           ? training_spec(run, run.model.vocabulary)
           : training_spec(run, run.model.vocabulary, *load_tokenizer(run.data.tokenizer));
-  Subject subject{name,           run.data.tokenizer, std::move(spec),
-                  batch_shape(run, 0), run.schedule.steps, run.checkpoint.allow_changes};
+  Subject subject{name,
+                  run.data.tokenizer,
+                  std::move(spec),
+                  batch_shape(run, 0),
+                  run.schedule.steps,
+                  run.checkpoint.allow_changes};
   find_position(run, subject);
   return subject;
 }

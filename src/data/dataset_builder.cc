@@ -269,9 +269,11 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   SourceList sources = list_sources(options.inputs);
   BuildResult result;
   result.skipped_files = sources.skipped;
+  SourceList read = sources;
+  read.files.push_back(options.tokenizer_name);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     Path file = options.out;
-    check_output(file += suffix, sources);
+    check_output(file += suffix, read);
   }
   DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
   DocumentOptions documents = options.documents;
