@@ -39,7 +39,8 @@ void DataFile::read(int64_t at, std::span<std::byte> out) const {
       throw Error("{}: byte {} cannot be read: {}", path_.string(), place, std::strerror(errno));
     if (n == 0)
       throw Error(
-          "{}: byte {} is past its end: it had {} bytes when it was opened and has {} now. It was cut "
+          "{}: byte {} is past its end: it had {} bytes when it was opened and has {} now. It was "
+          "cut "
           "while in use; restore it and run the same command to resume",
           path_.string(), place, opened_.size, state().size);
     done += static_cast<size_t>(n);

@@ -9,12 +9,12 @@ namespace tessera {
 
 // One source of samples: a data set of the blend, or all instruction files together.
 struct SourcePosition {
-  std::string name;            // the prefix; of instructions their files
-  std::string identity;        // what it holds, as text; empty: not known
-  int64_t samples = 0;         // its next sample: those before are consumed
-  int64_t before = 0;          // the same when the present blend began
-  int64_t epoch_samples = 0;   // per epoch
-  double weight = 0;           // in the present blend; 0: not part of it
+  std::string name;           // the prefix; of instructions their files
+  std::string identity;       // what it holds, as text; empty: not known
+  int64_t samples = 0;        // its next sample: those before are consumed
+  int64_t before = 0;         // the same when the present blend began
+  int64_t epoch_samples = 0;  // per epoch
+  double weight = 0;          // in the present blend; 0: not part of it
   bool operator==(const SourcePosition&) const = default;
 };
 
@@ -27,9 +27,9 @@ struct SampleOrderKey {
 };
 
 struct DataPosition {
-  int64_t samples = 0;        // consumed by the run
-  int64_t tokens = 0;         // the same in tokens of the data, which data.stages count
-  int64_t blend_sample = 0;   // the run's sample with which the present blend began
+  int64_t samples = 0;       // consumed by the run
+  int64_t tokens = 0;        // the same in tokens of the data, which data.stages count
+  int64_t blend_sample = 0;  // the run's sample with which the present blend began
   SampleOrderKey order;
   std::vector<SourcePosition> sources;
   bool operator==(const DataPosition&) const = default;

@@ -288,9 +288,11 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   result.left_out = sources.left_out;
   for (const std::string& file : sources.files)
     if (named_table(file)) result.tables.push_back(file);
+  SourceList read = sources;
+  read.files.push_back(options.tokenizer_name);
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     Path file = options.out;
-    check_output(file += suffix, sources);
+    check_output(file += suffix, read);
   }
   DatasetAbout& about = result.about = describe(tokenizer, options, sources.files);
   DocumentOptions documents = options.documents;

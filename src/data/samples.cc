@@ -117,10 +117,11 @@ SampleOrder::SampleOrder(const IndexedDataset& data, SequenceRange range, int64_
 SampleOrder::Epoch& SampleOrder::epoch(int64_t number) {
   if (!current_ || current_->number != number) std::swap(current_, other_);
   if (!current_ || current_->number != number) {
-    current_.reset(new Epoch{number,
-                             PackedStream(data_, range_, order_key("documents", seed_, number)),
-                             Permutation(order_key("samples", seed_, number), per_epoch_)});
-    if (current_->stream.tokens() != tokens_) data_.index_changed();
+    std::unique_ptr<Epoch> made(
+        new Epoch{number, PackedStream(data_, range_, order_key("documents", seed_, number)),
+                  Permutation(order_key("samples", seed_, number), per_epoch_)});
+    if (made->stream.tokens() != tokens_) data_.index_changed();
+    current_ = std::move(made);
   }
   return *current_;
 }

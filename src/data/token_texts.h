@@ -19,8 +19,8 @@ bool means_the_same(const Tokenizer& from, const Tokenizer& to);
 // takes the id 0 for padding, so it may not be a piece of text.
 void require_padding(const Tokenizer& tokenizer, const std::string& name);
 
-// Whether the id is an ordinary piece of text, such as "!": not a special token, a hole, or the byte
-// 0, which no text has.
+// Whether the id is an ordinary piece of text, such as "!": not a special token, a hole, or the
+// byte 0, which no text has.
 bool is_text(const Tokenizer& tokenizer, int32_t id);
 
 }  // namespace tessera

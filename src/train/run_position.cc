@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 60;        // of samples, tokens and steps
-constexpr int64_t kMostEpochs = int64_t{1} << 20;  // of a source
+constexpr int64_t kMost = int64_t{1} << 60;         // of samples, tokens and steps
+constexpr int64_t kMostEpochs = int64_t{1} << 20;   // of a source
 constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is counted anew
 
 int64_t number(const Tree& object, std::string_view name, const std::string& source) {
@@ -41,7 +41,8 @@ SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
   s.weight = weight_of(tree, source);
   if (s.before > s.samples || s.epoch_samples < 1 || s.samples / s.epoch_samples > kMostEpochs)
     throw Error(
-        "{}: '{}' is at sample {} of epochs of {}, its blend began at its sample {}: that cannot be",
+        "{}: '{}' is at sample {} of epochs of {}, its blend began at its sample {}: that cannot "
+        "be",
         place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
   return s;
 }
@@ -57,8 +58,7 @@ BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
   p.ramp_steps = number(tree, "ramp_steps", source);
   const bool ramps = p.ramp.empty() || p.ramp_steps > 0;
   for (const int64_t g : p.ramp)
-    if (g < 1)
-      throw Error("{}: a batch of {} on the ramp cannot be", place_of(source, tree), g);
+    if (g < 1) throw Error("{}: a batch of {} on the ramp cannot be", place_of(source, tree), g);
   if (!ramps) throw Error("{}: a ramp of 0 steps per batch", place_of(source, tree));
   return p;
 }
@@ -67,7 +67,8 @@ BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
 bool countable(const BatchPeriod& p, int64_t steps) {
   int64_t largest = p.global;
   for (const int64_t g : p.ramp) largest = std::max(largest, g);
-  const auto each = static_cast<double>(largest) * static_cast<double>(std::max<int64_t>(p.row_tokens, 1));
+  const auto each =
+      static_cast<double>(largest) * static_cast<double>(std::max<int64_t>(p.row_tokens, 1));
   return static_cast<double>(std::max(steps, p.ramp_steps)) * each <= static_cast<double>(kMost);
 }
 

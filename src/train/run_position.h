@@ -39,8 +39,8 @@ RunPosition position_of(const CheckpointHeader& header, const std::string& folde
 // that is not consumed, whatever the batch, its ramp and the layout were before.
 BatchShape resumed(BatchShape shape, const RunPosition& position);
 
-// Throws Error, unless checkpoint.allow_changes, if the tokens of the checkpoint's tokenizer stand for
-// other texts in the run's.
+// Throws Error, unless checkpoint.allow_changes, if the tokens of the checkpoint's tokenizer stand
+// for other texts in the run's.
 void require_same_tokenizer(const RunConfig& config, const Path& checkpoint,
                             const Tokenizer& tokenizer);
 

@@ -64,7 +64,8 @@ class Defects : public ProgramFolder {
   }
   // The samples that a step reads, as `data explain` tells them.
   std::vector<int64_t> samples_of(int step, const std::string& keys) const {
-    const ProgramResult r = run(fmt::format("data explain run.yaml --step {} --json {}", step, keys));
+    const ProgramResult r =
+        run(fmt::format("data explain run.yaml --step {} --json {}", step, keys));
     EXPECT_EQ(r.code, 0) << r.err;
     std::vector<int64_t> samples;
     const Tree tree = parse_json(r.out, "explain");
@@ -118,7 +119,8 @@ TEST_F(Defects, A2_LoadAllTakesThePlaceInTheData) {
 
 TEST_F(Defects, A2_KeptTokensFollowTheConsumedSamples) {
   // 128 tokens per step up to step 3, then 32: token 500 is in step 7.
-  const std::string keep = " checkpoint.every_steps=0 checkpoint.keep=1 checkpoint.keep_every_tokens=500";
+  const std::string keep =
+      " checkpoint.every_steps=0 checkpoint.keep=1 checkpoint.keep_every_tokens=500";
   train({"schedule.steps=3" + keep, "schedule.steps=9 batch.global=1 batch.micro=1" + keep});
   EXPECT_TRUE(std::filesystem::exists(folder_ / "run/checkpoints/7"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/checkpoints/3"));
@@ -135,7 +137,8 @@ TEST_F(Defects, M13_ARebuiltDataSetIsNoticed) {
   train({"schedule.steps=4 checkpoint.allow_changes=true"});
   put("a.txt", text);
   ASSERT_EQ(run("data build --tokenizer t.json --out d a.txt").code, 0);
-  expect_refused("train run.yaml schedule.steps=5", {"d: the checkpoint was trained on other data"});
+  expect_refused("train run.yaml schedule.steps=5",
+                 {"d: the checkpoint was trained on other data"});
 }
 
 TEST_F(Defects, M13_ARebuiltTokenizerIsNoticed) {
@@ -166,24 +169,26 @@ TEST_F(Defects, B4_DataOfAnotherTokenizerIsRefused) {
   const std::vector<std::string> both = {"d was built with t.json (", "is read with u.json (",
                                          "data.allow_foreign_tokenizer=true"};
   expect_refused("train run.yaml data.tokenizer=u.json", both);
-  ASSERT_EQ(run("data build --tokenizer u.json --out u a.txt").code, 0);
-  expect_refused("train run.yaml data.tokenizer=u.json data.train=[u] data.validation=[d]", both);
+  ASSERT_EQ(run("data build --tokenizer u.json --out other a.txt").code, 0);
+  expect_refused("train run.yaml data.tokenizer=u.json data.train=[other] data.validation=[d]",
+                 both);
   train({"data.tokenizer=u.json data.allow_foreign_tokenizer=true"});
   train({""}, "mine");
   expect_refused("train run.yaml data.tokenizer=u.json checkpoint.from=mine run.directory=tuned",
                  both);
   EXPECT_EQ(run("eval mine d").code, 0);
-  expect_refused("eval mine u", {"u was built with u.json", "--allow-foreign-tokenizer"});
-  EXPECT_EQ(run("eval mine u --allow-foreign-tokenizer").code, 0);
+  expect_refused("eval mine other", {"other was built with u.json", "--allow-foreign-tokenizer"});
+  EXPECT_EQ(run("eval mine other --allow-foreign-tokenizer").code, 0);
 }
 
 TEST_F(Defects, B4_TheSameTokensInAnotherFilePass) {
   put("spaces.json", byte_tokenizer() + "\n");
   train({"data.tokenizer=spaces.json"}, "spaces");
-  put("more.json", replaced(byte_tokenizer(), "\"special\":true}]",
-                            "\"special\":true},{\"id\":257,\"content\":\"<|more|>\",\"single_word\":"
-                            "false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
-                            "\"special\":true}]"));
+  put("more.json",
+      replaced(byte_tokenizer(), "\"special\":true}]",
+               "\"special\":true},{\"id\":257,\"content\":\"<|more|>\",\"single_word\":"
+               "false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"
+               "\"special\":true}]"));
   train({"data.tokenizer=more.json"}, "more");
 }
 
@@ -206,7 +211,8 @@ TEST_F(Defects, L8_ABombOfOneWordIsRefused) {
   EXPECT_NE(r.err.find("zeros.txt.gz:1: 67108864 bytes"), std::string::npos) << r.err;
   const ProgramResult lines =
       run("data build --tokenizer t.json --split lines --out z zeros.txt.gz", limited);
-  EXPECT_NE(lines.err.find("zeros.txt.gz:1:1: this line is longer"), std::string::npos) << lines.err;
+  EXPECT_NE(lines.err.find("zeros.txt.gz:1:1: this line is longer"), std::string::npos)
+      << lines.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "z.bin"));
 }
 
@@ -220,8 +226,9 @@ TEST_F(Defects, L9_ARampIsBounded) {
   }
   std::string many = "4";
   for (int i = 0; i < 64; ++i) many += ",4";
-  EXPECT_NE(run("train run.yaml batch.ramp_steps=1 batch.ramp=[" + many + "]").err.find("at most 64"),
-            std::string::npos);
+  EXPECT_NE(
+      run("train run.yaml batch.ramp_steps=1 batch.ramp=[" + many + "]").err.find("at most 64"),
+      std::string::npos);
   EXPECT_EQ(run("train run.yaml batch.ramp_steps=1000000000000000000 batch.ramp=[8]").code, 1);
 }
 

@@ -79,7 +79,7 @@ TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
 
 // Text that cannot be cut is refused before it fills the memory, alone and in a line of JSON.
 TEST_F(DatasetBuilderTest, L8_TextThatCannotBeCutIsBounded) {
-  const std::string uncut((size_t{64} << 20) + 10, 'q');
+  const std::string uncut(size_t{65} << 20, 'q');
   const std::string whole = error_of([&] { build({put("a.txt", "some text " + uncut + " end")}); });
   EXPECT_TRUE(contains(whole, "a.txt:1: 67108864 bytes from byte 10 of the document have no place"))
       << whole;

@@ -22,9 +22,7 @@ constexpr int64_t kT = 6;
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
-  int64_t below(int64_t n) {
-    return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n));
-  }
+  int64_t below(int64_t n) { return static_cast<int64_t>(engine_() % static_cast<uint64_t>(n)); }
   int64_t in(int64_t low, int64_t high) { return low + below(high - low + 1); }
   bool chance(int64_t percent) { return below(100) < percent; }
 
@@ -320,8 +318,8 @@ TEST_F(RunPositionTest, APositionThatCannotBeIsRefused) {
   EXPECT_EQ(to_json(to_tree(position_from_tree(parse_json(good, "p"), 7, "p"))), good);
   EXPECT_THROW(position_from_tree(parse_json(good, "p"), 8, "p"), Error);
   Random random(1);
-  const std::vector<std::string> numbers = {"-1", "0", "1", "8", "4611686018427387904", "1e300",
-                                            "null", "\"a\"", "[]", "9007199254740993"};
+  const std::vector<std::string> numbers = {"-1",    "0",    "1",     "8",  "4611686018427387904",
+                                            "1e300", "null", "\"a\"", "[]", "9007199254740993"};
   int refused = 0;
   for (int i = 0; i < 2000; ++i) {
     std::string bad = good;
