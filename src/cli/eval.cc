@@ -124,8 +124,8 @@ void score_sets(const std::vector<std::string>& sets, int64_t length, int64_t sa
   if (sets.empty()) return;
   const ModelConfig model = model_of(reader);
   if (length > model.context)
-    throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
-                model.context);
+    throw Error("--sequence-length is {}, but the model's context is {}. Expected at most that.",
+                length, model.context);
   const auto tokenizer = tokenizer_of(reader);
   for (const std::string& set : sets) {
     const std::string foreign =
