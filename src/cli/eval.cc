@@ -162,8 +162,8 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
   const auto& [length, samples, foreign_sets] = o;
   const ModelConfig model = model_of(reader);
   if (length > model.context)
-    throw Error("--sequence-length is {}, which exceeds the model's context of {}.", length,
-                model.context);
+    throw Error("--sequence-length is {}, but the model's context is {}. Expected at most that.",
+                length, model.context);
   const auto tokenizer = tokenizer_of(reader);
   if (model.encoder_layers > 0) require_padding(*tokenizer, "the checkpoint's tokenizer");
   for (const std::string& set : sets) {

@@ -33,10 +33,10 @@ Tree completed(const Tree& saved, const Tree& defaults) {
   return out;
 }
 
-// A head's width may be written down or follow from other keys; the preset is only where the values
-// came from.
+// A head's width that follows from other keys may be written down; the preset is only where the
+// values came from.
 Tree comparable(ModelConfig model) {
-  if (model.heads > 0) model.head_width = model.head_size();
+  if (model.heads > 0 && model.head_width == model.hidden / model.heads) model.head_width = 0;
   model.preset.clear();
   return to_tree(model);
 }

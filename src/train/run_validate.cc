@@ -107,11 +107,7 @@ class Validation {
   void model() const {
     const ModelConfig& m = c_.model;
     const auto given = [&](const char* path, int64_t value) {
-      if (value == 0)
-        fail(
-            path,
-            "is not given. Give it, or model.preset (such as pythia-70m), or a checkpoint to start "
-            "from (checkpoint.from), whose model section is then used.");
+      if (value == 0) fail(path, "is not given. Give it, or model.preset (such as pythia-70m).");
     };
     given("model.layers", m.layers);
     given("model.hidden", m.hidden);

@@ -99,6 +99,7 @@ TEST_F(Defects, A4_ChatMlEndsItsTurns) {
 TEST_F(Defects, B8_PackedInstructionsDoNotSeeEachOther) {
   const Tree data = json(fmt::format(
       "data explain sft.yaml {} model.context=96 data.sequence_length=96 --json", kModel));
+  ASSERT_NE(data.find("samples"), nullptr);
   const Tree& sample = data.find("samples")->as_list()->front();
   const size_t examples = sample.find("examples")->as_list()->size();
   ASSERT_GE(examples, 2u);
@@ -193,6 +194,7 @@ TEST_F(Defects, B2_TheModelSectionIsShown) {
   good("checkpoint export run --to hf");
   EXPECT_TRUE(has(good("config print hf"), "hidden: 64"));
   const Tree all = json("checkpoint ls run --json");
+  ASSERT_NE(all.find("checkpoints")->as_list()->front().find("model"), nullptr);
   EXPECT_EQ(number(*all.find("checkpoints")->as_list()->front().find("model"), "hidden"), 64);
 }
 
