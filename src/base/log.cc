@@ -81,7 +81,7 @@ struct Log::Sinks {
 };
 
 Log::Log(LogTerminal terminal) : sinks_(std::make_unique<Sinks>()) {
-  if (terminal == LogTerminal::kNone) return;
+  if (terminal == LogTerminal::kOff) return;
   const bool out = terminal == LogTerminal::kOut;
   auto sink = std::make_shared<TerminalSink>(out ? stdout : stderr);
   sink->set_pattern("%v");

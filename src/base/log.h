@@ -14,7 +14,7 @@
 namespace tessera {
 
 enum class LogLevel : uint8_t { kInfo, kWarning, kError };
-enum class LogTerminal : uint8_t { kNone, kOut, kErr };  // kErr where standard output holds JSON
+enum class LogTerminal : uint8_t { kOff, kOut, kErr };  // kErr where standard output holds JSON
 
 class Log {
  public:

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_model.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
 #include "cli/run_file.h"
@@ -126,7 +127,7 @@ RunConfig resolved(RunConfig config) {
 Tree model_section(const std::string& folder) {
   const CheckpointReader reader(resolve_checkpoint(folder));
   Tree section;
-  section.set("model", to_tree(model_of_header(reader.header().model, folder)));
+  section.set("model", to_tree(stored_model(reader)));
   return section;
 }
 

@@ -167,8 +167,6 @@ class ValidationData {
   int64_t text_bytes(const Tokenizer& tokenizer) const;
   const InstructionData* instructions() const { return instructions_.get(); }  // nullptr: text
 
-  const InstructionData* instructions() const { return instructions_.get(); }  // or nullptr
-
  private:
   void mark_documents(int64_t sample, const SampleRow& row) const;
 

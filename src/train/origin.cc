@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/stored_model.h"
 #include "data/tokenizer.h"
 
 namespace tessera {
@@ -22,9 +23,8 @@ Path origin_checkpoint(const RunConfig& config) {
 }
 
 ModelConfig origin_model(const RunConfig& config) {
-  const Path checkpoint = origin_checkpoint(config);
-  const CheckpointReader reader(checkpoint);
-  ModelConfig model = model_of_header(reader.header().model, checkpoint.string());
+  const CheckpointReader reader(origin_checkpoint(config));
+  ModelConfig model = stored_model(reader);
   model.preset.clear();
   return model;
 }

@@ -39,7 +39,7 @@ class Run {
         alone_(options.world ? nullptr : self_world()),
         world_(options.world ? *options.world : *alone_),
         first_(world_.rank() == 0),
-        log_(!first_ ? LogTerminal::kNone : (options.json ? LogTerminal::kErr : LogTerminal::kOut)),
+        log_(!first_ ? LogTerminal::kOff : (options.json ? LogTerminal::kErr : LogTerminal::kOut)),
         progress_(first_ ? options.terminal : Progress::Output{}) {}
 
   TrainOutcome go();

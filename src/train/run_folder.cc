@@ -68,7 +68,7 @@ void RunFolder::failed(std::string_view error, bool writes_log) const noexcept {
       fs::remove(folder_ / kLock, ignored);
       for (const Path& p : absent_) fs::remove(p, ignored);  // only what is empty
     } else if (writes_log && fs::exists(folder_ / kLog, ignored)) {
-      Log log(LogTerminal::kNone);
+      Log log(LogTerminal::kOff);
       log.open(folder_ / kLog);
       log.error("{}", error);
     }

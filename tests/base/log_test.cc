@@ -22,7 +22,7 @@ TEST(Log, LinesReachTheTerminalAndTheFile) {
     EXPECT_NE(read_file(file).find("step 2\n"), std::string::npos) << "not flushed";
   }
   {
-    Log log(LogTerminal::kNone);
+    Log log(LogTerminal::kOff);
     log.open(file);
     log.error("third");
   }
@@ -34,7 +34,7 @@ TEST(Log, LinesReachTheTerminalAndTheFile) {
 }
 
 TEST(Log, AnUnwritableFileIsAnError) {
-  Log log(LogTerminal::kNone);
+  Log log(LogTerminal::kOff);
   EXPECT_THROW(log.open("/proc/none/log.txt"), Error);
 }
 
