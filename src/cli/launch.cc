@@ -77,6 +77,12 @@ Scale scale_of(const LaunchArguments& l) {
   return s;
 }
 
+// Whether SLURM runs this job again.
+bool was_requeued() {
+  const char* restarts = std::getenv("SLURM_RESTART_COUNT");
+  return restarts != nullptr && std::string_view(restarts) != "0";
+}
+
 class Launch {
  public:
   explicit Launch(const LaunchArguments& l) : l_(l) {
@@ -120,7 +126,8 @@ std::vector<std::string> Launch::program() const {
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
   if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
   // A restart continues what the first start began, also where that one began from scratch.
-  if (!ends_.empty() && l_.program.empty()) p.emplace_back("checkpoint.resume=auto");
+  if ((!ends_.empty() || was_requeued()) && l_.program.empty())
+    p.emplace_back("checkpoint.resume=auto");
   return p;
 }
 

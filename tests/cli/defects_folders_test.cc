@@ -80,6 +80,16 @@ TEST_F(Defects, H1_FromStepGoesBackInOneRun) {
   EXPECT_EQ(steps("run/metrics.jsonl"), range(1, 11));
 }
 
+// `launch` gives the same keys to every start, a requeued job too.
+TEST_F(Defects, H1_ARestartContinuesARunThatBeganFromScratch) {
+  trained("schedule.steps=6");
+  const ProgramResult r =
+      run("launch run.yaml -n 1 checkpoint.resume=never schedule.steps=8", "SLURM_RESTART_COUNT=1");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run/set_aside"));
+  EXPECT_EQ(steps("run/metrics.jsonl"), range(1, 8));
+}
+
 TEST_F(Defects, H1_NothingIsSetAsideForAStartThatFails) {
   trained();
   const Files before = snapshot("run");
@@ -230,8 +240,8 @@ TEST_F(Defects, M1_AllRanksFallBackTogether) {
 }
 
 TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
-  Held first(fmt::format("cd {}; timeout 60 {} train run.yaml schedule.steps=100000 2>&1", folder_.string(),
-                         tessera_program()));
+  Held first(fmt::format("cd {}; timeout 60 {} train run.yaml schedule.steps=100000 2>&1",
+                         folder_.string(), tessera_program()));
   while (!fs::exists(folder_ / "run/checkpoints/6"))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const std::string owner = get("run/run.lock");
@@ -284,7 +294,7 @@ TEST_F(Defects, L13_PipesAndDevicesAreRefusedByName) {
   pipe("p.idx");
   r = run("data inspect p", limit);
   EXPECT_EQ(r.code, 1);
-  expect_in(r.err, {"p.idx: is a FIFO"});
+  expect_in(r.err, {"p.idx: is a", "pipe"});
   r = run("train run.yaml data.tokenizer=/dev/zero", limit);
   EXPECT_EQ(r.code, 1);
   expect_in(r.err, {"/dev/zero: is a device"});
