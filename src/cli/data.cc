@@ -83,6 +83,16 @@ void print_result(const BuildResult& result, const std::string& out, double seco
   print_sources(result);
 }
 
+void print_json(const BuildResult& result, const std::string& out, double seconds) {
+  Tree t = summary(result.about, out);
+  t.set("skipped_files", Tree(result.skipped_files));
+  t.set("bad_lines", Tree(result.bad_lines));
+  t.set("left_out", write_value(result.left_out));
+  t.set("tables", write_value(result.tables));
+  t.set("seconds", Tree(seconds));
+  fmt::print("{}\n", to_json(t));
+}
+
 // Nothing where a signal came before the end.
 std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
                                                 const BuildOptions& options, BuildLine& line,
@@ -149,17 +159,10 @@ int build(Args args) {
     return 128 + signals.signal();
   }
   const BuildResult& result = *built;
-  if (json) {
-    Tree t = summary(result.about, out);
-    t.set("skipped_files", Tree(result.skipped_files));
-    t.set("bad_lines", Tree(result.bad_lines));
-    t.set("left_out", write_value(result.left_out));
-    t.set("tables", write_value(result.tables));
-    t.set("seconds", Tree(line.seconds()));
-    fmt::print("{}\n", to_json(t));
-    return 0;
-  }
-  print_result(result, out, line.seconds());
+  if (json)
+    print_json(result, out, line.seconds());
+  else
+    print_result(result, out, line.seconds());
   return 0;
 }
 

@@ -305,9 +305,9 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
                 options.inputs.front(), options.inputs.size() > 1 ? " and the others" : "",
                 options.documents.key);
   }
-  refuse_existing(options);
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
+  refuse_existing(options);  // with the prefix owned: no other build can put one there any more
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
   const auto write_oldest = [&] {

@@ -303,9 +303,9 @@ TEST_F(Defects, L13_PipesAndDevicesAreRefusedByName) {
   expect_in(r.err, {"/dev/zero: is a device"});
   EXPECT_EQ(run("train /dev/zero", limit).code, 1);
   // What may be a pipe.
-  EXPECT_EQ(run("data build --tokenizer t.json --out z -", "cat a.txt |").code, 0);
+  EXPECT_EQ(run("data build --force --tokenizer t.json --out z -", "cat a.txt |").code, 0);
   EXPECT_EQ(get("z.bin"), get("d.bin"));
-  EXPECT_EQ(run("data build --tokenizer t.json --out z /dev/stdin", "cat a.txt |").code, 0);
+  EXPECT_EQ(run("data build --force --tokenizer t.json --out z /dev/stdin", "cat a.txt |").code, 0);
   EXPECT_EQ(get("z.bin"), get("d.bin"));
   EXPECT_EQ(run("config print /dev/stdin", "cat run.yaml |").code, 0);
 }

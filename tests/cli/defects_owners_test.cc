@@ -43,13 +43,13 @@ TEST_F(Defects, M7_OfTwoBuildsOfAPrefixASetIsNeverMixed) {
   put("two.txt", b);
   std::map<std::string, std::string> alone;
   for (const char* text : {"one.txt", "two.txt"}) {
-    ASSERT_EQ(run(fmt::format("data build --tokenizer t.json --out x {}", text)).code, 0);
+    ASSERT_EQ(run(fmt::format("data build --force --tokenizer t.json --out x {}", text)).code, 0);
     alone[get("x.bin")] = get("x.idx") + get("x.json");
   }
   for (int i = 0; i < 20; ++i) {
     SCOPED_TRACE(i);
     const auto line = [&](const char* text) {
-      return fmt::format("cd {}; {} data build --tokenizer t.json --out x {} 2>&1",
+      return fmt::format("cd {}; {} data build --force --tokenizer t.json --out x {} 2>&1",
                          folder_.string(), tessera_program(), text);
     };
     Held first(line("one.txt")), second(line("two.txt"));
