@@ -21,7 +21,7 @@ them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summe
 (compiler.gradients: half), each term is rounded once more: twice the bounds, in rows of their own.
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
-Optimizers are drawn, too, and now and then adapters or a frozen embedding.
+Optimizers are drawn, too, and now and then adapters or a frozen embedding, and a ramp of batches.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -84,7 +84,7 @@ def draw_model(rng, tensor, chunks, family=None):
     kv_heads = rng.choice([n for n in (heads, heads // 2, tensor) if n % tensor == 0])
     model = {"family": family, "heads": heads, "hidden": heads * rng.choice([4, 8]),
              "layers": rng.randint(max(2, chunks - 1), 6 if chunks < 6 else 8),
-             "feed_forward": 24 * rng.randint(3, 6), "context": rng.choice([16, 24, 32]),
+             "feed_forward": 24 * rng.randint(3, 6), "context": rng.choice([16, 18, 22, 24, 32]),
              "vocabulary": 257, "vocabulary_multiple": rng.choice([1, 1, 16]),
              "tied_embeddings": rng.random() < 0.5,
              "dropout": rng.choice([0.0, 0.0, 0.1]),
@@ -108,11 +108,11 @@ def rounding_of(case):
 
 
 def draw_texts(rng, family):
-    """`texts`: one long text; short ones with attention within each; answers of 1 to 12 tokens,
-    which make very unequal numbers of loss tokens a rank and micro-batch. With an encoder: spans
-    taken out of a text; pairs of texts, padded."""
+    """`texts`: one long text; another blend from the third step on; short ones with attention within
+    each; answers of 1 to 12 tokens, which make very unequal numbers of loss tokens per rank and
+    micro-batch. With an encoder: spans taken out of a text; pairs of texts, padded."""
     encodes = family == "t5"
-    return rng.choice(["spans", "pairs"] if encodes else ["one", "one", "apart", "instructions"])
+    return rng.choice(["spans", "pairs"] if encodes else ["one", "one", "stages", "apart", "instructions"])
 
 
 def layers_of(case):
@@ -164,11 +164,17 @@ def draw(rng, precision=None, family=None):
     return {**model, **optimizer, **tuning, "precision": precision,
             "batch.global": data * micro * accumulation, "batch.micro": micro,
             "optimizer.clip_norm": rng.choice([0.0, 1.0]),
-            "compiler.attention": attention if model["texts"] == "one" else "fused",
+            "compiler.attention": attention if model["texts"] in ("one", "stages") else "fused",
             "compiler.cross_entropy": rng.choice(["fused", "unfused"]),
             "compiler.fuse_residual_norm": rng.random() < 0.8,
             **draw_layout(rng, mesh, schedule, interleave, model), **draw_sums(rng, precision),
+            **draw_ramp(rng, data * micro),
             "layout.offload": rng.choice(["none", "none", "activations", "activations:1"])}
+
+
+def draw_ramp(rng, together):
+    """Now and then, two steps of one micro-batch per rank before the others."""
+    return rng.choice([{}] * 3 + [{"batch.ramp": f"[{together}]", "batch.ramp_steps": 2}])
 
 
 def draw_sums(rng, precision):
@@ -256,6 +262,8 @@ def data_keys(case, work):
                       "data.objective=span_corruption"],
             "pairs": [*asked, *pieces, "data.validation=[]",
                       f"data.target_length={case['model.context']}"],
+            "stages": [f"data.stages=[{{from_tokens: {2 * case['batch.global'] * case['model.context']}"
+                       f", train: [{work}/lines, {work}/train]}}]"],
             "apart": [f"data.train=[{work}/lines]", f"data.validation=[{work}/lines]",
                       "data.documents_apart=true"],
             "instructions": [*asked, f"data.validation=[{work}/asked.jsonl]",
@@ -271,6 +279,7 @@ def fits(case, mesh, chunks):
     whole = case["optimizer.kind"] == "adafactor" or "lora.rank" in case
     return (case["model.heads"] % tensor == 0 and not (whole and copies_heads(case, tensor))
             and case["batch.global"] % (data * case["batch.micro"]) == 0
+            and int(case.get("batch.ramp", "[0]")[1:-1]) % (data * case["batch.micro"]) == 0
             and chunks <= layers_of(case) + 1)
 
 
