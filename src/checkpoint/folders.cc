@@ -222,6 +222,7 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   if (!all.empty()) remove_unfinished(names, all[0].path, removed);
   if (rule.keep <= 0) return removed;
   int64_t kept = 0;
+  std::string failed;
   for (const auto& [step, path] : all) {
     // What this process has just saved is whole without a look.
     const bool fresh = !rule.saved.empty() && step == rule.saved.back();
@@ -232,10 +233,16 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
     const bool named =
         std::find(rule.at_steps.begin(), rule.at_steps.end(), step) != rule.at_steps.end();
     if (every || named || step == rule.started_from || (rule.also && rule.also(step))) continue;
-    remove_folder(path);
+    try {
+      remove_folder(path);
+    } catch (const Error& error) {  // the others are removed all the same
+      failed += (failed.empty() ? "" : "; ") + std::string(error.what());
+      continue;
+    }
     if (rule.seen != nullptr) rule.seen->erase(path);
     removed.push_back(path);
   }
+  if (!failed.empty()) throw Error(failed);
   return removed;
 }
 

@@ -74,7 +74,8 @@ struct KeepRule {
 // left. Of the `keep` that stay, the last that this process saved come first, then the newest of
 // the others; those newer than what this process saved last are not its own and stay. The newest
 // whole one always stays, and so do damaged ones, for a person to look at. Each is renamed before
-// it is removed, so that none is ever half there. Returns what was removed.
+// it is removed, so that none is ever half there. Returns what was removed. Throws Error that names
+// those that cannot be removed, once the others are.
 std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule);
 
 }  // namespace tessera

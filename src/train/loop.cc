@@ -63,9 +63,15 @@ void Run::catch_up() {
 void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   whole_ = false;
   const std::string first = first_bad_value(*trainer_, world_);
-  if (!updated && std::isfinite(r.loss) && r.step > first_step_) save_checkpoint(r.step - 1, false);
-  saves_->finish();
-  throw NumericError("{}", judge_->bad_number_text(r, updated, first, last_checkpoint().string()));
+  std::string failed;
+  try {
+    if (!updated && std::isfinite(r.loss) && outcome_.step >= first_step_) save_last(false);
+    saves_->finish();
+  } catch (const SharedError& e) {
+    failed = std::string("\n  ") + e.what();
+  }
+  throw NumericError("{}{}", judge_->bad_number_text(r, updated, first, last_checkpoint().string()),
+                     failed);
 }
 
 // The weights are finite, so the step is saved; earlier checkpoints stay.

@@ -194,6 +194,7 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
 }
 
 double Trainer::loss_on_last_batch() {
+  written_ = 0;  // the first micro-batch is written again if a step is repeated
   Executor& e = machine_->executor(kValidate);
   const BatchView from = batch_view(machine_->executor(last_), 0), to = batch_view(e, 0);
   const auto copy = [](auto source, auto target) {
@@ -212,6 +213,7 @@ double Trainer::loss_on_last_batch() {
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
+  written_ = 0;  // its rows replace those of a step
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
   ValidationResult total;

@@ -266,13 +266,16 @@ TEST_F(DefectsLoop, M8_AReaderThatEndsDoesNotEndTheRun) {
 }
 
 TEST_F(DefectsLoop, M10_ACheckpointThatCannotBeRemovedIsAWarning) {
-  ASSERT_EQ(run("train n.yaml run.stop_after_steps=2").code, 0);
+  ASSERT_EQ(run("train n.yaml checkpoint.every_steps=1 checkpoint.keep=0 run.stop_after_steps=4").code,
+            0);
   const ProgramResult r = run("train n.yaml checkpoint.every_steps=2 checkpoint.keep=1",
                               failing("rename", "/checkpoints/2", EPERM));
   EXPECT_EQ(r.code, 0) << r.err;
   expect_text(r.out, {"warning: ", "checkpoints/2", "saved 12"});
   EXPECT_EQ(r.out.find("could not be saved"), std::string::npos) << r.out;
   EXPECT_TRUE(saved(2));
+  EXPECT_FALSE(saved(1));  // and the others are removed
+  EXPECT_FALSE(saved(3));
   EXPECT_TRUE(saved(12));
 }
 
