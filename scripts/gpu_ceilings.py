@@ -42,9 +42,10 @@ def gemm_line(words, choice):
     line = f"{text}: {flops / seconds / 1e12:.1f} TFLOP/s"
     if torch is None:
         return line, seconds
-    kind = getattr(torch, TYPES[words.split()[-3].split("/")[0]], None)
-    if kind is None:
+    kind = TYPES.get(words.split()[-3])
+    if kind is None:  # codes of eight bits
         return line, seconds
+    kind = getattr(torch, kind)
     a = torch.randn(shape["m"], shape["k"], device="cuda").to(kind)
     b = torch.randn(shape["n"], shape["k"], device="cuda").to(kind)
     theirs = best_s(lambda: torch.matmul(a, b.t()))
