@@ -144,6 +144,8 @@ class RunPositionTest : public DatasetFixture {
   // The first samples of the run as one process reads them that is never stopped.
   Step reference(RunConfig c, size_t samples) {
     c.layout.data = c.batch.micro = c.batch.global = 1;
+    c.batch.ramp.clear();
+    c.batch.ramp_steps = 0;
     auto ranks = start(c, {});
     Step all;
     for (int64_t step = 1; all.size() < samples; ++step) all.push_back(read_step(ranks, step)[0]);
