@@ -81,8 +81,8 @@ struct StoredTensor {
 // Writes one checkpoint piece by piece; nothing is at `folder` before commit(). Without commit(),
 // also after an error, what was written is removed. An existing checkpoint at `folder` is replaced
 // atomically, or kept: then commit() throws Error, as it does for any other folder that has files.
-// All ranks construct, and all ranks commit, or finish. Throws Error (full disk …), and NumericError
-// for a tensor that holds NaN or infinity: such a state is never saved.
+// All ranks construct, and all ranks commit, or finish. Throws Error (full disk …), and
+// NumericError for a tensor that holds NaN or infinity: such a state is never saved.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(Path folder, SaveGroup group = {},

@@ -38,8 +38,8 @@ void find_position(const RunConfig& run, Subject& subject) {
   if (start.candidates.empty() || start.load != Load::kAll) return;
   const CheckpointReader reader(start.candidates.front());
   subject.checkpoint = start.candidates.front().string();
-  subject.position = position_of(reader.header(), subject.checkpoint,
-                                 *load_tokenizer(tokenizer_of_run(run)));
+  subject.position =
+      position_of(reader.header(), subject.checkpoint, *load_tokenizer(tokenizer_of_run(run)));
 }
 
 Subject subject_of(const std::string& prefix, int64_t sequence_length, int64_t seed) {
@@ -59,7 +59,11 @@ Subject subject_of(const std::string& name, const RunConfig& run) {
   DatasetSpec spec = run.data.objective == Objective::kNextToken
                          ? training_spec(run, run.model.vocabulary)
                          : training_spec(run, run.model.vocabulary, *load_tokenizer(tokenizer));
-  Subject subject{name, tokenizer, std::move(spec), batch_shape(run, 0), run.schedule.steps,
+  Subject subject{name,
+                  tokenizer,
+                  std::move(spec),
+                  batch_shape(run, 0),
+                  run.schedule.steps,
                   run.checkpoint.allow_changes};
   find_position(run, subject);
   return subject;
@@ -124,9 +128,9 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
       if (data.row_source() > 0) add_row(data, s, one);
       list.push(std::move(one));
     } else {
-      show("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step,
-                 s, prefix, origin.index, origin.epoch, origin.pieces.size(),
-                 origin.pieces.front().sequence);
+      show("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step, s,
+           prefix, origin.index, origin.epoch, origin.pieces.size(),
+           origin.pieces.front().sequence);
     }
   }
   if (!json) return;
@@ -182,7 +186,7 @@ void print_piece(const PieceOrigin& o, bool with_text) {
                       : fmt::format(", document {} of {}", o.source_document, o.source);
   }
   show("  document {}{}: tokens {} to {} of {}", o.document, from, o.piece.from,
-             o.piece.from + o.piece.count, o.document_tokens);
+       o.piece.from + o.piece.count, o.document_tokens);
   if (with_text) show(", bytes {} to {}\n    “{}”", o.text_from, o.text_to, excerpt(o.text));
   show("\n");
 }
@@ -218,7 +222,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
   const std::string step =
       subject.steps > 0 ? fmt::format(", read in step {}", subject.batch.step_of(sample) + 1) : "";
   show("sample {} of {}{}: sample {} of {}, in its epoch {}\n", sample, subject.name, step,
-             origin.index, prefix, origin.epoch);
+       origin.index, prefix, origin.epoch);
   for (const PieceOrigin& o : pieces) print_piece(o, tokenizer != nullptr);
   if (tokenizer == nullptr) show("  (its text: give --tokenizer)\n");
 }
@@ -261,7 +265,7 @@ int data_explain(Args args) {
   TrainingData data = open_data(subject);
   if (!subject.checkpoint.empty() && !json)
     show("position from {}: {} samples consumed after step {}\n", subject.checkpoint,
-               format_count(subject.position->data.samples), format_count(subject.position->step));
+         format_count(subject.position->data.samples), format_count(subject.position->step));
   if (arguments.given("--step")) {
     explain_step(data, subject, step, json);
   } else {

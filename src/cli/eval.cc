@@ -115,8 +115,7 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
 template <class T>
 void take_number(const Tree& config, const char* section, const char* key, T& value) {
   const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
-  const Tree* const found =
-      of != nullptr && of->as_members() != nullptr ? of->find(key) : nullptr;
+  const Tree* const found = of != nullptr && of->as_members() != nullptr ? of->find(key) : nullptr;
   if (found == nullptr) return;
   if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
   if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);

@@ -55,7 +55,8 @@ class Tokenizer {
   // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
   virtual std::optional<int32_t> source_end() const { return std::nullopt; }
 
-  // Whether the id is not a piece of ordinary text: an added token that is marked as special, such as
+  // Whether the id is not a piece of ordinary text: an added token that is marked as special, such
+  // as
   // <|im_end|>, or a control, unknown or unused piece of a SentencePiece model.
   virtual bool is_special(int32_t) const { return false; }
 

@@ -47,10 +47,10 @@ void RunDumps::begin(Trainer& trainer) {
 
 void RunDumps::after_step(Trainer& trainer, bool is_first) {
   if (is_first && !config_.run.dump_gradients.empty())
-    write_gradients(config_.run.dump_gradients, trainer, config_.model,
-                    {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
-                     [this] { world_.barrier(); },
-                     [this](std::string& text) { world_.broadcast(text, 0); }});
+    write_gradients(
+        config_.run.dump_gradients, trainer, config_.model,
+        {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
+         [this] { world_.barrier(); }, [this](std::string& text) { world_.broadcast(text, 0); }});
   if (recorder_) recorder_->finish(trainer.gradients(), trainer.state());
 }
 

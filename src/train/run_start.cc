@@ -139,7 +139,8 @@ void Run::start() {
   if (config_.run.stop_after_steps > 0)
     last_step_ = std::min(last_step_, config_.run.stop_after_steps);
   const int64_t samples = input_->samples_before(config_.schedule.steps);
-  for (const std::string& line : data_lines(input_->rows(), validation_->sets(), samples)) say(line);
+  for (const std::string& line : data_lines(input_->rows(), validation_->sets(), samples))
+    say(line);
   outcome_.data = data_counts(input_->rows(), samples);
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   outcome_.step = first_step_ - 1;

@@ -51,8 +51,7 @@ void Saves::take_reserve() {
       options_.folder.string(), failed));
 }
 
-SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors,
-                           bool prunes) {
+SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
   World& world = *options_.world;
   const CheckpointSection& c = options_.rules;
   SaveRequest request;
@@ -114,10 +113,9 @@ void Saves::refuse_non_finite() {
 // One step of the agreement of all ranks: all have written; then rank 0 has published.
 void Saves::advance() {
   const SaveState state = saving_->state();
-  std::array<double, 5> any = {state == SaveState::kFailed ? 1.0 : 0,
-                               state == SaveState::kWriting ? 1.0 : 0,
-                               state != SaveState::kOver ? 1.0 : 0, paused_s_,
-                               saving_->non_finite().empty() ? 0.0 : 1.0};
+  std::array<double, 5> any = {
+      state == SaveState::kFailed ? 1.0 : 0, state == SaveState::kWriting ? 1.0 : 0,
+      state != SaveState::kOver ? 1.0 : 0, paused_s_, saving_->non_finite().empty() ? 0.0 : 1.0};
   options_.world->all_reduce(any, Reduction::kMax);
   if (any[4] > 0) refuse_non_finite();
   if (any[0] > 0) {

@@ -119,9 +119,9 @@ class Trainer {
   const RunConfig& config_;
   std::function<double()> now_s_;  // none: times stay 0
   int64_t updates_ = 0;
-  size_t last_ = 0;             // the program of the last step that was started
-  StepInput next_, finished_;   // next_: prepared
-  int64_t written_ = 0;         // the step whose batch is in the arena
+  size_t last_ = 0;                // the program of the last step that was started
+  StepInput next_, finished_;      // next_: prepared
+  int64_t written_ = 0;            // the step whose batch is in the arena
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };

@@ -22,10 +22,10 @@ class TrainingInput {
   const TrainingRows& rows() const { return rows_; }
   // From here on: after begin().
   BatchSource& batches() { return *batches_; }
-  int64_t sequences_of(int64_t step) const;   // of a step, from 1
+  int64_t sequences_of(int64_t step) const;     // of a step, from 1
   int64_t samples_before(int64_t steps) const;  // consumed by the first `steps` steps
-  int64_t tokens_after(int64_t steps) const;  // of the rows of so many steps, padding included
-  Tree position_after(int64_t step);          // for a checkpoint of that step
+  int64_t tokens_after(int64_t steps) const;    // of the rows of so many steps, padding included
+  Tree position_after(int64_t step);            // for a checkpoint of that step
 
  private:
   TrainingRows rows_;

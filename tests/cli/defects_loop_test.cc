@@ -167,8 +167,7 @@ TEST_F(DefectsLoop, H4_LinesThatCannotBeWrittenAreWrittenLater) {
   const std::string text = get("run/metrics.jsonl");
   int64_t step = 0;
   for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
-    EXPECT_EQ(std::get<int64_t>(
-                  parse_json(text.substr(at, end - at), "line").find("step")->value),
+    EXPECT_EQ(std::get<int64_t>(parse_json(text.substr(at, end - at), "line").find("step")->value),
               ++step);
   EXPECT_GE(step, 2);
   EXPECT_TRUE(saved(step));
@@ -179,8 +178,8 @@ TEST_F(DefectsLoop, H4_AFullDiskUsesTheReserve) {
   // The first write of pieces fails; it is not again, once the reserve is gone.
   put("full", "");
   const std::string reserve = (folder_ / "run/checkpoints/reserve-0.part").string();
-  const ProgramResult r = run("train n.yaml", failing("write", "/pieces-0", ENOSPC,
-                                                      "FAIL_WHILE=" + reserve));
+  const ProgramResult r =
+      run("train n.yaml", failing("write", "/pieces-0", ENOSPC, "FAIL_WHILE=" + reserve));
   EXPECT_EQ(r.code, 0) << r.err << r.out;
   EXPECT_TRUE(saved(12));
   EXPECT_FALSE(std::filesystem::exists(reserve));
@@ -208,9 +207,8 @@ TEST_F(DefectsLoop, H4_AFailedSaveIsAWarningUntilTheEnd) {
     std::filesystem::remove_all(folder_ / "run");
     const std::string own = ranks.empty() ? "" : "FAIL_RANK=1";
     const std::string keys = ranks.empty() ? "" : " layout.data=2";
-    const ProgramResult last =
-        run("train n.yaml checkpoint.every_steps=4" + keys,
-            failing("write", "/checkpoints/12", EIO, own) + " " + ranks);
+    const ProgramResult last = run("train n.yaml checkpoint.every_steps=4" + keys,
+                                   failing("write", "/checkpoints/12", EIO, own) + " " + ranks);
     EXPECT_NE(last.code, 0);
     expect_text(last.err, {"step 12 could not be saved"});
     EXPECT_TRUE(saved(8)) << last.err;
@@ -221,8 +219,8 @@ TEST_F(DefectsLoop, H4_AFailedSaveIsAWarningUntilTheEnd) {
 
 TEST_F(DefectsLoop, H4_TheLastSaveIsTriedAgain) {
   put("full", "");
-  const std::string full =
-      failing("write", "/checkpoints/", ENOSPC, fmt::format("FAIL_WHILE={}/full", folder_.string()));
+  const std::string full = failing("write", "/checkpoints/", ENOSPC,
+                                   fmt::format("FAIL_WHILE={}/full", folder_.string()));
   EXPECT_EQ(shell(fmt::format("{} $T train n.yaml checkpoint.retry_s=60 checkpoint.reserve=false &"
                               " pid=$!\nuntil grep -q 'could not be saved' run/log.txt; do sleep "
                               "0.01; done 2>&-\nrm full; wait $pid",
@@ -258,9 +256,8 @@ TEST_F(DefectsLoop, M8_AReaderThatEndsDoesNotEndTheRun) {
   for (const char* command : {"train n.yaml", "launch n.yaml -n 2 layout.data=2"}) {
     SCOPED_TRACE(command);
     std::filesystem::remove_all(folder_ / "run");
-    EXPECT_EQ(shell(fmt::format("set -o pipefail\n$T {} schedule.steps=40 2>&1 | head -n 1",
-                                command)),
-              0)
+    EXPECT_EQ(
+        shell(fmt::format("set -o pipefail\n$T {} schedule.steps=40 2>&1 | head -n 1", command)), 0)
         << get("shell.out");
     EXPECT_EQ(recorded(), 40);
     EXPECT_TRUE(saved(40));
@@ -346,9 +343,9 @@ TEST_F(DefectsLoop, A7_AVocabularyThatIsTooSmallIsRefused) {
     EXPECT_EQ(recorded(), 0);
   }
   put("e.jsonl", "{\"prompt\": \"aa\", \"response\": \"zz\"}\n");
-  const ProgramResult r = run(
-      "train n.yaml model.vocabulary=120 data.train=[] data.instructions=[e.jsonl] "
-      "'data.template={prompt} {response}'");
+  const ProgramResult r =
+      run("train n.yaml model.vocabulary=120 data.train=[] data.instructions=[e.jsonl] "
+          "'data.template={prompt} {response}'");
   EXPECT_EQ(r.code, 1);
   expect_text(r.err, {"beyond the vocabulary of 120"});
 }
