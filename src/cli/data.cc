@@ -73,6 +73,16 @@ void print_sources(const BuildResult& result) {
         table);
 }
 
+Tree as_tree(const BuildResult& result, const std::string& out, double seconds) {
+  Tree t = summary(result.about, out);
+  t.set("skipped_files", Tree(result.skipped_files));
+  t.set("bad_lines", Tree(result.bad_lines));
+  t.set("left_out", write_value(result.left_out));
+  t.set("tables", write_value(result.tables));
+  t.set("seconds", Tree(seconds));
+  return t;
+}
+
 void print_result(const BuildResult& result, const std::string& out, double seconds) {
   show("{}.bin, .idx and .json written in {}\n", out, format_duration(seconds));
   print_counts(result.about);
@@ -149,17 +159,10 @@ int build(Args args) {
     return 128 + signals.signal();
   }
   const BuildResult& result = *built;
-  if (json) {
-    Tree t = summary(result.about, out);
-    t.set("skipped_files", Tree(result.skipped_files));
-    t.set("bad_lines", Tree(result.bad_lines));
-    t.set("left_out", write_value(result.left_out));
-    t.set("tables", write_value(result.tables));
-    t.set("seconds", Tree(line.seconds()));
-    fmt::print("{}\n", to_json(t));
-    return 0;
-  }
-  print_result(result, out, line.seconds());
+  if (json)
+    fmt::print("{}\n", to_json(as_tree(result, out, line.seconds())));
+  else
+    print_result(result, out, line.seconds());
   return 0;
 }
 

@@ -230,8 +230,8 @@ TEST_F(Defects, M1_AllRanksFallBackTogether) {
 }
 
 TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
-  Held first(fmt::format("cd {}; timeout 60 {} train run.yaml schedule.steps=100000 2>&1", folder_.string(),
-                         tessera_program()));
+  Held first(fmt::format("cd {}; timeout 60 {} train run.yaml schedule.steps=100000 2>&1",
+                         folder_.string(), tessera_program()));
   while (!fs::exists(folder_ / "run/checkpoints/6"))
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   const std::string owner = get("run/run.lock");
