@@ -1,5 +1,4 @@
 #include "eval/task.h"
-#include "eval/answer_pattern.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "eval/answer_pattern.h"
 #include "eval/evaluate.h"
 
 namespace tessera {
