@@ -73,6 +73,16 @@ void print_sources(const BuildResult& result) {
         table);
 }
 
+Tree as_tree(const BuildResult& result, const std::string& out, double seconds) {
+  Tree t = summary(result.about, out);
+  t.set("skipped_files", Tree(result.skipped_files));
+  t.set("bad_lines", Tree(result.bad_lines));
+  t.set("left_out", write_value(result.left_out));
+  t.set("tables", write_value(result.tables));
+  t.set("seconds", Tree(seconds));
+  return t;
+}
+
 void print_result(const BuildResult& result, const std::string& out, double seconds) {
   show("{}.bin, .idx and .json written in {}\n", out, format_duration(seconds));
   print_counts(result.about);
@@ -81,16 +91,6 @@ void print_result(const BuildResult& result, const std::string& out, double seco
     show("  bad lines   {} left out; the first: {}\n", format_count(result.bad_lines),
          result.first_bad);
   print_sources(result);
-}
-
-void print_json(const BuildResult& result, const std::string& out, double seconds) {
-  Tree t = summary(result.about, out);
-  t.set("skipped_files", Tree(result.skipped_files));
-  t.set("bad_lines", Tree(result.bad_lines));
-  t.set("left_out", write_value(result.left_out));
-  t.set("tables", write_value(result.tables));
-  t.set("seconds", Tree(seconds));
-  fmt::print("{}\n", to_json(t));
 }
 
 // Nothing where a signal came before the end.
@@ -160,7 +160,7 @@ int build(Args args) {
   }
   const BuildResult& result = *built;
   if (json)
-    print_json(result, out, line.seconds());
+    fmt::print("{}\n", to_json(as_tree(result, out, line.seconds())));
   else
     print_result(result, out, line.seconds());
   return 0;

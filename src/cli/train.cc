@@ -107,7 +107,7 @@ std::unique_ptr<OwnerLock> lock_for(const RunFolder& folder, const RunConfig& co
   try {
     if (world.rank() == 0)
       lock = lock_run_directory(config.run.directory, [](const std::string& line) {
-        print_to(stderr, fmt::format("tessera: {}\n", line));
+        print_to(stderr, fmt::format("tessera: {}\n", printable(line)));
       });
   } catch (const std::exception&) {
     folder.not_locked();

@@ -17,7 +17,7 @@ int64_t updates_before(const CheckpointHeader& header) {
   if (const int64_t* updates = stored(kUpdates))
     return std::clamp<int64_t>(*updates, 0, header.step);
   const int64_t* skipped = stored("skipped");
-  return std::max<int64_t>(0, header.step - (skipped ? *skipped : 0));
+  return header.step - (skipped ? std::clamp<int64_t>(*skipped, 0, header.step) : 0);
 }
 
 void save_updates(int64_t updates, Tree& state) { state.set(kUpdates, Tree(updates)); }

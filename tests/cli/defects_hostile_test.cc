@@ -141,9 +141,11 @@ TEST_F(Defects, L5_MutatedHeadersEndInAMessage) {
     put("runs/w/checkpoints/2/index.json", index);
     const ProgramResult r = run(verb, "ulimit -v 4000000; OMP_NUM_THREADS=1 timeout 60");
     accepted += r.code == 0 ? 1 : 0;
-    ASSERT_TRUE(r.code == 0 || r.code == 1) << i << ": " << verb << " ends with " << r.code << "\n"
-                                            << r.err << r.out << "\n"
-                                            << index;
+    // 3: weights that are not finite, where their type was changed.
+    ASSERT_TRUE(r.code == 0 || r.code == 1 || r.code == 3)
+        << i << ": " << verb << " ends with " << r.code << "\n"
+        << r.err << r.out << "\n"
+        << index;
     ASSERT_EQ(r.err.find("internal error"), std::string::npos) << verb << "\n" << r.err << index;
   }
   std::printf("%d of %d accepted\n", accepted, count);
@@ -177,13 +179,13 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
   std::string wide;
   for (const char c : std::string(200, 'x')) wide += {c, '\0'};
   put("wide.txt", wide);
-  refused("data build --tokenizer t.json --out o wide.txt", {"UTF-16", "iconv"});
+  refused("data build --tokenizer t.json --out wide wide.txt", {"UTF-16", "iconv"});
   // A few strange bytes in a text are taken as they are.
   put("latin.txt",
       "Stra\xdf"
       "e, caf\xe9\n" +
           std::string(1000, 'a'));
-  EXPECT_EQ(run("data build --tokenizer t.json --out o latin.txt").code, 0);
+  EXPECT_EQ(run("data build --tokenizer t.json --out latin latin.txt").code, 0);
 }
 
 TEST_F(Defects, A6_WhatAFolderLeavesOutIsNamed) {
@@ -195,7 +197,7 @@ TEST_F(Defects, A6_WhatAFolderLeavesOutIsNamed) {
   for (const char* part : {"7 files", "texts/table0.csv", "texts/table4.csv", "…"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << " is not in " << r.out;
   EXPECT_EQ(r.out.find("table5"), std::string::npos) << r.out;
-  const ProgramResult one = run("data build --tokenizer t.json --out o texts/table0.csv");
+  const ProgramResult one = run("data build --tokenizer t.json --out table texts/table0.csv");
   EXPECT_EQ(one.code, 0) << one.err;
   EXPECT_NE(one.out.find("warning"), std::string::npos) << one.out;
   EXPECT_NE(one.out.find("--key"), std::string::npos) << one.out;
@@ -278,7 +280,7 @@ TEST_F(Defects, L14_TooLittleMemoryIsAnError) {
     const ProgramResult r = run("train a.yaml run.name=m", fmt::format("ulimit -v {}000;", limit));
     EXPECT_TRUE(r.code == 0 || r.code == 1 || r.code == 127) << limit << ": " << r.code << r.err;
     std::filesystem::remove_all(folder_ / "runs/m");
-    const ProgramResult b = run("data build --tokenizer t.json --threads 64 --out o a.txt",
+    const ProgramResult b = run("data build --tokenizer t.json --threads 64 --force --out o a.txt",
                                 fmt::format("ulimit -v {}000;", limit));
     EXPECT_TRUE(b.code == 0 || b.code == 1 || b.code == 127) << limit << ": " << b.code << b.err;
   }

@@ -313,5 +313,27 @@ TEST(SentencePiece, ReadsTheSharedModel) {
   EXPECT_EQ(llama->encode("Hello world"), (Ids{15043, 3186}));
 }
 
+// A trie of one block and its results: unit 0 leads to unit 96 by an 'a'.
+std::string character_map(uint32_t unit_96, uint32_t unit_2, const std::string& results) {
+  std::vector<uint32_t> units(256);
+  units[0] = 1 << 10;
+  units[96] = unit_96;
+  units[2] = unit_2;
+  const auto bytes = static_cast<uint32_t>(units.size() * 4);
+  std::string out(reinterpret_cast<const char*>(&bytes), 4);
+  out.append(reinterpret_cast<const char*>(units.data()), bytes);
+  return out.append(results) + '\0';
+}
+
+TEST(CharacterMap, L7_RulesWithoutEndAreRefused) {
+  constexpr uint32_t kLeaf = 256, kValue = uint32_t{1} << 31, kTo2 = 98 << 10, kToItself = 97 << 10;
+  EXPECT_NO_THROW(CharacterMap(character_map(kTo2 | kLeaf | 'a', kValue, "b"), "m"));
+  EXPECT_NO_THROW(
+      CharacterMap(character_map(kTo2 | kLeaf | 'a', kValue, std::string(256, 'b')), "m"));
+  EXPECT_THROW(CharacterMap(character_map(kTo2 | kLeaf | 'a', kValue, std::string(257, 'b')), "m"),
+               Error);
+  EXPECT_THROW(CharacterMap(character_map(kToItself | 'a', 0, "b"), "m"), Error);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "eval/answer_pattern.h"
 #include "eval/evaluate.h"
 
 namespace tessera {
@@ -142,6 +143,24 @@ TEST_F(TaskTest, MetricsOfLastWordsAndAnswers) {
   spec.ignore = {",", "$"};
   EXPECT_EQ(extract_answer(spec, "so it is\n#### 1,234"), "1234");
   EXPECT_EQ(extract_answer(spec, "no answer"), "");
+}
+
+// std::regex recursed once per character and per bracket.
+TEST(AnswerPattern, L4_LengthsAreBoundedAndNothingRecurses) {
+  EXPECT_EQ(AnswerPattern("(a|b)*c").find(std::string(1'000'000, 'a') + "c"), "a");
+  EXPECT_EQ(AnswerPattern("(a*)*b").find(std::string(1'000'000, 'a')), "");
+  EXPECT_EQ(AnswerPattern(std::string(2000, '(') + "a" + std::string(2000, ')')).find("xa"), "a");
+  for (const std::string& wrong :
+       {std::string(100'000, '('), std::string(2000, '('), std::string("(a"), std::string("(?=a)"),
+        std::string("\\1"), std::string("((a{1000}){1000}){1000}"), std::string("[z-a]")})
+    EXPECT_THROW(AnswerPattern{wrong}, Error) << wrong.substr(0, 30);
+}
+
+TEST(AnswerPattern, GivesTheFirstGroupOrTheMatch) {
+  EXPECT_EQ(AnswerPattern("[0-9]+").find("ab 12 34"), "12");
+  EXPECT_EQ(AnswerPattern("x([0-9]*)").find("x"), "");
+  EXPECT_EQ(AnswerPattern("(b)?a").find("a"), "");
+  EXPECT_EQ(AnswerPattern("b").find("a"), "");
 }
 
 }  // namespace

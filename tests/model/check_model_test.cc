@@ -1,0 +1,74 @@
+#include "model/check_model.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+std::string fault(const char* preset, const std::function<void(ModelConfig&)>& change) {
+  ModelConfig m;
+  EXPECT_TRUE(apply_preset(preset, m));
+  derive_sizes(m);
+  change(m);
+  try {
+    check_model(m);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(CheckModel, TakesEveryPreset) {
+  for (const std::string& name : preset_names())
+    EXPECT_EQ(fault(name.c_str(), [](ModelConfig&) {}), "") << name;
+}
+
+TEST(CheckModel, L5_NamesTheKeyOfWhatCannotBe) {
+  const int64_t huge = int64_t{1} << 53;
+  struct Case {
+    const char *preset, *key;
+    std::function<void(ModelConfig&)> change;
+  };
+  const Case cases[] = {
+      {"pythia-70m", "layers", [](auto& m) { m.layers = 0; }},
+      {"pythia-70m", "layers", [](auto& m) { m.layers = 20'000; }},
+      {"pythia-70m", "hidden", [](auto& m) { m.hidden = 0; }},
+      {"pythia-70m", "hidden", [&](auto& m) { m.hidden = huge; }},
+      {"pythia-70m", "heads", [](auto& m) { m.heads = 0; }},
+      {"pythia-70m", "heads", [](auto& m) { m.heads = m.kv_heads = 7; }},
+      {"pythia-70m", "kv_heads", [](auto& m) { m.kv_heads = 4; }},
+      {"pythia-70m", "kv_heads", [](auto& m) { m.kv_heads = -3; }},
+      {"llama3-8b", "kv_heads", [](auto& m) { m.kv_heads = 5; }},
+      {"pythia-70m", "head_width", [](auto& m) { m.head_width = -1; }},
+      {"pythia-70m", "hidden", [&](auto& m) { m.head_width = huge - huge % 8; }},
+      {"pythia-70m", "feed_forward", [](auto& m) { m.feed_forward = -16; }},
+      {"pythia-70m", "vocabulary", [](auto& m) { m.vocabulary = -1; }},
+      {"pythia-70m", "vocabulary_multiple", [](auto& m) { m.vocabulary_multiple = 0; }},
+      {"pythia-70m", "context", [](auto& m) { m.context = 0; }},
+      {"pythia-70m", "context", [&](auto& m) { m.context = huge; }},
+      {"pythia-70m", "encoder_layers", [](auto& m) { m.encoder_layers = 1; }},
+      {"mt5-small", "encoder_layers", [](auto& m) { m.encoder_layers = 0; }},
+      {"mt5-small", "relative_buckets", [](auto& m) { m.relative_buckets = 0; }},
+      {"mt5-small", "relative_distance", [](auto& m) { m.relative_distance = 16; }},
+      {"mt5-small", "relative_distance", [&](auto& m) { m.relative_distance = huge; }},
+      {"pythia-70m", "rotary_share", [](auto& m) { m.rotary_share = 0.01; }},
+      {"pythia-70m", "rotary_share", [](auto& m) { m.rotary_share = 1e300; }},
+      {"pythia-70m", "rotary_base", [](auto& m) { m.rotary_base = 0; }},
+      {"llama3.1-8b", "rotary_scale.factor", [](auto& m) { m.rotary_scale.factor = 0; }},
+      {"llama3.1-8b", "rotary_scale.low", [](auto& m) { m.rotary_scale.low = -1; }},
+      {"llama3.1-8b", "rotary_scale.high", [](auto& m) { m.rotary_scale.high = 1; }},
+      {"llama3.1-8b", "rotary_scale.context", [](auto& m) { m.rotary_scale.context = 0; }},
+      {"pythia-70m", "norm_epsilon", [](auto& m) { m.norm_epsilon = 0; }}};
+  for (const Case& c : cases) {
+    const std::string said = fault(c.preset, c.change);
+    EXPECT_TRUE(said.starts_with(std::string("model.") + c.key + " ")) << c.key << ": " << said;
+  }
+}
+
+}  // namespace
+}  // namespace tessera
