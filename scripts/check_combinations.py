@@ -535,7 +535,7 @@ class Check:
             others = [other for other in FACTORS[factor] if other != default]
             if chosen[factor] != default or any(
                     self.refusal({**chosen, factor: other}, trains) is None for other in others):
-                needed.append((factor, chosen[factor]))
+                needed.append((factor, case.chosen[factor]))
         return needed
 
     def refusal(self, chosen, trains):

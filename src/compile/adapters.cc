@@ -65,6 +65,7 @@ ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, dou
   v.initial = {std, 0};
   v.decays = true;
   v.frozen = false;
+  v.parts.clear();
   v.sharding = Sharding();
   if (divided >= 0) v.sharding.place[kTensorAxis] = static_cast<int8_t>(divided);
   g.values.push_back(std::move(v));
@@ -92,6 +93,9 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
                      1 / std::sqrt(3 * inputs), divided >= out ? divided - out + 1 : -1);
   const ValueId b = adapter_weight(g, w, ".lora_b", with_rank(shape, 0, out, policy.rank, false), 0,
                                    divided < out ? divided : -1);
+  // B has the weight's outputs, so the same parts; A reads the input for all of them.
+  for (const WeightPart& part : g[w].parts)
+    if (part.dim < out) g[b].parts.push_back(part);
   const ValueId base = clone_value(g, y, ".base");
   g[base].role = Role::kActivation;
   Builder builder(g, block.forward, g[y].per, "");

@@ -123,6 +123,15 @@ TEST_F(Defects, L7_PlanRefusesDevicesThatNoMachineHas) {
   EXPECT_EQ(run("plan run.yaml --search --devices 1048576 --cluster " + cluster_).code, 1);
 }
 
+// An adapter of a packed weight: its second matrix has the parts of the weight, its first has none.
+TEST_F(Defects, A1_AdafactorTrainsAdaptersOfPackedWeights) {
+  const std::string common =
+      "verify run.yaml --steps 2 lora.rank=4 optimizer.kind=adafactor optimizer.epsilon=1e-8 "
+      "layout.tensor=2 model.family=";
+  expect_success(common + "llama");
+  expect_success(common + "qwen2 layout.zero=2 layout.data=2");
+}
+
 TEST_F(Defects, A3_VerifyAgreesWithAdapters) {
   for (const char* layout : {"layout.pipeline=2", "layout.tensor=2",
                              "layout.pipeline=2 layout.pipeline_schedule=zero_bubble "

@@ -155,7 +155,7 @@ TEST(Sparing, TakesTheFewestLayersThatMakeARunFit) {
 
 TEST(LeastDevices, IsEnoughAndOneLessIsNot) {
   Hardware h = load_hardware(Path(TESSERA_CONFIGS) / "clusters/a100-80gb.yaml");
-  h.device.outside_bytes = 0;
+  h.device.outside_bytes = h.device.communication_bytes = h.device.communicator_bytes = 0;
   const CompileRequest r = small();
   const auto one = least_devices(r, h, {}, cluster_target());
   ASSERT_TRUE(one.has_value());
