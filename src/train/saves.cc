@@ -18,6 +18,18 @@ std::string Saves::last_path() const {
   return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
 }
 
+std::string Saves::path_before(int64_t step) const {
+  std::vector<int64_t> steps = saved_;
+  steps.push_back(started_from_);
+  std::sort(steps.rbegin(), steps.rend());
+  for (const int64_t s : steps) {
+    const Path path = options_.folder / std::to_string(s);
+    std::error_code error;
+    if (s >= 0 && s < step && std::filesystem::exists(path, error)) return path.string();
+  }
+  return "";
+}
+
 bool Saves::due(int64_t step) const {
   const CheckpointSection& c = options_.rules;
   const auto& at = c.at_steps;
@@ -51,8 +63,7 @@ void Saves::take_reserve() {
       options_.folder.string(), failed));
 }
 
-SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors,
-                           bool prunes) {
+SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> tensors, bool prunes) {
   World& world = *options_.world;
   const CheckpointSection& c = options_.rules;
   SaveRequest request;
@@ -114,10 +125,9 @@ void Saves::refuse_non_finite() {
 // One step of the agreement of all ranks: all have written; then rank 0 has published.
 void Saves::advance() {
   const SaveState state = saving_->state();
-  std::array<double, 5> any = {state == SaveState::kFailed ? 1.0 : 0,
-                               state == SaveState::kWriting ? 1.0 : 0,
-                               state != SaveState::kOver ? 1.0 : 0, paused_s_,
-                               saving_->non_finite().empty() ? 0.0 : 1.0};
+  std::array<double, 5> any = {
+      state == SaveState::kFailed ? 1.0 : 0, state == SaveState::kWriting ? 1.0 : 0,
+      state != SaveState::kOver ? 1.0 : 0, paused_s_, saving_->non_finite().empty() ? 0.0 : 1.0};
   options_.world->all_reduce(any, Reduction::kMax);
   if (any[4] > 0) refuse_non_finite();
   if (any[0] > 0) {
