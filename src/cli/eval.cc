@@ -210,16 +210,22 @@ void at_least_0(const char* option, int64_t n) {
   if (n < 0) throw UsageError("eval: {} is {}, wanted 0 or more.", option, n);
 }
 
+Precision precision_named(const std::string& name) {
+  if (name != "fp32" && name != "bf16")
+    throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", name);
+  return name == "bf16" ? Precision::kBf16 : Precision::kFp32;
+}
+
 }  // namespace
 
 int verb_eval(Args args) {
-  std::string checkpoint, logits_file, tokens_file, source_file, examples_file, precision = "fp32";
-  std::string device = "auto";
+  std::string checkpoint, logits_file, tokens_file, source_file, examples_file;
+  std::string precision = "fp32", device = "auto";
   std::vector<std::string> sets;
   SetOptions of_sets;
+  TaskChoice tasks;
   int64_t threads = 0;
   bool json = false;
-  TaskChoice tasks;
   Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
@@ -254,13 +260,11 @@ int verb_eval(Args args) {
     throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
   if (tasks.files.empty() && !examples_file.empty())
     throw UsageError("eval: --examples is for --task.");
-  if (precision != "fp32" && precision != "bf16")
-    throw UsageError("eval: --precision is fp32 or bf16, not '{}'.", precision);
   // Tasks are for all ranks; what needs one rank alone is not started as several.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
-  const ModelOptions options = {precision == "bf16" ? Precision::kBf16 : Precision::kFp32,
-                                threads_or_all(threads), cuda_named(device, *world)};
+  const ModelOptions options = {precision_named(precision), threads_or_all(threads),
+                                cuda_named(device, *world)};
   CheckpointReader reader(resolve_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "compile/optimizer.h"
+#include "train/checkpoint_section.h"
 #include "train/data_section.h"
 #include "train/evaluation_section.h"
 #include "train/run_section.h"
@@ -16,14 +17,10 @@ namespace tessera {
 enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
 enum class Rounding : uint8_t { kStochastic, kNearest };
 enum class Decay : uint8_t { kMatrices, kAll };
-enum class Load : uint8_t { kWeights, kAll };
-enum class Resume : uint8_t { kAuto, kNever, kRequired };
 
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
 constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
-constexpr const char* enum_names(Load) { return "weights|all"; }
-constexpr const char* enum_names(Resume) { return "auto|never|required"; }
 
 // Whether `layout` is found rather than given.
 struct LayoutSearch {
@@ -151,38 +148,6 @@ struct ScheduleSection {
           "blend: min + (max - min) x shape; clamp: the larger of floor and shape");
     visit("decay_steps", self.decay_steps,
           "steps until the floor, warm-up excluded (wsd: length of the last decay); 0: to the end");
-  }
-};
-
-struct CheckpointSection {
-  int64_t every_steps = 100, keep = 3, keep_every_steps = 0, keep_every_tokens = 0;
-  std::vector<int64_t> at_steps;
-  std::string from;
-  Load load = Load::kWeights;
-  Resume resume = Resume::kAuto;
-  bool save_at_end = true, allow_changes = false, reserve = true;
-  int64_t retry_s = 60;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("every_steps", self.every_steps, "how often; 0: only at the end");
-    visit("save_at_end", self.save_at_end,
-          "save when the run ends or is stopped; false: with every_steps = 0 nothing is saved");
-    visit("keep", self.keep, "how many of the latest stay; 0: all");
-    visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
-    visit("keep_every_tokens", self.keep_every_tokens,
-          "the first step past each multiple of so many tokens (an encoder's and its decoder's) is "
-          "saved and stays for good; 0: none");
-    visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
-    visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
-    visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
-    visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
-    visit("allow_changes", self.allow_changes,
-          "resume with another model, data or seed; each data set continues at its own place");
-    visit("reserve", self.reserve,
-          "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
-    visit("retry_s", self.retry_s,
-          "seconds for which the last save of a run is tried again if it fails; a further signal "
-          "ends the wait");
   }
 };
 

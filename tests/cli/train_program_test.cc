@@ -317,8 +317,9 @@ TEST_F(TrainProgram, NumbersThatAreNotFinite) {
       "train run.yaml optimizer.learning_rate=1e30 schedule.warmup_steps=0 schedule.steps=20 "
       "checkpoint.every_steps=1";
   expect_message(line, run(line),
-                 {"at step 2", "layer 0, forward, micro-batch 0", "(matmul)",
-                  "Last good checkpoint: run/checkpoints/1.", "a lower learning rate"});
+                 {"after step 1", "layer 0, forward, micro-batch 0", "(matmul)",
+                  "There is no good checkpoint.", "a lower learning rate"},
+                 3);
 }
 
 // Losses of metrics.jsonl, as text: other numbers are times.
