@@ -13,6 +13,7 @@
 // At least 20 losses must be known. One spike is reported per `steps` steps.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -38,6 +39,8 @@ class DivergenceGuard {
   // Whether the last loss exceeds the limit. While it does, no checkpoint should be removed.
   bool is_high() const { return !recent_.empty() && is_high(recent_.back()); }
   bool is_high(double loss) const { return rule_.ratio > 0 && first_ && loss > limit(); }
+  // Whether a loss is at least twice what any model should have here.
+  bool is_suspicious(double loss) const { return loss > 2 * std::max(first_loss(), uniform_loss_); }
   bool diverged() const;         // judged by `steps` losses
   bool ended_diverged() const;   // judged at the end of the run, by at most `steps` losses
   double recent_median() const;  // of at most `steps` losses

@@ -91,6 +91,8 @@ CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& st
     trainer.load(reader, start.load);
   } catch (const DamagedCheckpoint&) {
     throw;
+  } catch (const NumericError&) {
+    throw;
   } catch (const Error& e) {
     const std::string other = other_model(config, header.model);
     if (other.empty()) throw;

@@ -58,8 +58,9 @@ void Run::catch_up() {
   if (lacks[1] > 0) evaluate(step);
 }
 
-// `updated`: step r is done, and the loss is that of its new weights. Otherwise step r changed
-// nothing, so the state is that of the step before it, which is saved if its loss was finite.
+// `updated`: step r is done, and the loss is that of its new weights, which are not saved. Otherwise
+// step r changed nothing, and the state before it is saved if its loss is finite; its next update is
+// not, so the last good checkpoint is the one before it.
 void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   whole_ = false;
   const std::string first = first_bad_value(*trainer_, world_);
@@ -70,8 +71,9 @@ void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   } catch (const SharedError& e) {
     failed = std::string("\n  ") + e.what();
   }
-  throw NumericError("{}{}", judge_->bad_number_text(r, updated, first, last_checkpoint().string()),
-                     failed);
+  const int64_t bad = updated ? r.step : std::max(judge_->last_update(), first_step_ - 1);
+  throw NumericError("{}{}",
+                     judge_->bad_number_text(r, updated, first, saves_->path_before(bad)), failed);
 }
 
 // The weights are finite, so the step is saved; earlier checkpoints stay.
@@ -238,7 +240,9 @@ void Run::save_checkpoint(int64_t step, bool prunes) {
   if (saves_->is_saved(step)) return;
   if (step >= first_step_) {
     const double loss = trainer_->loss_on_last_batch();
-    if (!std::isfinite(loss)) stop_at_bad_number({.step = step, .loss = loss}, true);
+    const bool tries = judge_->is_suspicious(loss);
+    if (!std::isfinite(loss) || (tries && !trainer_->can_continue()))
+      stop_at_bad_number({.step = step, .loss = loss}, true);
     prunes = prunes && judge_->may_prune(loss);
   }
   CheckpointHeader header;

@@ -18,6 +18,18 @@ std::string Saves::last_path() const {
   return last_ < 0 ? "" : (options_.folder / std::to_string(last_)).string();
 }
 
+std::string Saves::path_before(int64_t step) const {
+  std::vector<int64_t> steps = saved_;
+  steps.push_back(started_from_);
+  std::sort(steps.rbegin(), steps.rend());
+  for (const int64_t s : steps) {
+    const Path path = options_.folder / std::to_string(s);
+    std::error_code error;
+    if (s >= 0 && s < step && std::filesystem::exists(path, error)) return path.string();
+  }
+  return "";
+}
+
 bool Saves::due(int64_t step) const {
   const CheckpointSection& c = options_.rules;
   const auto& at = c.at_steps;

@@ -60,6 +60,8 @@ class Saves {
   void resumed(int64_t step) { started_ = last_ = started_from_ = step; }
   int64_t last() const { return last_; }  // step of the newest whole checkpoint; -1: none
   std::string last_path() const;          // of that checkpoint; empty: none
+  // The newest checkpoint before `step` that this run saved or started from, and that still exists.
+  std::string path_before(int64_t step) const;
   int64_t under_way() const { return saving_ ? saving_->step() : -1; }
 
  private:

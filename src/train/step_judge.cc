@@ -26,6 +26,7 @@ StepVerdict StepJudge::judge(const StepResult& r) {
   if (!goes_on) return StepVerdict::kBadNumber;
   norms_.push_back(r.grad_norm);
   if (norms_.size() > kNorms) norms_.erase(norms_.begin());
+  if (r.finite) last_update_ = r.step;
   guard_.add(r.loss);
   if (guard_.diverged()) return StepVerdict::kDiverged;
   return r.finite ? StepVerdict::kGood : StepVerdict::kSkipped;
@@ -48,7 +49,7 @@ std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
 
 std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
                                        const std::string& first_bad,
-                                       const std::string& last_checkpoint) const {
+                                       const std::string& good) const {
   std::string before;
   for (const double n : norms_) before += fmt::format(" {:.3g}", without_nan_sign(n));
   const std::string what =
@@ -63,8 +64,8 @@ std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
       "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer "
       "warm-up.",
       what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
-      last_checkpoint.empty() ? "There is no checkpoint yet."
-                              : fmt::format("Last good checkpoint: {}.", last_checkpoint));
+      good.empty() ? "There is no good checkpoint."
+                   : fmt::format("Last good checkpoint: {}.", good));
 }
 
 std::string StepJudge::divergence_text(int64_t step) const {

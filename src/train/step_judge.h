@@ -30,6 +30,11 @@ class StepJudge {
   // Whether old checkpoints may be removed when one is saved whose weights give this loss: not
   // while the loss is far above where it began.
   bool may_prune(double loss) const { return !guard_.is_high() && !guard_.is_high(loss); }
+  // Whether a state whose weights give this loss should be tried (Trainer::can_continue) before it
+  // is saved. Not with a loss scale, whose overflow would look the same.
+  bool is_suspicious(double loss) const { return !scales_ && guard_.is_suspicious(loss); }
+  // The last step that updated the weights. 0: none of this process.
+  int64_t last_update() const { return last_update_; }
   // Whether a run that ends now has diverged.
   bool ends_diverged() const { return guard_.ended_diverged(); }
 
@@ -37,9 +42,9 @@ class StepJudge {
   // checkpoint; negative: there is none.
   std::string warning(const StepResult& r, int64_t checkpoint) const;
   // The messages of the error that ends the run at the step `r`. `updated`: its loss is that of the
-  // weights after the step.
+  // weights after the step. `good`: the last checkpoint whose next update was finite; empty: none.
   std::string bad_number_text(const StepResult& r, bool updated, const std::string& first_bad,
-                              const std::string& last_checkpoint) const;
+                              const std::string& good) const;
   std::string divergence_text(int64_t step) const;
 
   // What a checkpoint keeps of it. `state` is an object that may hold more.
@@ -55,6 +60,7 @@ class StepJudge {
   LossScale scale_;
   DivergenceGuard guard_;
   std::vector<double> norms_;  // of the last steps
+  int64_t last_update_ = 0;
 };
 
 }  // namespace tessera

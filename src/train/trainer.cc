@@ -119,6 +119,14 @@ void Trainer::write(StepInput& input) {
   BatchSource& batches = *input.batches;
   for (int64_t m = 0; m < batches.shape().microbatches(input.step - 1); ++m)
     batches.fill(input.step - 1, m, batch_view(e, m));
+  const BatchView first = batch_view(e, 0);
+  const auto keep = [](auto from, auto& to) { to.assign(from.begin(), from.end()); };
+  keep(first.tokens, kept_.tokens);
+  keep(first.labels, kept_.labels);
+  keep(first.positions, kept_.positions);
+  keep(first.documents, kept_.documents);
+  keep(first.source, kept_.source);
+  keep(first.samples, kept_.samples);
   input.data_s = now_s_ ? now_s_() - input.began_s : 0;
   auto* state = e.view(e.named("step")).as<double>();
   state[kStepNumber] = static_cast<double>(input.step);
@@ -196,20 +204,31 @@ void Trainer::repeat(const std::function<void(const OpEvent&)>& observe) {
 double Trainer::loss_on_last_batch() {
   written_ = 0;  // the first micro-batch is written again if a step is repeated
   Executor& e = machine_->executor(kValidate);
-  const BatchView from = batch_view(machine_->executor(last_), 0), to = batch_view(e, 0);
-  const auto copy = [](auto source, auto target) {
+  const BatchView to = batch_view(e, 0);
+  const auto copy = [](const auto& source, auto target) {
     CHECK(source.size() == target.size(), "batches of {} and {}", source.size(), target.size());
-    if (source.data() != target.data()) std::copy(source.begin(), source.end(), target.begin());
+    std::copy(source.begin(), source.end(), target.begin());
   };
-  copy(from.tokens, to.tokens);
-  copy(from.labels, to.labels);
-  copy(from.positions, to.positions);
-  copy(from.samples, to.samples);
-  copy(from.documents, to.documents);
-  copy(from.source, to.source);
+  copy(kept_.tokens, to.tokens);
+  copy(kept_.labels, to.labels);
+  copy(kept_.positions, to.positions);
+  copy(kept_.samples, to.samples);
+  copy(kept_.documents, to.documents);
+  copy(kept_.source, to.source);
   e.run();
   const auto* report = e.view(e.named("report")).as<double>();
   return report[kLossSum] / std::max(report[kLossTokens], 1.0);
+}
+
+bool Trainer::can_continue() {
+  StepInput again = finished_;
+  CHECK(started_.empty(), "{} steps are under way", started_.size());
+  write(again);
+  Executor& e = machine_->executor(program_of(again.step));
+  e.view(e.named("step")).as<double>()[kSkipBefore] = 1;  // nothing is updated
+  e.run();
+  const auto* report = e.view(e.named("report")).as<double>();
+  return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {

@@ -84,10 +84,13 @@ class Trainer {
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
-  // The loss of the weights as they are now, on the first micro-batch that is in the arena (of each
+  // The loss of the weights as they are now, on the first micro-batch that was read last (of each
   // data rank). What a save asks: an update can leave weights that are finite, and give no finite
   // loss.
   double loss_on_last_batch();
+  // Whether a step from the weights as they are now, on the batch of the last finished step, has a
+  // finite loss and gradient. It costs a step and changes nothing.
+  bool can_continue();
 
   // `sequences` samples of a set from its start (at most all of it). Never throws for a row that
   // cannot be read: see ValidationResult::error.
@@ -100,6 +103,11 @@ class Trainer {
   double loss_scale();
 
  private:
+  // A copy of a micro-batch: programs share the memory of their batches with activations.
+  struct KeptBatch {
+    std::vector<int32_t> tokens, labels, positions, documents, source;
+    std::vector<int64_t> samples;
+  };
   // What the host gives a step.
   struct StepInput {
     int64_t step = 0;
@@ -121,7 +129,8 @@ class Trainer {
   int64_t updates_ = 0;
   size_t last_ = 0;                // the program of the last step that was started
   StepInput next_, finished_;      // next_: prepared
-  int64_t written_ = 0;            // the step whose batch is in the arena
+  int64_t written_ = 0;            // the step whose batch is in the arena; 0: none is
+  KeptBatch kept_;                 // the first micro-batch that was read last
   std::deque<StepInput> started_;  // and not finished
   std::unique_ptr<Machine> machine_;
 };
