@@ -19,7 +19,7 @@
 #include <optional>
 
 #include "base/tree.h"
-#include "train/run_sections.h"
+#include "train/divergence_section.h"
 
 namespace tessera {
 

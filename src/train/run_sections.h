@@ -8,6 +8,7 @@
 #include "compile/optimizer.h"
 #include "train/checkpoint_section.h"
 #include "train/data_section.h"
+#include "train/divergence_section.h"
 #include "train/evaluation_section.h"
 #include "train/run_section.h"
 #include "train/schedule.h"
@@ -110,23 +111,6 @@ struct LossScaleSection {
     visit("least", self.least, "a step that overflows at this scale ends the run");
     visit("window", self.window, "steps without overflow after which the scale doubles");
     visit("hysteresis", self.hysteresis, "overflows in a window before the scale is halved");
-  }
-};
-
-// When a run whose loss rises is stopped (train/divergence.h).
-struct DivergenceSection {
-  double ratio = 1.5;
-  int64_t steps = 20;
-  double spike = 10;
-
-  static void fields(auto& self, auto&& visit) {
-    visit("ratio", self.ratio,
-          "the run is saved and ends with exit code 3 when its loss stays above this times its "
-          "first loss, and above ln(vocabulary); 0: never");
-    visit("steps", self.steps, "number of last steps whose median loss is compared");
-    visit("spike", self.spike,
-          "a warning is printed when a loss exceeds the recent median by this many standard "
-          "deviations; 0: never");
   }
 };
 

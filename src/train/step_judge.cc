@@ -64,8 +64,11 @@ std::string StepJudge::bad_number_text(const StepResult& r, bool updated,
       "the last {} steps:{}. {} Often helped by: a lower learning rate, clip_norm, a longer "
       "warm-up.",
       what, updated ? "after" : "at", format_count(r.step), first_bad, norms_.size(), before,
-      good.empty() ? "There is no good checkpoint."
-                   : fmt::format("Last good checkpoint: {}.", good));
+      good.empty()
+          ? "There is no good checkpoint."
+          : fmt::format(
+                "Last good checkpoint: {}. To go back to it: tessera train {} --from-step {}.",
+                good, run_, good.substr(good.rfind('/') + 1)));
 }
 
 std::string StepJudge::divergence_text(int64_t step) const {

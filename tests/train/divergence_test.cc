@@ -145,7 +145,10 @@ TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kBadNumber);
   const std::string text = judge.bad_number_text(result(9, false), false, "x", "run/checkpoints/2");
   EXPECT_NE(text.find("lowest loss scale"), std::string::npos) << text;
-  EXPECT_NE(text.find("Last good checkpoint: run/checkpoints/2."), std::string::npos) << text;
+  EXPECT_NE(text.find("Last good checkpoint: run/checkpoints/2. To go back to it: tessera train "
+                      "run.yaml --from-step 2."),
+            std::string::npos)
+      << text;
   EXPECT_NE(judge.bad_number_text(result(9, false), false, "x", "").find("no good checkpoint"),
             std::string::npos);
   EXPECT_EQ(text.find("-nan"), std::string::npos) << text;
