@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/stored_model.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_folder.h"
+#include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "tensor/cuda.h"

@@ -123,7 +123,10 @@ class TwoRanks : public testing::Test {
       for (size_t i = 0; i < r.tensors.size(); ++i)
         if (static_cast<int>(i % 2) == rank) own.push_back(r.tensors[i]);
       r.tensors = std::move(own);
-      r.group = {rank, 2, [] {}};
+      r.group = {rank, 2, [] {},
+                 [this, rank](std::string& text) {
+                   (rank == 0 ? of_first_ : text) = rank == 0 ? text : of_first_;
+                 }};
       ranks_.push_back(std::make_unique<Saving>(std::move(r)));
     }
     for (const auto& r : ranks_) r->wait_until_written();
@@ -131,6 +134,7 @@ class TwoRanks : public testing::Test {
 
   TemporaryFolder temporary_;
   SampleState state_;
+  std::string of_first_;  // what rank 0 broadcasts
   std::vector<std::unique_ptr<Saving>> ranks_;
 };
 

@@ -266,8 +266,9 @@ TEST_F(DefectsLoop, M8_AReaderThatEndsDoesNotEndTheRun) {
 }
 
 TEST_F(DefectsLoop, M10_ACheckpointThatCannotBeRemovedIsAWarning) {
-  ASSERT_EQ(run("train n.yaml checkpoint.every_steps=1 checkpoint.keep=0 run.stop_after_steps=4").code,
-            0);
+  ASSERT_EQ(
+      run("train n.yaml checkpoint.every_steps=1 checkpoint.keep=0 run.stop_after_steps=4").code,
+      0);
   const ProgramResult r = run("train n.yaml checkpoint.every_steps=2 checkpoint.keep=1",
                               failing("rename", "/checkpoints/2", EPERM));
   EXPECT_EQ(r.code, 0) << r.err;
