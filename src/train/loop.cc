@@ -58,9 +58,9 @@ void Run::catch_up() {
   if (lacks[1] > 0) evaluate(step);
 }
 
-// `updated`: step r is done, and the loss is that of its new weights, which are not saved. Otherwise
-// step r changed nothing, and the state before it is saved if its loss is finite; its next update is
-// not, so the last good checkpoint is the one before it.
+// `updated`: step r is done, and the loss is that of its new weights, which are not saved.
+// Otherwise step r changed nothing, and the state before it is saved if its loss is finite; its
+// next update is not, so the last good checkpoint is the one before it.
 void Run::stop_at_bad_number(const StepResult& r, bool updated) {
   whole_ = false;
   const std::string first = first_bad_value(*trainer_, world_);
