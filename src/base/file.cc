@@ -72,7 +72,7 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
   return text;
 }
 
-// `make_space` is called where the disk is full; true: try again.
+// `make_space` is called when the disk is full; if it returns true, the write is retried.
 void write_all(int fd, const char* data, size_t bytes, const Path& path,
                const std::function<bool()>& make_space) {
   while (bytes > 0) {

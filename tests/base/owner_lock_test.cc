@@ -91,7 +91,7 @@ TEST_P(Lock, H3_AnOwnerOnAnotherHostCountsWhileItsFileIsRenewed) {
   const std::string said = refusal(20);
   ends = true;
   heartbeat.join();
-  EXPECT_NE(said.find("process 7 on far owns it since yesterday"), std::string::npos) << said;
+  EXPECT_NE(said.find("process 7 on far has owned it since yesterday"), std::string::npos) << said;
   EXPECT_EQ(refusal(0.2), "");  // and no longer
 }
 
@@ -131,7 +131,7 @@ TEST_P(Lock, H3_TheLockOfAHostThatCrashedIsWaitedFor) {
     if (released) {
       EXPECT_EQ(said, "");
     } else {
-      EXPECT_NE(said.find("process 7 on far owns it"), std::string::npos) << said;
+      EXPECT_NE(said.find("process 7 on far has owned it"), std::string::npos) << said;
     }
     int status = 0;
     ::waitpid(child, &status, 0);

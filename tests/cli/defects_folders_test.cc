@@ -251,8 +251,8 @@ TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
     const std::string keys = before.empty() ? "" : " layout.data=2";
     const ProgramResult r = run("train run.yaml optimizer.learning_rate=5e-3" + keys, before);
     EXPECT_EQ(r.code, 1) << r.out;
-    expect_in(r.err, {"run.directory = run", fmt::format("process {} on ", pid), "owns it since 2",
-                      "set run.directory"});
+    expect_in(r.err, {"run.directory = run", fmt::format("process {} on ", pid),
+                      "has owned it since 2", "set run.directory"});
   }
   EXPECT_EQ(get("run/log.txt").find("error: "), std::string::npos);
   EXPECT_TRUE(get("run/log.txt").starts_with(log));
