@@ -146,7 +146,7 @@ uint64_t IndexedDataset::hash_data() const {
 
 void IndexedDataset::index_changed() const {
   throw Error(
-      "{}: does not say what it said when it was opened: it was changed while in use. Restore it "
+      "{}: differs from what it was when it was opened: it was changed while in use. Restore it "
       "and run the same command to resume",
       index_name());
 }

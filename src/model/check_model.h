@@ -1,4 +1,4 @@
-// The rules that the sizes and rotary numbers of a model must keep, wherever they come from: a run
+// The rules that the sizes and rotary numbers of a model must obey, wherever they come from: a run
 // file, the header of a checkpoint, a config.json.
 #pragma once
 
