@@ -1,5 +1,5 @@
-// Defects of the outside review in what a run reads: its place in the data, data that changed, data
-// of other tokenizers, and inputs without bounds.
+// Defects in what a run reads: its position in the data, data that changed, data of other
+// tokenizers, and unbounded inputs.
 #include <cmath>
 #include <regex>
 
@@ -62,7 +62,7 @@ class Defects : public ProgramFolder {
     }
     return values;
   }
-  // The samples that a step reads, as `data explain` tells them.
+  // The samples that a step reads, as `data explain` lists them.
   std::vector<int64_t> samples_of(int step, const std::string& keys) const {
     const ProgramResult r =
         run(fmt::format("data explain run.yaml --step {} --json {}", step, keys));

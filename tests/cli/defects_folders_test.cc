@@ -1,5 +1,5 @@
 // The run directory: one owner, nothing deleted that is needed, resumes fall back past damage, and
-// files of users are left alone. The names are those of the defects.
+// files of users are left alone.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ TEST_F(Defects, H1_ARollbackKeepsWhatItSavesAndSetsTheRestAside) {
   EXPECT_EQ(names(aside + "/tensorboard").size(), 1u);
   EXPECT_EQ(steps("run/metrics.jsonl"), range(1, 10));
   EXPECT_EQ(run("checkpoint verify " + aside + "/checkpoints").code, 0);
-  // The next start, and readers, take the present line.
+  // The next start, and readers, use the present line.
   EXPECT_EQ(run("checkpoint diff run run/checkpoints/10").code, 0);
   expect_in(run("train run.yaml schedule.steps=11").out, {"resume    step 10"});
 }
@@ -216,7 +216,7 @@ TEST_F(Defects, M1_AnotherRunsDamageIsPassedAndLeftAlone) {
   ASSERT_EQ(r.code, 0) << r.err;
   expect_in(r.out, {"step 9 from other/checkpoints/9"});
   EXPECT_TRUE(snapshot("other") == before);
-  // One that is named is the one that is meant.
+  // A checkpoint that is named has no substitute.
   EXPECT_EQ(run("train run.yaml run.directory=new checkpoint.from=other/checkpoints/12 "
                 "checkpoint.load=all")
                 .code,
@@ -261,7 +261,7 @@ TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
   EXPECT_EQ(run("generate run --prompt a --max-tokens 2").code, 0);
   ::kill(static_cast<pid_t>(pid), SIGKILL);
   first.wait();
-  EXPECT_EQ(get("run/run.lock"), owner);  // what a killed process leaves holds nobody up
+  EXPECT_EQ(get("run/run.lock"), owner);  // a lock that a killed process left blocks no start
   const ProgramResult r = run("train run.yaml run.stop_after_steps=1 schedule.steps=100000");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_FALSE(fs::exists(folder_ / "run/run.lock"));

@@ -1,4 +1,4 @@
-// Of two processes on one run directory, or on one prefix of a dataset, one at a time writes.
+// Two processes use one run directory or one prefix of a dataset: only one at a time writes.
 #include <algorithm>
 
 #include "tests/cli/held_program.h"

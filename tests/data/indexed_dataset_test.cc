@@ -220,7 +220,7 @@ TEST_F(IndexedDatasetTest, M9_ACutFileIsAnErrorWithItsPlace) {
   std::filesystem::resize_file(prefix + ".bin", 1000);
   const std::string cut = error_of([&] { data.read(2000, ids); });
   EXPECT_TRUE(contains(cut, "d.bin: byte 4000 is past its end: it had 6004 bytes")) << cut;
-  // What is still there is not taken either: it may be of another build.
+  // Data that is still there is rejected too: it may be of another build.
   EXPECT_TRUE(contains(error_of([&] { data.require_unchanged(); }), "changed while in use"));
 }
 

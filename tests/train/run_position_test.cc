@@ -270,7 +270,7 @@ TEST_F(RunPositionTest, M13_OtherDataUnderTheNameIsRefused) {
   const RunPosition now = *stored(c, *ranks[0], 2);
   EXPECT_EQ(now.data.sources[0].samples, saved->data.sources[0].samples);
   EXPECT_EQ(now.data.sources[1].samples, now.data.sources[1].epoch_samples);  // the next epoch
-  // A set that was moved is found by what it holds.
+  // A set that was moved is found by its content.
   std::filesystem::rename(path("a.bin"), path("moved.bin"));
   std::filesystem::rename(path("a.idx"), path("moved.idx"));
   c.data.train[0].prefix = path("moved");

@@ -84,7 +84,7 @@ size_t draw(size_t n) {
 
 bool can_run(const Task& t) { return !t.awaits || t.awaits->over >= t.version; }
 
-// One task of a stream that can go on. Whether there is one.
+// Runs one task of a stream that can continue. Returns false if there is none.
 bool run_any() {
   std::vector<EmulatedStream*> ready;
   for (EmulatedStream* s : streams)
