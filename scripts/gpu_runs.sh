@@ -76,8 +76,8 @@ part_parity() {
   return $bad
 }
 
-# The same where cuDNN may be chosen for attention: sequences and heads in which it is faster. The log
-# says for how many shapes it was.
+# The same with shapes for which cuDNN may be chosen for attention, because it is faster there. The log
+# has the number of shapes for which it was.
 part_parity_cudnn() {
   make_data || return 1
   local bad=0 family
