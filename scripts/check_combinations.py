@@ -440,7 +440,7 @@ VERBS = {"train": train, "compile": compile_checks, "plan": plan, "plan search":
          "generate": generate, "export": export}
 
 
-# What is counted.
+# The counts.
 
 class Check:
     def __init__(self, place, options):

@@ -242,7 +242,7 @@ part_bench_pythia() { bench pythia-1.4b 2048 32 4; }
 part_bench_llama() { bench llama3.2-1b 2048 32 4; }
 part_bench_llama_long() { bench llama3.2-1b 8192 8 1; }
 
-# Where the time of a step goes, op by op: trace.json of a step of GPT-2 1.5B in few layers, which is
+# The time of a step, op by op: trace.json of a step of GPT-2 1.5B in few layers, which is
 # kept, and its largest sums here. Then, where there is ncu, five own kernels as it sees them.
 part_timeline() {
   make_data || return 1

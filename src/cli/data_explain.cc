@@ -26,7 +26,7 @@ struct Subject {
   std::string name, tokenizer;
   DatasetSpec spec;
   BatchShape batch = {};
-  int64_t steps = 0;  // 0: there are no steps
+  int64_t steps = 0;  // 0: the subject has no steps
   bool changes = false;
   std::optional<RunPosition> position = {};  // where `train` would continue
   std::string checkpoint = {};               // that stores it

@@ -1,4 +1,4 @@
-// Where a run is in its data: part of the state that its checkpoints hold.
+// The position of a run in its data, part of the state in its checkpoints.
 #pragma once
 
 #include <cstdint>

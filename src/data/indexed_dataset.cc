@@ -88,7 +88,7 @@ void widen(const DataFile& file, int64_t from, std::span<int32_t> out) {
     file.read(from * static_cast<int64_t>(sizeof(T)),
               std::as_writable_bytes(std::span(block).first(n)));
     for (size_t i = 0; i < n; ++i) {
-      // An id that fits no int32 fits no vocabulary either; −1 is refused where ids are checked.
+      // An id that fits no int32 fits no vocabulary either; −1 is rejected where ids are checked.
       const T id = block[i];
       out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
     }

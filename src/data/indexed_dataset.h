@@ -53,7 +53,7 @@ class IndexedDataset {
       const std::function<void(int64_t first, std::span<const int32_t> lengths)>& block) const;
 
   // Tokens [from, from + out.size()) of the file. This and all of the above throw Error, with file
-  // and byte, where a file was cut or changed since it was opened, or cannot be read.
+  // and byte, if a file was truncated or changed since it was opened, or cannot be read.
   void read(int64_t from, std::span<int32_t> out) const;
 
   // Throws Error if the .bin was changed since it was opened, so that what was read may be of
@@ -84,7 +84,7 @@ class IndexedDataset {
   int64_t lengths_at_ = 0;  // bytes of the .idx: i32[sequences]
   int64_t offsets_at_ = 0;  // i64[sequences]
   int64_t starts_at_ = 0;   // i64[documents + 1]
-  // Where they are held: all lengths, and the first token of every 64th sequence.
+  // All lengths, and the first token of every 64th sequence; empty if they are not held.
   std::vector<int32_t> lengths_;
   std::vector<int64_t> before_;
   uint64_t index_hash_ = 0, data_hash_ = 0;

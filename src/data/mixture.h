@@ -18,7 +18,7 @@ class Mixture {
     std::vector<int> sources;     // numbers of sources, each at most once
     std::vector<double> weights;  // as Blend expects them
   };
-  // Where a run resumes, in its first stage.
+  // The point at which a run resumes, in its first stage.
   struct Start {
     int64_t sample = 0;           // samples given in all
     std::vector<int64_t> before;  // by source: its place when the stage began

@@ -71,8 +71,8 @@ bool is_text_byte(unsigned char c) {
   return c >= 0x20 ? c != 0x7f : (c >= '\t' && c <= '\r') || c == 0x1b;
 }
 
-// Zeros and other control characters, and bytes that are not UTF-8. Counts a character that is cut
-// off by the end of `start`, too.
+// Zeros and other control characters, and bytes that are not UTF-8. Also counts a character that is
+// cut off by the end of `start`.
 size_t count_strange(std::string_view start) {
   size_t strange = 0;
   for (size_t i = 0; i < start.size();) {

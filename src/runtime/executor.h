@@ -65,8 +65,8 @@ class Executor {
   // `say` is called once with the numbers of graphs and nodes of a run on a device.
   void on_capture(std::function<void(const std::string&)> say) { captured_ = std::move(say); }
 
-  // Of the last finished run. Where runs are launches of a graph, its seconds are of the last run
-  // that was timed (one in kRunsPerTiming).
+  // The communication of the last finished run. If runs are launches of graphs, the seconds are
+  // those of the last run that was timed (one in kRunsPerTiming).
   const CommunicationTime& communication() const { return time_; }
   Waiting waiting() const;  // from any thread
 

@@ -31,7 +31,7 @@ class Machine {
   void before_update(const std::function<void()>& wait) {
     for (const auto& e : executors_) e->before_update(wait);
   }
-  // Of all programs: see Executor::on_capture.
+  // For all programs: see Executor::on_capture.
   void on_capture(const std::function<void(const std::string&)>& say) {
     for (const auto& e : executors_) e->on_capture(say);
   }

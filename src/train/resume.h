@@ -38,9 +38,8 @@ std::vector<Change> changed_computation(const RunConfig& config, const Tree& sav
 // unless checkpoint.allow_changes is set.
 std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
-// What has changed since the checkpoint that the run starts from, by the rule that fits: one of the
-// two above. Throws Error if the optimizer's state is to be loaded and belongs to another
-// optimizer.
+// Returns the changes since the checkpoint that the run starts from, by one of the two rules above.
+// Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint, const CheckpointHeader& header);
 

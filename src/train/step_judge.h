@@ -47,7 +47,8 @@ class StepJudge {
                               const std::string& good) const;
   std::string divergence_text(int64_t step) const;
 
-  // What a checkpoint keeps of it. `state` is an object that may hold more.
+  // Writes its state to a checkpoint's `state`, an object that may hold more, and reads it from
+  // there.
   void save(Tree& state) const;
   void restore(const Tree& state);
 

@@ -38,7 +38,7 @@ class Defects : public ProgramFolder {
  protected:
   Defects() { put("run.yaml", kRun); }
 
-  // With the key=value of one start after the other.
+  // Trains several times, each with one entry of `starts`.
   void train(const std::vector<std::string>& starts, const std::string& directory = "run") const {
     for (const std::string& keys : starts) {
       const ProgramResult r = run("train run.yaml run.directory=" + directory + " " + keys);
@@ -148,7 +148,7 @@ TEST_F(Defects, M13_ARebuiltTokenizerIsNoticed) {
                  {"data.tokenizer: t.json", "run/checkpoints/3", "allow_changes=true"});
 }
 
-// The run ends with an Error that names the file, by whatever way the file is cut or replaced.
+// The run ends with an Error that names the file, however the file is truncated or replaced.
 TEST_F(Defects, M9_ADataFileCutWhileTraining) {
   for (const char* damage : {"truncate -s 1000 d.bin", "truncate -s 0 d.idx; truncate -s 10 d.bin",
                              "head -c 5000 a.txt >d.bin"}) {

@@ -199,7 +199,7 @@ TEST_F(Defects, M1_AResumeFallsBackPastDamage) {
   }
 }
 
-// With keep: 1, damage must not cost the intact one that the run came back to.
+// With keep: 1, the intact checkpoint that the run fell back to must stay.
 TEST_F(Defects, M1_DamagedOnesAreNotCountedAsKept) {
   trained();
   flip("run/checkpoints/12/pieces-0.bin", 1000);
@@ -302,7 +302,7 @@ TEST_F(Defects, L13_PipesAndDevicesAreRefusedByName) {
   EXPECT_EQ(r.code, 1);
   expect_in(r.err, {"/dev/zero: is a device"});
   EXPECT_EQ(run("train /dev/zero", limit).code, 1);
-  // What may be a pipe.
+  // These may be pipes.
   EXPECT_EQ(run("data build --force --tokenizer t.json --out z -", "cat a.txt |").code, 0);
   EXPECT_EQ(get("z.bin"), get("d.bin"));
   EXPECT_EQ(run("data build --force --tokenizer t.json --out z /dev/stdin", "cat a.txt |").code, 0);

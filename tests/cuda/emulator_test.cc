@@ -1,5 +1,5 @@
-// What only the emulated device can do: run streams as early as possible, and let the driver return
-// errors.
+// Tests that need the emulated device: streams that run as early as possible, and a driver that
+// returns errors.
 #include <set>
 
 #include "ir/state.h"

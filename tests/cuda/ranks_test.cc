@@ -63,7 +63,7 @@ class CudaRanks : public ::testing::Test {
       return static_cast<int64_t>(out.size());
     });
   }
-  // Trains on all ranks, a step ahead where that can be.
+  // Trains on all ranks, one step ahead where that is possible.
   static Curve train(Trainer& trainer, const RunConfig& c, int steps,
                      std::vector<CommunicationTime>* times = nullptr) {
     trainer.initialise();

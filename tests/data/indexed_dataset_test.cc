@@ -269,7 +269,7 @@ TEST_F(IndexedDatasetTest, M13_IdentityIsOfTheContent) {
   EXPECT_NE(IndexedDataset(dataset("c", {{1, 2, 3, 4}, {}})).identity(), a);
   EXPECT_NE(IndexedDataset(dataset("d", {{1, 2, 3}, {5}})).identity(), a);
   EXPECT_NE(IndexedDataset(dataset("e", {{1, 2, 3}, {4}}, DType::kI32)).identity(), a);
-  // Of a large file blocks are read: a build of other text differs in all of them.
+  // Only blocks of a large file are hashed: a build of another text differs in all of them.
   std::vector<int32_t> large(size_t{6} << 20, 1);
   const std::string one = IndexedDataset(dataset("f", {large})).identity();
   std::fill(large.begin() + 1000, large.end(), 2);

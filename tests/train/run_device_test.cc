@@ -52,8 +52,7 @@ Ends ends_of(const std::vector<Program>& stages, Messages messages) {
   return ends;
 }
 
-// Where a communicator runs one operation at a time, none has more than one sender and one
-// receiver.
+// If a communicator runs one operation at a time, none has more than one sender and one receiver.
 TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
   for (const int64_t stages : {2, 3, 4, 5})
     for (const int64_t chunks : {1, 2}) {

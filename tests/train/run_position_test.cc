@@ -58,7 +58,7 @@ class RunPositionTest : public DatasetFixture {
     return c;
   }
 
-  // What a checkpoint of that step gives back, through the text of its index.
+  // Returns the position that a checkpoint of that step restores, through the text of its index.
   std::optional<RunPosition> stored(const RunConfig& config, TrainingInput& input, int64_t step) {
     CheckpointIndex index;
     index.header.step = step;

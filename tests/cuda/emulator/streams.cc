@@ -102,7 +102,7 @@ bool run_any() {
 }
 void run_one() { CHECK(run_any(), "streams of the device wait for each other"); }
 
-// What is enqueued runs at once where the device is early.
+// Runs enqueued work at once if the device is early.
 void enqueued() {
   while (cuda_emulator::device_conduct.early && capturing == nullptr && run_any()) {
   }
