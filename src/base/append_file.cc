@@ -102,7 +102,7 @@ void AppendFile::write_whole(std::string_view record) {
     }
     const int why = errno;
     if (known && ::ftruncate(fd_, before.st_size) != 0)
-      throw Error("cannot be written, and ends in a part of a line: {}", std::strerror(why));
+      throw Error("cannot be written, and now ends in an incomplete line: {}", std::strerror(why));
     throw Error("cannot be written: {}", std::strerror(why));
   }
 }

@@ -64,8 +64,7 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
     if (n == 0) break;
     used += static_cast<size_t>(n);
     if (static_cast<int64_t>(used) > most)
-      throw Error("{}: has more than {} bytes, the most that is expected here", path.string(),
-                  most);
+      throw Error("{}: has more than {} bytes, expected at most that many", path.string(), most);
     if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
   }
   text.resize(used);

@@ -65,7 +65,7 @@ struct KeepRule {
   int64_t keep_every_steps = 0;        // and those whose step is a multiple of this; 0: none
   std::vector<int64_t> at_steps = {};  // and these
   std::function<bool(int64_t step)> also = {};  // and those of which this says so
-  std::vector<int64_t> saved = {};  // by this process, in order: the newest of these come first
+  std::vector<int64_t> saved = {};  // steps saved by this process, in order; kept before others
   int64_t started_from = -1;        // is kept
   SeenCheckpoints* seen = nullptr;  // caches results of earlier prunes
 };

@@ -106,8 +106,8 @@ struct Kernel {
   }
 };
 
-// Waits for an event, unless it belongs to another capture or to none: graphs are ordered when they
-// are launched.
+// Waits for an event. One from outside of the present capture is ignored: graphs are ordered when
+// they are launched.
 ncclResult_t wait(cudaStream_t s, cudaEvent_t e) {
   if (e == nullptr) return ncclSuccess;
   const cudaError_t code = cudaStreamWaitEvent(s, e, 0);
