@@ -72,8 +72,8 @@ void Run::stop_at_bad_number(const StepResult& r, bool updated) {
     failed = std::string("\n  ") + e.what();
   }
   const int64_t bad = updated ? r.step : std::max(judge_->last_update(), first_step_ - 1);
-  throw NumericError("{}{}",
-                     judge_->bad_number_text(r, updated, first, saves_->path_before(bad)), failed);
+  throw NumericError("{}{}", judge_->bad_number_text(r, updated, first, saves_->path_before(bad)),
+                     failed);
 }
 
 // The weights are finite, so the step is saved; earlier checkpoints stay.

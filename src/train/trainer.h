@@ -87,8 +87,8 @@ class Trainer {
   // The loss of the weights as they are now, on the first micro-batch that was read last (of each
   // data rank). A save checks it: an update can leave finite weights whose loss is not finite.
   double loss_on_last_batch();
-  // Returns true if a step from the weights as they are now, on the batch of the last finished step,
-  // has a finite loss and gradient. It costs a step and changes nothing.
+  // Returns true if a step from the weights as they are now, on the batch of the last finished
+  // step, has a finite loss and gradient. It costs a step and changes nothing.
   bool can_continue();
 
   // `sequences` samples of a set from its start (at most all of it). Never throws for a row that
