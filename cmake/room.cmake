@@ -38,8 +38,8 @@ function(tessera_once ROOM)
   target_precompile_headers(${ROOM} REUSE_FROM tessera_headers)
 endfunction()
 
-# A program of scripts/gpu_bundle.sh finds the libraries next to it, and no other program does. Theirs
-# are found so too: with an older tag than the linker's default.
+# A program of scripts/gpu_bundle.sh finds the libraries next to it, and no other program does. The tag
+# DT_RPATH, older than the linker's default, applies to the libraries of these libraries too.
 function(tessera_bundled PROGRAM)
   if(TESSERA_HAS_CUDA)
     set_property(TARGET ${PROGRAM} APPEND PROPERTY BUILD_RPATH "$ORIGIN/../lib")

@@ -156,7 +156,7 @@ FACTORS = {
         "tensor x data": layout(tensor=2, data=2, zero=2),
     },
 }
-# Validation in training is on what eval does not read: examples, or documents apart.
+# Training validates on data that eval does not read: examples, or documents kept apart.
 NOT_EVALUATED = {"instructions", "packed"}
 
 
@@ -182,7 +182,7 @@ def words_of(choices):
 # The covering array.
 
 class Cover:
-    """Configurations until each pair of choices is in one, but for those that are refused."""
+    """Configurations until each pair of choices is in one, except for rejected pairs."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
@@ -270,7 +270,7 @@ def check_ended(command, done):
 
 
 class Case:
-    """A configuration with its folder, in which the commands run one after the other."""
+    """A configuration and its folder, in which the commands run one after another."""
 
     def __init__(self, place, folder, chosen, cover):
         self.place, self.folder, self.chosen, self.cover = place, folder, chosen, cover
@@ -332,14 +332,14 @@ def compile_checks(case):
     case.say("compile", "run.yaml", *case.keys, "--check")
     found = case.say_json("compile", "run.yaml", *case.keys)["arena_bytes"]
     if found != case.arena:
-        raise Broken(f"compile says {found} bytes, train took {case.arena}")
+        raise Broken(f"compile reports {found} bytes, train used {case.arena}")
 
 
 def plan(case):
     case.plan = case.say_json("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml")
     found = case.plan["stages"][0]["memory"]["arena_bytes"]
     if found != case.arena:
-        raise Broken(f"plan says {found} bytes, train took {case.arena}")
+        raise Broken(f"plan reports {found} bytes, train used {case.arena}")
     case.say("plan", "run.yaml", *case.keys, "--cluster", "../machine.yaml", "--svg", "plan.svg")
 
 
@@ -353,7 +353,7 @@ def plan_search(case):
                           "--cluster", "../machine.yaml")
     for key in ("step_s", "memory"):
         if again[key] != best[key]:
-            raise Broken(f"the search says {key} {best[key]}, plan of its keys {again[key]}")
+            raise Broken(f"the search reports {key} {best[key]}, plan of its keys {again[key]}")
 
 
 def best_layout(case):
@@ -365,11 +365,11 @@ def best_layout(case):
 def verify(case):
     said = case.say("verify", "run.yaml", *case.keys, "--steps", 2, "run.directory=verified")
     if "all values agree" not in said.stdout:
-        raise Broken(f"verify says {said.stdout[-300:]}")
+        raise Broken(f"verify prints {said.stdout[-300:]}")
 
 
 def other_layout(case):
-    """Any other layout that takes the run."""
+    """Any other layout in which the run is valid."""
     others = [name for name in FACTORS["layout"] if name != case.chosen["layout"]]
     case.rng.shuffle(others)
     for name in others:
@@ -379,7 +379,7 @@ def other_layout(case):
             return name, other
         except Refused:
             continue
-    raise Refused("no other layout.* takes the run")
+    raise Refused("the run is valid in no other layout.*")
 
 
 def resume(case):
@@ -425,7 +425,7 @@ def export(case):
         source = "merged"
     case.say("checkpoint", "export", source, "--to", "exported")
     case.say("checkpoint", "import", "--from", "exported", "--out", "imported")
-    # Which spans eval takes out of a text is a function of the run's seed, which no export has.
+    # The spans that eval removes from a text depend on the run's seed, which an export does not have.
     if case.chosen["model"] != "t5":
         case.check_near("eval's loss of the imported checkpoint", loss_of(case, "imported"),
                         loss_of(case, "run"), 1e-5)
@@ -440,7 +440,7 @@ VERBS = {"train": train, "compile": compile_checks, "plan": plan, "plan search":
          "generate": generate, "export": export}
 
 
-# What is counted.
+# The counts.
 
 class Check:
     def __init__(self, place, options):
@@ -506,7 +506,7 @@ class Check:
               f"{' '.join(case.keys)}", flush=True)
 
     def refuse(self, index, case, verb, message):
-        """A refusal to train is cut down to the choices that it needs."""
+        """Reduces a refusal to train to the choices that cause it."""
         needed = list(case.chosen.items())
         if verb == "train":
             needed = self.smallest(case, message)
@@ -522,7 +522,7 @@ class Check:
         shutil.rmtree(case.folder, ignore_errors=True)
 
     def smallest(self, case, message):
-        """The choices of a refused case that the refusal needs: it goes with any other choice."""
+        """The choices of a rejected case that cause the refusal: any other choice removes it."""
         same = re.sub(r"[\d.]+", "N", message)
         chosen = dict(case.chosen)
         trains = self.refusal(chosen, trains=False) != same  # only training itself refuses
@@ -539,7 +539,7 @@ class Check:
         return needed
 
     def refusal(self, chosen, trains):
-        """What the error of a configuration says, without numbers; nothing where there is none."""
+        """The error of a configuration without its numbers; None if there is no error."""
         probe = Case(self.place, self.place.work / f"probe{threading.get_ident()}", chosen,
                      self.cover)
         try:
@@ -630,7 +630,7 @@ def options_given():
 def main():
     options = options_given()
     if not shutil.which("mpirun"):
-        print("skipped: there is no mpirun here")
+        print("skipped: mpirun is not installed")
         return SKIPPED
     work = pathlib.Path(tempfile.mkdtemp(prefix="combinations-"))
     print(f"seed {options.seed}", flush=True)

@@ -26,7 +26,7 @@ cp -r configs/recipes "$folder/configs/"
 # Open MPI: of its components those that ranks of one machine need. Debian's folders.
 mpi=/usr/lib/$(uname -m)-linux-gnu
 if command -v orterun >/dev/null && [ -d "$mpi/openmpi/lib/openmpi3" ]; then
-  # They look for libraries where the environment says: only they see the bundle's there.
+  # They find libraries by LD_LIBRARY_PATH, which is set for them alone.
   mkdir "$folder/bin/openmpi"
   for tool in orterun orted; do
     cp "$(command -v $tool)" "$folder/bin/openmpi/"

@@ -111,7 +111,7 @@ for part in ${*:-$parts}; do
   if [ "$total" -gt 0 ]; then
     left=$((total - $(date +%s) + start))
     if [ "$left" -lt 5 ]; then
-      echo "$part and what follows: the $total s of this call are over; run the same command again"
+      echo "$part and what follows: the $total s of this call are used up; run the same command again"
       bad=1
       break
     fi

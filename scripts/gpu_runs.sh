@@ -76,8 +76,8 @@ part_parity() {
   return $bad
 }
 
-# The same where cuDNN may be chosen for attention: sequences and heads in which it is faster. The log
-# says for how many shapes it was.
+# The same with shapes for which cuDNN may be chosen for attention, because it is faster there. The log
+# has the number of shapes for which it was.
 part_parity_cudnn() {
   make_data || return 1
   local bad=0 family
@@ -242,7 +242,7 @@ part_bench_pythia() { bench pythia-1.4b 2048 32 4; }
 part_bench_llama() { bench llama3.2-1b 2048 32 4; }
 part_bench_llama_long() { bench llama3.2-1b 8192 8 1; }
 
-# Where the time of a step goes, op by op: trace.json of a step of GPT-2 1.5B in few layers, which is
+# The time of a step, op by op: trace.json of a step of GPT-2 1.5B in few layers, which is
 # kept, and its largest sums here. Then, where there is ncu, five own kernels as it sees them.
 part_timeline() {
   make_data || return 1

@@ -74,7 +74,7 @@ void AppendFile::write_late() {
   }
   if (!failing_) return;
   failing_ = false;
-  report_ = fmt::format("{}: is written again, {}", path_.string(),
+  report_ = fmt::format("{}: writing continues {}", path_.string(),
                         dropped_ == 0 ? std::string("without a gap")
                                       : fmt::format("without {} of its lines", dropped_));
   dropped_ = 0;
@@ -82,7 +82,7 @@ void AppendFile::write_late() {
 
 void AppendFile::reopen() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  std::error_code ignored;  // the open below says why it fails
+  std::error_code ignored;  // open() below reports why
   if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), ignored);
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
@@ -102,7 +102,7 @@ void AppendFile::write_whole(std::string_view record) {
     }
     const int why = errno;
     if (known && ::ftruncate(fd_, before.st_size) != 0)
-      throw Error("cannot be written, and ends in a part of a line: {}", std::strerror(why));
+      throw Error("cannot be written, and now ends in an incomplete line: {}", std::strerror(why));
     throw Error("cannot be written: {}", std::strerror(why));
   }
 }

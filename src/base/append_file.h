@@ -1,4 +1,4 @@
-// A file that records are appended to as a best effort: a full disk, a removed file or a lost mount
+// Appends records to a file as a best effort: a full disk, a removed file or an unreachable mount
 // never ends the program.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace tessera {
 
 // Records are written in their order, each whole or not at all: the part of a record that fitted on
 // a full disk is removed again. Records that cannot be written wait in memory (the newest 16 MiB of
-// them) and are written by a later call that succeeds. Where the file was removed, a new one is
-// made, with its folders. Thread safe.
+// them) and are written by a later call that succeeds. If the file was removed, a new one is
+// created, with its folders. Thread safe.
 class AppendFile {
  public:
   // `head`: the first bytes of a file that is empty.
@@ -27,8 +27,8 @@ class AppendFile {
   void append(std::string_view record);
   void sync();  // flushes the records to the disk
 
-  // What to report: once when records can no longer be written, with the path and the reason, and
-  // once when they can be again. Nothing in between.
+  // Returns a line to report: once when records can no longer be written, with the path and the
+  // reason, and once when they can be written again. Otherwise returns nothing.
   std::optional<std::string> take_report();
 
   const Path& path() const { return path_; }

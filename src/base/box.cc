@@ -86,9 +86,9 @@ bool meet(const Box& a, const Box& b) {
   return true;
 }
 
-// Whether no two of these boxes, none of which is empty, have an element in common. Boxes that
-// share an interval of dimension d are compared in the dimensions after it alone, so that a grid
-// takes time n log n; other arrangements are compared pair by pair and are limited.
+// Returns true if no two of these boxes, none of which is empty, have an element in common. Boxes
+// that share an interval of dimension d are compared in the dimensions after it alone, so that a
+// grid takes time n log n; other arrangements are compared pair by pair and are limited.
 bool disjoint(std::span<const Box*> boxes, size_t d) {
   constexpr size_t kMostPairwise = 4096;
   if (boxes.size() <= 1) return true;

@@ -64,15 +64,14 @@ std::string read_all(int fd, size_t hint, int64_t most, const Path& path) {
     if (n == 0) break;
     used += static_cast<size_t>(n);
     if (static_cast<int64_t>(used) > most)
-      throw Error("{}: has more than {} bytes, the most that is expected here", path.string(),
-                  most);
+      throw Error("{}: has more than {} bytes, expected at most that many", path.string(), most);
     if (used == text.size()) text.resize(text.size() + kBuffer);  // a pipe, or a file that grows
   }
   text.resize(used);
   return text;
 }
 
-// `make_space` is called where the disk is full; true: try again.
+// `make_space` is called when the disk is full; if it returns true, the write is retried.
 void write_all(int fd, const char* data, size_t bytes, const Path& path,
                const std::function<bool()>& make_space) {
   while (bytes > 0) {

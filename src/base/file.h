@@ -1,5 +1,5 @@
-// Files, so that nothing is ever lost: a reader names the file in its error, a writer writes a
-// temporary file and renames it.
+// Safe file access: a reader names the file in its errors, and a writer writes a temporary file and
+// renames it.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tessera {
 
 using Path = std::filesystem::path;
 
-// A system call on a file failed. `code` is its errno: it tells a file that is missing from one
+// A system call on a file failed. `code` is its errno: it distinguishes a missing file from one
 // that cannot be read now.
 class FileError : public Error {
  public:
@@ -27,7 +27,7 @@ class FileError : public Error {
   int code_;
 };
 
-// `path` is a FIFO, a socket, a device or a folder where a file is expected.
+// Thrown if `path` is a FIFO, a socket, a device or a folder instead of a file.
 class NotAFile : public Error {
   using Error::Error;
 };
@@ -35,8 +35,8 @@ class NotAFile : public Error {
 // Returns the whole file. Throws FileError with the system's reason, and NotAFile: it never waits
 // for the other end of a pipe and never reads a device.
 std::string read_file(const Path& path);
-// The same for what people may give through a pipe, such as `<(command)` or /dev/stdin. Throws
-// Error after `most` bytes.
+// Does the same for inputs that users may pass through a pipe, such as `<(command)` or /dev/stdin.
+// Throws Error after `most` bytes.
 std::string read_pipe_or_file(const Path& path, int64_t most);
 
 // Writes a temporary file next to `path`, flushes it to the disk and renames it over `path`;
@@ -55,7 +55,7 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  // Called where the disk is full; if it returns true, the write is tried again.
+  // Sets a function that is called when the disk is full; if it returns true, the write is retried.
   void on_full_disk(std::function<bool()> make_space) { make_space_ = std::move(make_space); }
   void write(const void* data, size_t bytes);  // buffered
   int64_t written() const { return written_; }

@@ -1,6 +1,6 @@
-// What a run tells: short lines for people on the terminal, the same with time and level in a file.
-// Passed to who needs it; thread safe; every line is written before write() returns, or kept until
-// it can be.
+// The log of a run: short lines for people on the terminal, the same with time and level in a file.
+// Passed to the code that needs it; thread safe; every line is written before write() returns, or
+// kept until it can be.
 #pragma once
 
 #include <fmt/format.h>

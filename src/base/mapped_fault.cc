@@ -23,7 +23,7 @@ struct Mapping {
   std::array<char, 512> path{};
 };
 
-// The signal has no argument of ours, so that its handler finds the mappings here.
+// A signal handler gets no argument of ours, so it looks up the mappings here.
 std::array<Mapping, 4096> mappings;
 std::array<char, 512> failed_path;  // of the first read that failed
 std::atomic<int64_t> failed_byte{-1};
@@ -50,7 +50,7 @@ bool replace_page(uintptr_t address) {
 
 void on_bus_error(int, siginfo_t* info, void*) {
   const int error = errno;
-  // Not ours: with the handler before, the instruction fails again as it would have.
+  // Not a watched mapping: the previous handler is restored, and the instruction fails again.
   if (!replace_page(reinterpret_cast<uintptr_t>(info->si_addr)))
     ::sigaction(SIGBUS, &before, nullptr);
   errno = error;
@@ -94,8 +94,8 @@ void require_mapped_reads() {
   const int64_t byte = failed_byte.exchange(-1);
   if (byte < 0) return;
   throw Error(
-      "{}: cannot be read from byte {} on: the file was cut while in use, or its disk failed. "
-      "Restore it, or use another file",
+      "{}: cannot be read from byte {} on: the file was truncated while in use, or its disk "
+      "failed. Restore it, or use another file",
       failed_path.data(), byte);
 }
 

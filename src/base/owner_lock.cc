@@ -1,5 +1,5 @@
-// An exclusive lock file: a record lock of the kernel where there is one, and the record of a live
-// owner everywhere.
+// An exclusive lock file: a kernel record lock where the file system has one, and a record of the
+// owner that the owner keeps up to date.
 #include "base/owner_lock.h"
 
 #include <fcntl.h>
@@ -51,7 +51,7 @@ std::string to_text(const LockOwner& o) {
   return to_json(t) + "\n";
 }
 
-// Nothing where a crash left no whole record.
+// Returns nothing if a crash left no complete record.
 std::optional<LockOwner> owner_of(const std::string& record, const Path& file) {
   try {
     const Tree t = parse_json(record, file.string());
@@ -138,7 +138,7 @@ class OwnerLock::Handle {
       throw FileError(file_, "cannot be written", errno);
   }
 
-  // By the clock of the file's own host.
+  // Uses the clock of the host that stores the file.
   void renew() const {
     const struct timespec now[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
     ::futimens(fd_, now);
@@ -155,7 +155,7 @@ class OwnerLock::Handle {
 
 namespace {
 
-// What a fresh look shows: a network file system renews what it knows of a file when it is opened.
+// The file as a new open() shows it: a network file system updates its cached attributes then.
 struct Look {
   bool there = false;
   std::string record;
@@ -178,7 +178,7 @@ Look look_at(const Path& file) {
   return look;
 }
 
-// The time now by the clock of the file's own host, as a new file there gets it.
+// Returns the time of the host that stores the file, taken from a new file there.
 double time_there_s(const Path& file) {
   const Path probe = temporary_name(file);
   const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -210,7 +210,7 @@ OwnerLock::~OwnerLock() {
   }
   ends_.notify_all();
   heartbeat_.join();
-  // Another process that opened this file before it was removed sees that it has lost its name.
+  // A process that opened this file before its removal detects that with has_the_name().
   if (handle_->has_the_name()) ::unlink(file_.c_str());
 }
 
@@ -253,7 +253,7 @@ OwnerLock::Step OwnerLock::try_record_lock() {
   }
   if (!handle_->has_the_name()) return Step::kAgain;
   require_lock_file(record);
-  // With the record lock in hand, an owner of this boot has ended.
+  // This process holds the record lock, so an owner of this boot has ended.
   if (owner && owner->boot != own_.boot && !has_ended(*owner)) return Step::kAgain;
   if (!handle_->has_the_name()) return Step::kAgain;
   write_record();
@@ -279,7 +279,7 @@ OwnerLock::Step OwnerLock::try_exclusive_file() {
   return take_over(before.record);
 }
 
-// Of several processes that found the owner ended, the one that creates the claim replaces its
+// If several processes find that the owner has ended, the one that creates the claim replaces the
 // file.
 OwnerLock::Step OwnerLock::take_over(const std::string& record) {
   struct Claim {
@@ -313,8 +313,8 @@ void OwnerLock::require_lock_file(const std::string& record) const {
   throw Error("{}: is not a lock file of tessera. Move it away.", file_.string());
 }
 
-// Waits until the owner's file has been left alone for long enough. False: it is gone. Throws Error
-// if it is renewed.
+// Waits until the owner has not renewed the file for `stale_s`. Returns false if the file was
+// removed. Throws Error if the owner renews it.
 bool OwnerLock::has_ended(const LockOwner& owner) {
   const Look first = look_at(file_);
   const double age = std::clamp(time_there_s(file_) - first.time_s, 0.0, options_.stale_s);
@@ -339,8 +339,8 @@ void OwnerLock::refuse(const std::optional<LockOwner>& owner) const {
   if (!owner)
     throw Error("{}: another process owns it (see {}). {}", options_.subject, file_.string(),
                 options_.advice);
-  throw Error("{}: process {} on {} owns it since {}. {}", options_.subject, owner->process.pid,
-              owner->host, owner->started, options_.advice);
+  throw Error("{}: process {} on {} has owned it since {}. {}", options_.subject,
+              owner->process.pid, owner->host, owner->started, options_.advice);
 }
 
 void OwnerLock::write_record() {

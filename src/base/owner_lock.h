@@ -3,9 +3,9 @@
 //
 // The kernel or the file server releases a record lock on the file (fcntl) when its process ends,
 // however it ends. Some network file systems have no record locks, or only within one host, so the
-// file also holds a record of its owner, and the owner renews the file's time every heartbeat. A
-// record counts as one of an ended owner if
-//   - its process is of this boot, and the record lock is free, or it no longer runs, or
+// file also holds a record of its owner, and the owner renews the file's time every heartbeat. The
+// owner in a record counts as ended if
+//   - its process is of this boot, and the record lock is free or the process no longer runs, or
 //   - its process is of another boot, and the file's time has not changed for `stale_s`.
 #pragma once
 
@@ -40,8 +40,9 @@ struct OwnerLockOptions {
 
 class OwnerLock {
  public:
-  // Takes the lock. If the last owner was on another machine and may still run, waits until it is
-  // known to, at most `stale_s`. Throws Error that names host, process and start of the owner.
+  // Takes the lock. If the last owner was on another machine and may still run, waits at most
+  // `stale_s` for a sign that it does. Throws Error that names host, process and start of the
+  // owner.
   OwnerLock(Path file, OwnerLockOptions options);
   // Releases the lock and removes the file, if it is still this one.
   ~OwnerLock();

@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Of a well-formed character of n bytes.
+// Returns the code point of a well-formed character of n bytes.
 uint32_t code_point(std::string_view s, size_t n) {
   const auto byte = [&](size_t k) { return static_cast<uint32_t>(static_cast<uint8_t>(s[k])); };
   if (n == 1) return byte(0);

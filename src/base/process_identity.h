@@ -7,10 +7,9 @@
 namespace tessera {
 
 struct ProcessIdentity {
-  uint32_t machine =
-      0;  // of the boot and the namespace of process ids in which `pid` has a meaning
+  uint32_t machine = 0;  // identifies the boot and the PID namespace that `pid` belongs to
   int64_t pid = 0;
-  int64_t start = 0;  // when it started, in ticks since the boot: process ids are used again
+  int64_t start = 0;  // when it started, in ticks since the boot: process ids are reused
 
   bool operator==(const ProcessIdentity&) const = default;
 };

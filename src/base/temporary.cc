@@ -1,5 +1,5 @@
-// Temporary names carry the identity of their process, so that a later process can tell whether
-// they are still written.
+// Temporary names carry the identity of their process, so that a later process can find out whether
+// they are still being written.
 #include "base/temporary.h"
 
 #include <sys/random.h>
@@ -22,13 +22,13 @@ constexpr std::chrono::hours kQuiet(1);
 
 uint32_t random_bits() {
   uint32_t bits = 0;
-  // The kernel gives so few bytes whole, without waiting once it has booted.
+  // A request this small is never answered in part, and does not block after boot.
   const ssize_t n = ::getrandom(&bits, sizeof bits, 0);
   CHECK(n == sizeof bits, "the system gave {} random bytes", n);
   return bits;
 }
 
-// Takes the number before the next '-', or the last one.
+// Parses the number before the next '-' or the end, and removes it from `text`.
 bool take_number(std::string_view& text, int base, uint64_t& value) {
   const size_t end = text.find('-');
   const std::string_view one = text.substr(0, end);

@@ -75,8 +75,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     Level& level = open_.back();
     find_place(&level.key_line, &level.key_column);
     if (!level.names.insert(name).second)
-      throw Error("{}:{}:{}: the key '{}' stands twice in this object. Keep one of the two.",
-                  source_, level.key_line, level.key_column, name);
+      throw Error("{}:{}:{}: duplicate key '{}' in this object. Remove one of them.", source_,
+                  level.key_line, level.key_column, name);
     level.key = std::move(name);
     return true;
   }

@@ -160,8 +160,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (name.size() > kMaxKey)
       fail(mark, fmt::format("a key of {} bytes, at most {} are read.", name.size(), kMaxKey));
     if (!level.names.insert(name).second)
-      fail(mark,
-           fmt::format("the key '{}' stands twice in this object. Keep one of the two.", name));
+      fail(mark, fmt::format("duplicate key '{}' in this object. Remove one of them.", name));
     level.key = name;
     level.has_key = true;
     level.key_line = lines_.line(mark);

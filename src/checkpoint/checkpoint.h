@@ -56,7 +56,7 @@ struct SaveGroup {
   std::function<void(std::string&)> broadcast = {};
 };
 
-// What to do with a checkpoint that is already at the place of a new one.
+// How to treat a checkpoint that already exists at the path of a new one.
 enum class Existing : uint8_t { kIsReplaced, kIsKept };
 
 // Fills elements [first, first + count) of a piece, in row-major order, into `out`.
@@ -91,7 +91,7 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Called where the disk is full while pieces are written; true: the write is tried again.
+  // Sets a function that is called when the disk is full; if it returns true, the write is retried.
   void on_full_disk(std::function<bool()> make_space) {
     file_->on_full_disk(std::move(make_space));
   }
@@ -119,8 +119,9 @@ class CheckpointWriter {
   bool finished_ = false, published_ = false;
 };
 
-// A checkpoint whose files are missing, cut off or changed: another one may be intact. An error of
-// the system (permissions, a lost disk, no memory) is a FileError instead and says nothing of that.
+// A checkpoint whose files are missing, cut off or changed: another one may be intact. A system
+// error (permissions, an unreachable disk, no memory) is a FileError instead: it does not mean
+// damage.
 class DamagedCheckpoint : public Error {
   using Error::Error;
 };

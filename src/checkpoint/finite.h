@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// What a flat array of numbers holds that is not finite.
+// The elements of a flat array that are not finite.
 struct NonFinite {
   int64_t first = -1;  // index of the first such element; -1: all elements are finite
   int64_t count = 0;   // such elements
@@ -17,10 +17,10 @@ struct NonFinite {
   explicit operator bool() const { return count > 0; }
 };
 
-// Looks at `count` elements of type `dtype`. Integer types are always finite.
+// Searches `count` elements of type `dtype`. Integer types are always finite.
 NonFinite find_non_finite(const std::byte* data, DType dtype, int64_t count);
 
-// Adds what was found in elements [offset, …) of the same array.
+// Adds the result for elements [offset, …) of the same array.
 void add(NonFinite& total, const NonFinite& found, int64_t offset);
 
 // "'layer0.attn.qkv.weight' has nan at [0, 2, 5, 7]; 12 of its 4,096 elements are not finite".

@@ -77,8 +77,8 @@ void remove_unfinished(const CheckpointNames& names, const Path& fresh,
   }
 }
 
-// The finished ones in the order in which they count: those of this process from the last one that
-// it saved, then the others from the newest.
+// Returns the finished checkpoints by priority: those that this process saved, latest first, then
+// the others, newest first.
 std::vector<CheckpointNames::Entry> in_order_of_worth(const CheckpointNames& names,
                                                       const KeepRule& rule) {
   std::vector<CheckpointNames::Entry> own, others;
@@ -146,7 +146,7 @@ std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir) {
   };
   for (const auto& e : names.finished) add(e, nullptr);
   for (const auto& e : names.unfinished) add(e, "its save was not finished");
-  for (const auto& e : names.damaged) add(e, "a start found it damaged and renamed it");
+  for (const auto& e : names.damaged) add(e, "an earlier start found it damaged and renamed it");
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.step < b.step; });
   return found;
@@ -224,7 +224,7 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
   int64_t kept = 0;
   std::string failed;
   for (const auto& [step, path] : all) {
-    // What this process has just saved is whole without a look.
+    // A checkpoint that this process has just saved is whole, so it is not read.
     const bool fresh = !rule.saved.empty() && step == rule.saved.back();
     if (fresh && rule.seen != nullptr) rule.seen->insert_or_assign(path, true);
     if (!fresh && !is_whole({step, path}, rule.seen)) continue;

@@ -20,12 +20,12 @@ struct FoundCheckpoint {
   std::string broken;  // why it cannot be read; empty: index and sizes are whole
 };
 
-// All entries of a checkpoints folder that are named like a step, by step: whole ones, those whose
-// save has not finished, and those that were renamed <step>.damaged. Both come as broken, as does
-// what cannot be read. A folder that does not exist has none.
+// Returns all entries of a checkpoints folder whose name is a step, by step: whole ones, unfinished
+// saves, and those renamed to <step>.damaged. The latter two are listed as broken, and so is an
+// entry that cannot be read. A folder that does not exist has none.
 std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir);
 
-// What a checkpoints folder holds, by the names alone. Throws FileError if it cannot be read.
+// The contents of a checkpoints folder, by names alone. Throws FileError if it cannot be read.
 struct CheckpointNames {
   struct Entry {
     int64_t step = 0;
@@ -46,18 +46,18 @@ struct LatestCheckpoint {
 // is newer cannot be read.
 LatestCheckpoint find_latest(const Path& checkpoints_dir);
 
-// The checkpoints that an argument may mean, the best first: a checkpoint folder itself, a Hugging
-// Face folder, or those of a checkpoints/ folder or a run directory, the newest first. Throws Error
-// that says what was found instead of one.
+// Returns the checkpoints that an argument may refer to, the best first: a checkpoint folder
+// itself, a Hugging Face folder, or those of a checkpoints/ folder or a run directory, the newest
+// first. Throws Error that names what was found instead.
 std::vector<Path> checkpoints_of(const Path& argument);
-// The first of them whose index and sizes are whole. Throws Error if there is none.
+// Returns the first of them whose index and sizes are whole. Throws Error if there is none.
 Path resolve_checkpoint(const Path& argument);
 
 // Renames a checkpoint of a run to <step>.damaged (or <step>.damaged-2 …), so that no later start
 // reads it. Returns the new place.
 Path rename_damaged(const Path& checkpoint);
 
-// Which checkpoints a prune has already found to be whole or not, by path.
+// Results of earlier prunes by path: true for a whole checkpoint.
 using SeenCheckpoints = std::map<Path, bool>;
 
 struct KeepRule {
@@ -65,9 +65,9 @@ struct KeepRule {
   int64_t keep_every_steps = 0;        // and those whose step is a multiple of this; 0: none
   std::vector<int64_t> at_steps = {};  // and these
   std::function<bool(int64_t step)> also = {};  // and those of which this says so
-  std::vector<int64_t> saved = {};  // by this process, in order: the newest of these come first
-  int64_t started_from = -1;        // stays
-  SeenCheckpoints* seen = nullptr;  // remembers what was looked at
+  std::vector<int64_t> saved = {};  // steps saved by this process, in order; kept before others
+  int64_t started_from = -1;        // is kept
+  SeenCheckpoints* seen = nullptr;  // caches results of earlier prunes
 };
 
 // Removes the whole checkpoints that no rule keeps, and what unfinished saves of ended processes

@@ -26,8 +26,8 @@ struct HfImport {
 
 // Makes a checkpoint of step 0 at `checkpoint`, with weights in f32. Throws Error if the family or
 // a feature of config.json is not ours, if tensors are missing, extra or of another shape (one
-// Error lists them all), or if something stands at `checkpoint` already. `with_tokenizer` = false:
-// the checkpoint gets no tokenizer.
+// Error lists them all), or if `checkpoint` exists already. `with_tokenizer` = false: the
+// checkpoint gets no tokenizer.
 HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::string& version,
                    bool with_tokenizer = true);
 
@@ -68,18 +68,18 @@ std::optional<int64_t> end_of_text_token(std::string_view tokenizer_json, const 
 struct HfTextRules {
   // Before and behind each text, where a SentencePiece model's class puts them.
   std::optional<int32_t> begin, end;
-  // Any of them ends what the model writes: those of the run (set_ends), else eos_token_id of
+  // Ids that end generation: those of the run (set_ends), otherwise eos_token_id of
   // generation_config.json or config.json.
   std::vector<int32_t> stops;
 };
 HfTextRules hf_text_rules(const CheckpointHeader& header);
 
-// Sets the ids that end what the model of this run writes: of a run on instructions.
+// Sets the ids that end generation, for a run on instructions.
 void set_ends(const std::vector<int32_t>& ids, CheckpointHeader& header);
 
-// Copies what `from` holds of texts (what is put around them, chat templates, defaults of
-// generation) to the header of a run that began with its weights, if the tokenizer is the same. The
-// ids that ended texts there (stops) are not copied: this run has its own ends.
+// Copies the text settings of `from` (tokens around a text, chat templates, generation defaults) to
+// the header of a run that began with its weights, if the tokenizer is the same. The ids that ended
+// texts there (stops) are not copied: this run has its own ends.
 void keep_text_rules(const CheckpointHeader& from, CheckpointHeader& to);
 
 }  // namespace tessera

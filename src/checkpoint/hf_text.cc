@@ -67,7 +67,7 @@ constexpr std::array kOtherKeys{"chat_template", "clean_up_tokenization_spaces",
 constexpr std::array kOwnGenerationKeys{"eos_token_id", "decoder_start_token_id",
                                         "transformers_version", "_from_model_config"};
 
-// Whether what was read is worth a key of the header: not for an object without members.
+// Adds the object to the header, unless it has no members.
 void set_if_filled(const char* key, Tree object, Tree& state) {
   if (object.as_members() && !object.as_members()->empty()) state.set(key, std::move(object));
 }
@@ -166,7 +166,7 @@ void complete_generation_config(const CheckpointHeader& header, Tree& config) {
   const Tree* kept = given(header.state, "generation");
   if (!kept || !kept->as_members()) return;
   for (const auto& [key, value] : *kept->as_members()) config.set(key, value);
-  config.set("_from_model_config", Tree(false));  // transformers would make it again without them
+  config.set("_from_model_config", Tree(false));  // true: transformers regenerates the file
 }
 
 HfTextRules hf_text_rules(const CheckpointHeader& header) {

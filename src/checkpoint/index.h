@@ -43,9 +43,9 @@ class OtherFormat : public Error {
   using Error::Error;
 };
 
-// `source` names the text in errors. Throws OtherFormat, and Error if it is damaged or says what
-// cannot be: types unknown, boxes outside or not covering a tensor once, pieces outside of
-// their file. Whether the files are there is for the reader to see.
+// `source` names the text in errors. Throws OtherFormat, and Error if it is damaged or
+// inconsistent: unknown types, boxes outside of a tensor or not covering it exactly once, pieces
+// outside of their file. Whether the files are there is for the reader to see.
 CheckpointIndex parse_index(std::string_view text, const std::string& source);
 
 // The list of pieces alone, for the merge of several ranks.

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls `read` for a file of a checkpoint: one that is missing, or something else than a file, is
-// damage; what the system refuses is not.
+// Calls `read` for a file of a checkpoint. A missing file, or something that is not a file, counts
+// as damage; a system error does not.
 template <class Read>
 auto of_checkpoint(Read&& read) {
   try {
@@ -84,7 +84,7 @@ CheckpointReader::CheckpointReader(const Path& folder) : folder_(folder) {
   }
   const Path path = folder / kIndexFile;
   if (!is_there(path))
-    throw DamagedCheckpoint("{}: no checkpoint: it has no {}", folder.string(), kIndexFile);
+    throw DamagedCheckpoint("{}: is not a checkpoint: it has no {}", folder.string(), kIndexFile);
   CheckpointIndex index = read_index(path);
   header_ = std::move(index.header);
   tensors_ = std::move(index.tensors);

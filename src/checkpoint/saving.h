@@ -65,8 +65,8 @@ class Saving {
   // The message of wait() if the save failed because the state is not finite; otherwise empty.
   std::string non_finite() const;
   double seconds() const;  // from the start until it was over
-  // Once it is over. Of a failure: a later try would fail too. Else the old checkpoints that could
-  // not be removed; empty: none.
+  // Once it is over: whether a later try would fail too, and a warning about old checkpoints that
+  // could not be removed (empty: none).
   bool failure_is_lasting() const { return lasting_; }
   const std::string& warning() const { return warning_; }
 

@@ -1,4 +1,4 @@
-// The model that a checkpoint holds: what its header says, checked against its tensors.
+// The model of a checkpoint: its header, checked against its tensors.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// The model of the header with its sizes derived. Throws Error where the header describes a model
-// that cannot exist, or another one than the tensors are of: one is missing, has another shape or
-// is not stored as floating-point numbers.
+// The model of the header with its sizes derived. Throws Error if the header describes a model that
+// cannot exist, or if one of its tensors is missing, has another shape or is not stored as
+// floating-point numbers.
 ModelConfig stored_model(const CheckpointReader& checkpoint);
 
 // The weights of `names` as they are stored: the master copy, where there is one. Throws Error as

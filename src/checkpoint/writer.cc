@@ -23,7 +23,7 @@ void wait_for_all(const SaveGroup& group) {
   if (group.ranks > 1) group.barrier();
 }
 
-// The error of `part`, which is thrown once the other ranks need not be waited for.
+// Calls `part` and returns its error, which the caller throws after the barriers.
 template <class F>
 std::exception_ptr caught(F part) {
   try {

@@ -39,7 +39,7 @@ struct Arguments::Parser {
   std::vector<std::string> names;
   std::vector<Line> numbers;  // options that take one, and of which kind
 
-  // Why the number of values does not fit: an option without its value, or one that is given twice.
+  // Explains a wrong number of values: an option without its value, or one that is given twice.
   std::string mismatch(Args args, const std::string& otherwise) const {
     for (const CLI::Option* o : app.get_options()) {
       const std::string name = o->get_name();

@@ -119,7 +119,7 @@ int list(Args args) {
 }
 
 // Checks every byte of a checkpoint, then every number. Sets `broken` to what is wrong with it.
-// Returns the exit code that this checkpoint asks for.
+// Returns the exit code for this checkpoint.
 int verify_one(FoundCheckpoint& c, int64_t& bytes) {
   try {
     if (!c.broken.empty()) return 1;
@@ -139,9 +139,10 @@ int verify_one(FoundCheckpoint& c, int64_t& bytes) {
 int verify(Args args) {
   std::string where;
   bool json = false;
-  Arguments arguments("checkpoint verify",
-                      "Reads every byte, compares it with its checksum, and looks for NaN.",
-                      "tessera checkpoint verify runs/pythia-70m");
+  Arguments arguments(
+      "checkpoint verify",
+      "Read every byte, compare it with its checksum, and look for NaN and infinity.",
+      "tessera checkpoint verify runs/pythia-70m");
   arguments.required(where, "RUN", "a run directory, a checkpoints folder or a checkpoint");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
@@ -239,9 +240,9 @@ int diff(Args args) {
 
 std::string family_name(const ModelConfig& m) { return name_of_entry(m.family); }
 
-// A tokenizer that cannot be read would first be noticed by `generate`.
+// Without this check, `generate` would be the first to report an unreadable tokenizer.
 void check_tokenizer(const Path& folder) {
-  if (!is_hf_folder(folder)) return;  // import_hf says what is missing
+  if (!is_hf_folder(folder)) return;  // import_hf reports what is missing
   const CheckpointReader reader(folder);
   const std::string& bytes = reader.header().tokenizer;
   if (bytes.empty()) return;
@@ -289,7 +290,7 @@ int import_folder(Args args) {
                                      : fmt::format("{} widened to f32", name_of(made.stored_as)),
        clock.seconds());
   if (!made.skipped.empty())
-    show("  left out: {} tensors that are no weights, such as {}\n", made.skipped.size(),
+    show("  left out: {} tensors that are not weights, such as {}\n", made.skipped.size(),
          made.skipped[0]);
   if (!made.has_tokenizer && !without_tokenizer)
     show(

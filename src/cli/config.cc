@@ -106,8 +106,8 @@ int explain(Args args) {
   return 0;
 }
 
-// The configuration with what the tokenizer and this machine decide, where they can be asked. What
-// cannot stays as it is, with a note on standard error.
+// Returns the configuration with the values that the tokenizer and this machine determine. A value
+// that cannot be resolved stays as it is, with a note on standard error.
 RunConfig resolved(RunConfig config) {
   try {
     resolve_sizes(config);
@@ -136,8 +136,8 @@ int print(Args args) {
   std::vector<std::string> overrides;
   bool json = false, small = false;
   Arguments arguments("config print",
-                      "Prints a run file with everything resolved, after checking it; of a "
-                      "checkpoint or a run directory the model section.",
+                      "Print a run file with everything resolved, after checking it, or the model "
+                      "section of a checkpoint or run directory.",
                       "tessera config print run.yaml batch.micro=8");
   arguments.required(run, "RUN|CHECKPOINT",
                      "a run file; or a run directory, a checkpoint or a Hugging Face folder");

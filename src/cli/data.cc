@@ -59,7 +59,7 @@ void print_counts(const DatasetAbout& about) {
                                : std::string(", no end of text"));
 }
 
-// What of the inputs was left out, or is probably not meant to be read as it was.
+// Prints which inputs were left out, and which were probably not meant to be read as plain text.
 void print_sources(const BuildResult& result) {
   if (result.skipped_files > 0) {
     const bool more = result.skipped_files > std::ssize(result.left_out);
@@ -93,7 +93,7 @@ void print_result(const BuildResult& result, const std::string& out, double seco
   print_sources(result);
 }
 
-// Nothing where a signal came before the end.
+// Returns nothing if a signal arrived before the end.
 std::optional<BuildResult> build_unless_stopped(const Tokenizer& tokenizer,
                                                 const BuildOptions& options, BuildLine& line,
                                                 const StopSignals& signals) {

@@ -21,15 +21,15 @@
 namespace tessera {
 namespace {
 
-// What `explain` speaks about: the data of a run, or one dataset by itself.
+// The subject of `explain`: the data of a run, or a single dataset.
 struct Subject {
   std::string name, tokenizer;
   DatasetSpec spec;
   BatchShape batch = {};
-  int64_t steps = 0;  // 0: there are no steps
+  int64_t steps = 0;  // 0: the subject has no steps
   bool changes = false;
   std::optional<RunPosition> position = {};  // where `train` would continue
-  std::string checkpoint = {};               // which says that
+  std::string checkpoint = {};               // that stores it
 };
 
 // The position from which `tessera train` with this configuration would continue.
@@ -83,8 +83,8 @@ TrainingData open_data(Subject& subject) {
 void require_known(const TrainingData& data, const Subject& subject, int64_t sample) {
   if (sample >= data.first_sample()) return;
   throw Error(
-      "{}: sample {} was read before the data of the run changed at its sample {}. {} describes "
-      "the later ones; name an earlier checkpoint's run file",
+      "{}: sample {} was read before the data of the run changed at its sample {}. {} stores "
+      "only the position after that change.",
       subject.name, sample, data.first_sample(), subject.checkpoint);
 }
 
@@ -100,7 +100,7 @@ Tree tokens_of(TrainingData& data, int64_t sample) {
   return list_of(ids);
 }
 
-// What span corruption makes of a sample.
+// Adds the encoder input and the labels that span corruption makes of a sample.
 void add_row(TrainingData& data, int64_t sample, Tree& out) {
   const auto t = static_cast<size_t>(data.row_tokens());
   std::vector<int32_t> tokens(t), labels(t), positions(t), documents(t),
@@ -113,7 +113,7 @@ void add_row(TrainingData& data, int64_t sample, Tree& out) {
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
   if (subject.steps == 0) throw UsageError("--step needs a run file; a dataset has no steps");
   if (step < 1 || step > subject.steps)
-    throw UsageError("--step is {}, wanted 1 to {}, the run's last", step, subject.steps);
+    throw UsageError("--step is {}, expected 1 to {}, the run's last", step, subject.steps);
   Tree list = Tree::list();
   const int64_t end = subject.batch.samples_before(step);
   require_known(data, subject, subject.batch.samples_before(step - 1));
@@ -196,7 +196,7 @@ void explain_sample(TrainingData& data, const Subject& subject, int64_t sample, 
   constexpr int64_t kMany = int64_t{1} << 32;
   const int64_t samples = subject.steps > 0 ? subject.batch.samples_before(subject.steps) : kMany;
   if (sample < 0 || sample >= samples)
-    throw UsageError("--sample is {}, wanted 0 to {}{}", sample, samples - 1,
+    throw UsageError("--sample is {}, expected 0 to {}{}", sample, samples - 1,
                      subject.steps > 0 ? ", the run's last" : "");
   require_known(data, subject, sample);
   const SampleOrigin origin = data.origin(sample);
@@ -235,20 +235,20 @@ int data_explain(Args args) {
   int64_t sample = 0, step = 0, sequence_length = 2048, seed = 1234;
   bool locate = false, json = false;
   Arguments arguments("data explain",
-                      "Says where a sample comes from: which documents, which of their bytes.",
+                      "Show where a sample comes from: the documents and their bytes.",
                       "tessera data explain run.yaml --sample 1200 --locate");
   arguments.required(name, "RUN|PREFIX", "a run file, a run directory or a dataset");
-  arguments.option(sample, "--sample", "N", "which one, from 0, through all steps");
+  arguments.option(sample, "--sample", "N", "sample number from 0, counted over all steps");
   arguments.option(step, "--step", "S", "all samples of this step, from 1");
   arguments.option(tokenizer, "--tokenizer", "T", "to show text; default: the one of the data");
-  arguments.flag(locate, "--locate", "read the source files again to name line and byte");
-  arguments.option(sequence_length, "--sequence-length", "T", "of a dataset's samples");
-  arguments.option(seed, "--seed", "N", "of a dataset's order");
+  arguments.flag(locate, "--locate", "reread the source files to name line and byte");
+  arguments.option(sequence_length, "--sequence-length", "T", "tokens per sample of a dataset");
+  arguments.option(seed, "--seed", "N", "seed of a dataset's order");
   arguments.json(json);
-  arguments.many(overrides, "key=value", "keys of the run file given again");
+  arguments.many(overrides, "key=value", "overrides of run-file keys");
   if (!arguments.parse(args)) return 0;
   if (sequence_length < 1)
-    throw UsageError("--sequence-length is {}, wanted 1 or more", sequence_length);
+    throw UsageError("--sequence-length is {}, expected 1 or more", sequence_length);
   Subject subject;
   if (std::filesystem::exists(name + ".idx")) {
     if (!overrides.empty()) throw UsageError("{}: key=value needs a run file", overrides[0]);

@@ -39,7 +39,7 @@ Tree as_tree(const Tokenizer& tokenizer, const InstructionData& data, int64_t ex
   return t;
 }
 
-// What the model gets of a sample.
+// Adds the row that the model gets for a sample.
 void add_row(TrainingRows& rows, int64_t sample, Tree& out) {
   const auto length = static_cast<size_t>(rows.row_tokens());
   std::vector<int32_t> tokens(length), labels(length), positions(length), documents(length),

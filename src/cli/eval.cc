@@ -207,7 +207,7 @@ void run_tasks(const TaskChoice& choice, const std::string& examples_file, Check
 }
 
 void at_least_0(const char* option, int64_t n) {
-  if (n < 0) throw UsageError("eval: {} is {}, wanted 0 or more.", option, n);
+  if (n < 0) throw UsageError("eval: {} is {}, expected 0 or more.", option, n);
 }
 
 Precision precision_named(const std::string& name) {

@@ -77,7 +77,7 @@ Scale scale_of(const LaunchArguments& l) {
   return s;
 }
 
-// Whether SLURM runs this job again.
+// Returns true if SLURM requeued this job.
 bool was_requeued() {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
   return restarts != nullptr && std::string_view(restarts) != "0";
@@ -125,7 +125,7 @@ std::vector<std::string> Launch::program() const {
   p.push_back(l_.run);
   p.insert(p.end(), l_.overrides.begin(), l_.overrides.end());
   if (world_.data > 0) p.push_back(fmt::format("layout.data={}", world_.data));
-  // A restart continues what the first start began, also where that one began from scratch.
+  // A restart continues what the first start began, even if that one began from scratch.
   if ((!ends_.empty() || was_requeued()) && l_.program.empty())
     p.emplace_back("checkpoint.resume=auto");
   return p;

@@ -18,7 +18,7 @@ NamedText find(const std::string& name, std::string_view folder) {
     if (c.name == name) return {fmt::format("{}/{}.yaml", folder, name), std::string(c.text)};
     known += fmt::format(" {}", c.name);
   }
-  throw Error("there is no file '{}', and the program contains only these {}:{}", name, folder,
+  throw Error("'{}' is neither a file nor one of the {} that the program contains:{}", name, folder,
               known);
 }
 

@@ -1,5 +1,5 @@
-// What --cluster and --software name: a file, or a name of configs/clusters or configs/software,
-// which the program contains.
+// Resolves --cluster and --software: a file, or a name in configs/clusters or configs/software,
+// whose files the program contains.
 #pragma once
 
 #include <span>

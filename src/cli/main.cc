@@ -1,5 +1,5 @@
-// Reads which verb is wanted, runs it, and turns errors into messages and exit codes:
-// 0 success, 1 runtime error, 2 usage error, 3 numeric failure (NumericError).
+// Selects the command, runs it, and turns errors into messages and exit codes: 0 success, 1 runtime
+// error, 2 usage error, 3 numeric failure (NumericError).
 #include <omp.h>
 
 #include <cerrno>
@@ -31,12 +31,12 @@ int run(tessera::Args args) {
   return code;
 }
 
-// The process may have no standard error that takes it.
+// Drops the text if standard error is closed or full.
 void tell(std::string_view text) {
   tessera::print_to(stderr, fmt::format("tessera: {}\n", tessera::printable(text)));
 }
 
-// OpenMP puts the places of a team of threads on the stack, which overflows if there are a million.
+// OpenMP keeps data of each thread of a team on the stack, which overflows with a million threads.
 void bound_threads() {
   if (omp_get_max_threads() <= tessera::kMostThreads) return;
   tell(fmt::format("warning: OMP_NUM_THREADS is more than {} and is ignored.",
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   } catch (const tessera::Error& e) {
     tell(e.what());
   } catch (const std::bad_alloc&) {
-    tell("out of memory. `tessera doctor` says how much this process may use.");
+    tell("out of memory. `tessera doctor` prints how much memory this process may use.");
   } catch (const std::filesystem::filesystem_error& e) {
     tell(fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {

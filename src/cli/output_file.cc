@@ -1,4 +1,4 @@
-// Refuses to replace files that are there already.
+// Rejects output files that exist already.
 #include "cli/output_file.h"
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 namespace tessera {
 
 void add_force(Arguments& arguments, bool& force) {
-  arguments.flag(force, "--force", "replace what is there already");
+  arguments.flag(force, "--force", "replace existing files");
 }
 
 void refuse_existing(const std::string& file, bool force) {

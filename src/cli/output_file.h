@@ -1,5 +1,5 @@
-// The one rule for files and folders that a command writes: it does not replace what is there
-// already, unless --force is given.
+// The one rule for files and folders that a command writes: it does not replace existing ones
+// unless --force is given.
 #pragma once
 
 #include "cli/arguments.h"

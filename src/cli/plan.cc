@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kProposals = 3;
 constexpr int64_t kMostDevices = int64_t{1} << 20;  // more than any machine has
-constexpr double kWorthwhile = 0.995;               // of the time now: what is proposed takes less
+constexpr double kWorthwhile = 0.995;  // largest share of the present step time for a proposal
 
 struct Plan {
   CompileRequest request;

@@ -74,7 +74,7 @@ void print_rows(const std::vector<Found>& best) {
   }
 }
 
-// Why the fastest is faster than the next that takes longer.
+// Explains why the fastest layout beats the next slower one.
 void print_next(const std::vector<Found>& best) {
   const Prediction& first = best[0].prediction;
   const auto slower = std::find_if(best.begin(), best.end(), [&](const Found& f) {

@@ -40,8 +40,8 @@ bool split_suffices(const RunConfig& config) {
   return true;
 }
 
-// Keys that leave out the validation data of a recipe that is not there: a small twin is given its
-// training data on the command line. The first rank prints what is left out.
+// Returns keys that drop validation data of the recipe that is missing: a scaled-down run gets its
+// training data on the command line. Rank 0 prints what is dropped.
 std::vector<std::string> without_missing_validation(const RunConfig& small) {
   std::vector<std::string> keys;
   const auto leave_out = [&](const std::string& key, const std::string& why) {

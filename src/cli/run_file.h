@@ -6,8 +6,8 @@
 namespace tessera {
 
 // Reads the run file with the command line's key=value over it, and checks it. `path` may be a run
-// directory: then it is the run.yaml in it, with that directory. `small`: its small twin, with
-// key=value over that, and without validation data that is not there.
+// directory: its run.yaml is read, with run.directory set to it. `small`: the scaled-down run, with
+// key=value over that, and without missing validation data.
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
                    bool small = false, DataUse use = DataUse::kRead);
 

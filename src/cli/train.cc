@@ -184,7 +184,7 @@ int verb_train(Args args) {
     if (!give_up(e.what(), kNumericExitCode, *heartbeat, world.get())) throw;
     return kNumericExitCode;
   } catch (const SharedError& e) {
-    // Every rank has it: rank 0 tells it and ends the others.
+    // All ranks throw it: rank 0 reports it and ends the others.
     if (world->rank() != 0) std::this_thread::sleep_for(kUntilEnded);
     if (!give_up(e.what(), 1, *heartbeat, world.get())) throw;
   } catch (const std::exception& e) {

@@ -23,7 +23,7 @@ int run_verb(const std::string& path, std::span<const Verb> among, Args args);
 
 int verb_tokenizer(Args args);
 int verb_data(Args args);
-int data_explain(Args args);  // a verb of it with a file of its own
+int data_explain(Args args);  // `tessera data explain`
 int verb_train(Args args);
 int verb_compile(Args args);
 int verb_verify(Args args);

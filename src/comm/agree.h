@@ -1,4 +1,4 @@
-// Errors that one rank meets and all ranks must handle together.
+// Errors that occur on one rank and that all ranks must handle together.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-// An error that every rank throws at the same place of the program, so that the ranks can still
-// communicate: save a checkpoint, say.
+// An error that every rank throws at the same point of the program, so that the ranks can still
+// communicate, for example to save a checkpoint.
 class SharedError : public Error {
  public:
   using Error::Error;

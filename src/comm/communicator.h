@@ -59,10 +59,10 @@ class Communicator {
   // follow, and over for the host at once.
   virtual bool is_on_stream() const { return false; }
   virtual void use(Stream) {}
-  // Takes the memory that sums need outside of the arena, so that no transfer allocates.
+  // Allocates the memory that sums need outside of the arena, so that no transfer allocates.
   virtual void prepare_sums() {}
-  // On streams: whether transfers of several communicators of this device must be ordered by the
-  // caller, by events, as they may otherwise wait for each other for ever.
+  // Returns true if the caller must order, by events, the transfers of several communicators of
+  // this device, which may otherwise deadlock.
   virtual bool needs_order() const { return false; }
   // After an Error: transfers that wait on the device end, with nothing that can be used.
   virtual void abandon() {}

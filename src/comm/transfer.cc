@@ -50,7 +50,7 @@ void add(std::vector<Message>& to, std::byte* data, int64_t bytes, int64_t peer,
   if (bytes > 0) to.push_back({data, bytes, peer, receives});
 }
 
-// Bytes of a step that one peer sends.
+// Returns the bytes that one peer sends per step.
 int64_t staged_bytes(const Member& m) {
   constexpr int64_t kLine = kLeastStagedBytes;
   const int64_t peers = std::max<int64_t>(m.size - 1, 1);

@@ -26,10 +26,10 @@ class World {
   // make them in the same order. Each has messages of its own: groups of the same ranks never mix.
   virtual std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) = 0;
 
-  // Whether the transfers of one communicator run one after another whatever their direction: a
-  // receive that waits then holds up the sends after it.
+  // Returns true if the transfers of one communicator run one after another, whatever their
+  // direction: a waiting receive then delays the sends after it.
   virtual bool takes_turns() const { return false; }
-  // How ranks exchange, for the log.
+  // The transport between ranks, for the log.
   virtual std::string transport() const { return "MPI"; }
 
   // For setting up and reporting; these wait for all ranks.

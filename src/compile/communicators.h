@@ -11,7 +11,7 @@ namespace tessera {
 
 bool communicates(const Op& op);
 bool is_message(const Op& op);  // between two stages
-bool reduces(const Op& op);     // adds what ranks have
+bool reduces(const Op& op);     // sums values of ranks
 
 // Which messages of the pipeline share a communicator. kShared: all of a direction, between any
 // stages. kPairs: those of a direction from one stage to its neighbour. NCCL runs the operations of
@@ -39,8 +39,8 @@ struct CommunicatorUse {
 std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>& programs,
                                               Messages messages);
 
-// Returns how many communicators of more than one rank a device makes for the program: what takes
-// memory outside of its arena.
+// Returns the number of communicators of more than one rank that the program needs. Each takes
+// device memory outside of the arena.
 int64_t communicator_count(const Program& program);
 
 }  // namespace tessera

@@ -21,15 +21,15 @@ struct MemberRange {
 std::vector<MemberRange> member_ranges(const Program& program, const std::string& members,
                                        const Value& flat, const Coordinates& at);
 
-// Where Adafactor's means of the rows and columns of a matrix are in its frame of factors (and
-// their sums in the frame of sums), in elements. A vector has no columns.
+// The place of Adafactor's means of the rows and columns of a matrix in its frame of factors (and
+// of their sums in the frame of sums), in elements. A vector has no columns.
 struct FactorPlace {
   int64_t rows = 0, columns = 0, rows_at = 0, columns_at = kNone;
   int64_t elements() const { return columns > 0 ? rows * columns : rows; }
 };
-// Of every part (Value::parts) of every member, in the order of the table …
+// Returns the places of all parts (Value::parts) of all members, in the order of the table.
 std::vector<FactorPlace> factor_places(const Program& program, const std::string& members);
-// … and for each member the index of the place of its first part.
+// Returns for each member the index of the place of its first part.
 std::vector<size_t> first_factor_places(const Program& program, const std::string& members);
 
 }  // namespace tessera

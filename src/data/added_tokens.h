@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// In bytes. At each place of a text this many are compared at most, so that the search takes time
+// In bytes. At most this many are compared at each position of a text, so the search takes time
 // proportional to the text.
 constexpr size_t kLongestAddedToken = 512;
 

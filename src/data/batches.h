@@ -54,7 +54,7 @@ struct BatchShape {
   std::vector<int64_t> ramp = {};
   int64_t ramp_steps = 0;
 
-  // Where the run resumes: steps done, and what they have consumed.
+  // The point at which the run resumes: steps done, and what they have consumed.
   int64_t first_step = 0, first_sample = 0, first_tokens = 0;
   std::vector<BatchPeriod> past = {};  // of the steps before first_step, oldest first
 

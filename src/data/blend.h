@@ -20,8 +20,8 @@ class Blend {
   // says what is wrong with them.
   explicit Blend(std::span<const double> weights);
 
-  // Continues after samples of which the sources have given `given`; to be called before the first
-  // at(). Samples before that are found as in a blend that begins at 0.
+  // Continues a blend in which each source has given `given` samples. Call it before the first
+  // at(). Earlier samples are found as in a blend that begins at 0.
   void continue_from(std::span<const int64_t> given);
 
   struct Pick {

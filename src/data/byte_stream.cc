@@ -141,7 +141,7 @@ ByteStream::ByteStream(const std::string& name) : name_(name == "-" ? "standard 
   buffer_.resize(static_cast<size_t>(std::max(wanted, kLeastBuffer)));
   try {
     if (S_ISDIR(status.st_mode)) throw Error("{}: is a folder, wanted a file", name_);
-    // /dev/zero and its kind never end; what is typed does, and so does a pipe.
+    // Devices such as /dev/zero never end; terminal input and pipes do.
     const bool device = S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(fd_) == 0);
     if (device && name != "-") throw Error("{}: is a device, expected a file or a pipe", name_);
     while (end_ < 4 && refill()) {

@@ -73,15 +73,15 @@ void CharacterMap::check(const std::string& source) const {
   check_depth(0, 0, heights, source);
 }
 
-// No way through the trie is longer than a rule may be, and none runs in a circle: the library
-// would follow it at every place of a text. `heights`: of the ways below each unit, −1 while it is
-// open.
+// Checks that no path through the trie is longer than a rule may be and that none is a cycle: the
+// library would follow it at every position of a text. `heights`: of the paths below each unit; −1
+// while the unit is being visited.
 int CharacterMap::check_depth(uint32_t unit, int depth, std::vector<int>& heights,
                               const std::string& source) const {
   if (heights[unit] > 0 && depth + heights[unit] <= kLongestRule) return heights[unit];
   if (heights[unit] != 0 || depth > kLongestRule)
     throw Error(
-        "{}: a rule of the normaliser is longer than {} bytes. The file is damaged; fetch it "
+        "{}: a rule of the normalizer is longer than {} bytes. The file is damaged; fetch it "
         "again",
         source, kLongestRule);
   heights[unit] = -1;

@@ -15,9 +15,9 @@ namespace tessera {
 // place of the result, at i ^ offset(i).
 class CharacterMap {
  public:
-  // Throws Error, naming `source`, where any way through the trie leaves it, is longer than 64
-  // bytes or any result lies outside or is longer than 256 bytes: the library follows these numbers
-  // unchecked. No bytes: no rules.
+  // Throws Error, naming `source`, if any path through the trie leaves it or is longer than 64
+  // bytes, or if any result lies outside or is longer than 256 bytes: the library follows these
+  // numbers unchecked. No bytes: no rules.
   CharacterMap(std::string_view bytes, const std::string& source);
 
   bool empty() const { return units_.empty(); }

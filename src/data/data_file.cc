@@ -13,7 +13,7 @@
 namespace tessera {
 
 DataFile::DataFile(const Path& path) : path_(path) {
-  // Without waiting for a writer, which a pipe would do.
+  // O_NONBLOCK: opening a pipe must not wait for a writer.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw Error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   struct stat s {};
@@ -40,8 +40,7 @@ void DataFile::read(int64_t at, std::span<std::byte> out) const {
     if (n == 0)
       throw Error(
           "{}: byte {} is past its end: it had {} bytes when it was opened and has {} now. It was "
-          "cut "
-          "while in use; restore it and run the same command to resume",
+          "truncated while in use. Restore it and run the same command to resume",
           path_.string(), place, opened_.size, state().size);
     done += static_cast<size_t>(n);
   }

@@ -1,5 +1,5 @@
-// A file of a data set, read by pread: a file that is cut, changed or lost while it is in use gives
-// an Error, never a signal.
+// A file of a data set, read by pread: a file that is truncated, changed or removed while in use
+// gives an Error, never a signal.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ class DataFile {
   const Path& path() const { return path_; }
   int64_t size() const { return opened_.size; }  // when it was opened
 
-  // Bytes [at, at + out.size()). Throws Error that names the file and the byte where it ends too
+  // Reads bytes [at, at + out.size()). Throws Error that names the file and the byte if it ends too
   // early or cannot be read.
   void read(int64_t at, std::span<std::byte> out) const;
 
-  // Whether its size or its time of modification are no longer those of the opening, or of the last
+  // Returns true if its size or modification time has changed since the opening or the last
   // accept_change().
   bool changed() const;
   void accept_change();

@@ -1,4 +1,4 @@
-// Finds a source of samples again in the position that a checkpoint holds.
+// Matches the data sources of a run with those in a stored position.
 #include "data/data_position.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where a run is in its data: part of the state that its checkpoints hold.
+// The position of a run in its data, part of the state in its checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct SourcePosition {
   bool operator==(const SourcePosition&) const = default;
 };
 
-// What a source's order is made from, other than its data.
+// The inputs of a source's order, other than its data.
 struct SampleOrderKey {
   int64_t sample_tokens = 0;
   uint64_t seed = 0;
@@ -35,13 +35,13 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-// The position of `source` (whose samples are counted so far as `saved` says) in today's order: its
-// next sample where data and order are those of then; else the first sample of the first epoch that
-// was not begun, so that no order of an epoch is read in part twice.
+// Returns the sample with which a source continues: its next one if its data and order are
+// unchanged (`same_order`), otherwise the first sample of the first epoch that was not begun, so
+// that no part of an epoch is read twice.
 int64_t continued_sample(const SourcePosition& saved, bool same_order, int64_t epoch_samples);
 
-// The saved position of a source: by its name, else of a source with that identity whose name is
-// none of `names`; nullptr: it is new.
+// Returns the saved position of a source: that of its name, otherwise one with its identity whose
+// name is not in `names`. Returns nullptr for a new source.
 const SourcePosition* find_source(const DataPosition& saved, const std::string& name,
                                   const std::string& identity,
                                   const std::vector<std::string>& names);

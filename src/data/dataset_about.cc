@@ -126,7 +126,7 @@ std::optional<DatasetAbout> read_about(const IndexedDataset& data) {
 
 namespace {
 
-// Whether the ids of the dataset stand for the same texts in `tokenizer`.
+// Returns true if the ids of the dataset stand for the same texts in `tokenizer`.
 bool reads_rightly(const DatasetAbout& about, const Tokenizer& tokenizer) {
   if (about.tokenizer_fingerprint == tokenizer.fingerprint()) return true;
   if (about.token_texts)

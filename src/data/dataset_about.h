@@ -40,9 +40,9 @@ std::string to_json(const DatasetAbout& about);
 // documents and tokens than the dataset has.
 std::optional<DatasetAbout> read_about(const IndexedDataset& data);
 
-// Why the dataset must not be read with `tokenizer`, which users know as `name`: PREFIX.json says
-// that another one made it, and its ids stand for other texts. Both are named with their
-// fingerprints. Empty: it may be read.
+// Returns why the dataset must not be read with `tokenizer` (`name` in the text): PREFIX.json names
+// another one as its maker, and its ids stand for other texts. The text has both with their
+// fingerprints. Returns an empty string if the dataset may be read.
 std::string foreign_tokenizer(const IndexedDataset& data, const Tokenizer& tokenizer,
                               const std::string& name);
 

@@ -164,7 +164,7 @@ class Accounts {
   DatasetAbout& about_;
 };
 
-// Documents in batches. A long one is cut where the tokenizer says that a cut changes no id.
+// Reads documents in batches. A long one is split where that changes no id (Tokenizer::last_cut).
 class BatchReader {
  public:
   BatchReader(DocumentStream& stream, const Tokenizer& tokenizer)
@@ -224,11 +224,9 @@ class BatchReader {
 
   [[noreturn]] void refuse() const {
     throw Error(
-        "{}:{}: {} bytes from byte {} of the document have no place where the text can be cut, "
-        "such "
-        "as a space between words. Is this file text? Split it with --split lines or paragraphs, "
-        "or "
-        "leave it out",
+        "{}:{}: {} bytes from byte {} of the document have no position where the text can be "
+        "split, such as a space between words. Is this file text? Use --split lines or paragraphs, "
+        "or leave the file out",
         stream_.sources()[static_cast<size_t>(long_->source)], long_->line,
         DocumentStream::kLongestLine, before_);
   }
@@ -236,7 +234,7 @@ class BatchReader {
   static constexpr size_t kPiece = static_cast<size_t>(kBatchBytes);
   DocumentStream& stream_;
   const Tokenizer& tokenizer_;
-  std::optional<Document> long_;  // what is being cut; `ends`: all of its text has been read
+  std::optional<Document> long_;  // what is being split; `ends`: all of its text has been read
   size_t from_ = 0;               // where the rest of its text begins
   int64_t before_ = 0;            // bytes of it that came before from_
 };
@@ -247,7 +245,7 @@ void make_folder(const Path& folder) {
   if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
 }
 
-// PREFIX.idx is the last of the files to appear: without it there is no dataset.
+// PREFIX.idx appears last: without it there is no dataset.
 void refuse_existing(const BuildOptions& options) {
   const std::string index = options.out.string() + ".idx";
   std::error_code error;
@@ -307,7 +305,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   }
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
-  refuse_existing(options);  // with the prefix owned: no other build can put one there any more
+  refuse_existing(options);  // the prefix is locked: no other build can create one now
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
   const auto write_oldest = [&] {

@@ -31,18 +31,18 @@ struct BuildResult {
   DatasetAbout about;
   int64_t skipped_files = 0;          // in folders, by their names
   std::vector<std::string> left_out;  // the first of them
-  std::vector<std::string> tables;    // .csv and .tsv files, which were taken as text
+  std::vector<std::string> tables;    // .csv and .tsv files, read as plain text
   int64_t bad_lines = 0;              // left out (DocumentOptions::skip_bad)
   std::string first_bad;              // why the first of them was
 };
 
 // Documents are encoded in parallel and written in order, so the files do not depend on `threads`.
 // Memory is bounded: about 64 MiB of text and its ids are under way; a document of more than 1 MiB
-// is encoded in pieces that give the same ids. Text of more than 64 MiB without a place for a cut
-// is refused. `progress` (may be empty) is called by the caller's thread now and then. Throws Error
-// if there is no document in the inputs, if there is a dataset that must not be replaced, if
-// end_of_text is expected of a tokenizer that has none, and whatever reading, encoding and writing
-// throw; then no file has changed.
+// is encoded in pieces that give the same ids. Text of more than 64 MiB without a position to split
+// it is rejected. `progress` (may be empty) is called by the caller's thread now and then. Throws
+// Error if there is no document in the inputs, if there is a dataset that must not be replaced, if
+// end_of_text is set and the tokenizer has none, and whatever reading, encoding and writing throw;
+// then no file has changed.
 BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
                           const std::function<void(const BuildProgress&)>& progress);
 

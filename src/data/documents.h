@@ -33,7 +33,7 @@ struct DocumentOptions {
   int64_t piece_bytes = 0;
   // The largest number of lines to leave out that are not JSON or hold no text under the key.
   int64_t skip_bad = 0;
-  bool any_bytes = false;  // files that are not text are taken too (data/not_text.h)
+  bool any_bytes = false;  // read files that are not text too (data/not_text.h)
 };
 
 struct Document {
@@ -48,8 +48,8 @@ struct Document {
 // it does not grow with the file, however far a compressed one unpacks.
 class DocumentStream {
  public:
-  // A longer line is refused: it is a file without line ends more likely than text. So is a longer
-  // text file that is to be held as a whole (without pieces).
+  // A longer line is rejected, since the file is probably not text. So is a longer text file that
+  // must be held as a whole (without pieces).
   static constexpr int64_t kLongestLine = int64_t{64} << 20;
   static constexpr int64_t kLongestWhole = int64_t{1} << 30;
 

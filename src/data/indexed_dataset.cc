@@ -88,7 +88,7 @@ void widen(const DataFile& file, int64_t from, std::span<int32_t> out) {
     file.read(from * static_cast<int64_t>(sizeof(T)),
               std::as_writable_bytes(std::span(block).first(n)));
     for (size_t i = 0; i < n; ++i) {
-      // An id that fits no int32 fits no vocabulary either; −1 is refused where ids are checked.
+      // An id that fits no int32 fits no vocabulary either; −1 is rejected where ids are checked.
       const T id = block[i];
       out[i] = std::in_range<int32_t>(id) ? static_cast<int32_t>(id) : -1;
     }
@@ -146,7 +146,7 @@ uint64_t IndexedDataset::hash_data() const {
 
 void IndexedDataset::index_changed() const {
   throw Error(
-      "{}: does not say what it said when it was opened: it was changed while in use. Restore it "
+      "{}: differs from what it was when it was opened: it was changed while in use. Restore it "
       "and run the same command to resume",
       index_name());
 }

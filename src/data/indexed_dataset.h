@@ -28,8 +28,8 @@ class IndexedDataset {
  public:
   static constexpr int64_t kHeldSequences = int64_t{1} << 24;
 
-  // Checks all that the index says against itself and against the .bin. Throws Error: what is
-  // missing, cut off or contradicts itself.
+  // Checks the index against itself and against the .bin. Throws Error that names what is missing,
+  // cut off or contradictory.
   explicit IndexedDataset(const Path& prefix, int64_t held_sequences = kHeldSequences);
 
   const Path& prefix() const { return prefix_; }
@@ -38,9 +38,9 @@ class IndexedDataset {
   int64_t documents() const { return documents_; }
   int64_t tokens() const { return tokens_; }
 
-  // What the files hold, as text: counts, and a hash of the whole .idx and of blocks of the .bin
-  // (all of it up to 8 MiB, else 64 blocks of 16 KiB at equal distances). Two data sets are taken
-  // for the same if these are equal.
+  // Describes the contents as text: counts, and a hash of the whole .idx and of blocks of the .bin
+  // (all of it up to 8 MiB, else 64 blocks of 16 KiB at equal distances). Two data sets count as
+  // the same if these are equal.
   std::string identity() const;
 
   int64_t length(int64_t sequence) const;          // in tokens
@@ -53,18 +53,18 @@ class IndexedDataset {
       const std::function<void(int64_t first, std::span<const int32_t> lengths)>& block) const;
 
   // Tokens [from, from + out.size()) of the file. This and all of the above throw Error, with file
-  // and byte, where a file was cut or changed since it was opened, or cannot be read.
+  // and byte, if a file was truncated or changed since it was opened, or cannot be read.
   void read(int64_t from, std::span<int32_t> out) const;
 
   // Throws Error if the .bin was changed since it was opened, so that what was read may be of
-  // another content. A new time of modification alone passes.
+  // another content. A new modification time alone is accepted.
   void require_unchanged() const;
 
   // `text` and nothing else, for messages: "corpus/train.idx".
   std::string index_name() const { return index_.path().string(); }
   std::string data_name() const { return data_.path().string(); }
 
-  // Throws the Error of an index that does not say what it said at the start.
+  // Throws the Error for an index that has changed since it was opened.
   [[noreturn]] void index_changed() const;
 
  private:
@@ -84,7 +84,7 @@ class IndexedDataset {
   int64_t lengths_at_ = 0;  // bytes of the .idx: i32[sequences]
   int64_t offsets_at_ = 0;  // i64[sequences]
   int64_t starts_at_ = 0;   // i64[documents + 1]
-  // Where they are held: all lengths, and the first token of every 64th sequence.
+  // All lengths, and the first token of every 64th sequence; empty if they are not held.
   std::vector<int32_t> lengths_;
   std::vector<int64_t> before_;
   uint64_t index_hash_ = 0, data_hash_ = 0;

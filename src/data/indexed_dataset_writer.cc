@@ -148,7 +148,7 @@ void IndexedDatasetWriter::commit(std::string_view about) {
   write_index();
   about_.write(about.data(), about.size());
   for (FileWriter* file : {&data_, &about_, &index_}) file->prepare();
-  // An old index goes first: a crash in between leaves no set, never one of two builds.
+  // An old index is removed first: a crash then leaves no dataset, never a mix of two builds.
   const Path index = with_suffix(prefix_, ".idx");
   if (::unlink(index.c_str()) != 0 && errno != ENOENT)
     throw FileError(index, "cannot be replaced", errno);

@@ -14,7 +14,7 @@ namespace tessera {
 
 // One process at a time writes a prefix: it owns PREFIX.lock (base/owner_lock.h) while it writes,
 // so that the three files always belong together. Memory does not grow with the number of
-// documents: their lengths wait in a nameless file beside the others. Nothing stands under the
+// documents: their lengths wait in an unnamed file next to the others. Nothing appears under the
 // final names before commit(); without it, nothing is left.
 class IndexedDatasetWriter {
  public:

@@ -18,7 +18,7 @@ struct InstructionCounts {
   int64_t positions = 0;        // of all rows
   int64_t cut = 0;              // examples that were shortened (data.long_examples = cut)
   int64_t skipped_long = 0;     // examples longer than a row (data.long_examples = skip)
-  int64_t skipped_empty = 0;    // examples of whose response nothing is left after a cut
+  int64_t skipped_empty = 0;    // examples whose response was cut off completely
 
   int64_t skipped() const { return skipped_long + skipped_empty; }
 };

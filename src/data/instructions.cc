@@ -125,7 +125,7 @@ InstructionData::InstructionData(InstructionSpec spec, const Tokenizer& tokenize
                                           hash_name("instructions.packing", spec_.seed));
 }
 
-// How a turn ends, and which ids end what the model writes.
+// Sets the text that ends a turn and the ids that end generation.
 void InstructionData::find_ending(const Tokenizer& tokenizer) {
   const int32_t end = *tokenizer.end_of_text();
   const std::string_view name = tokenizer.token_bytes(end);

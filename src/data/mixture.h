@@ -18,7 +18,7 @@ class Mixture {
     std::vector<int> sources;     // numbers of sources, each at most once
     std::vector<double> weights;  // as Blend expects them
   };
-  // Where a run resumes, in its first stage.
+  // The point at which a run resumes, in its first stage.
   struct Start {
     int64_t sample = 0;           // samples given in all
     std::vector<int64_t> before;  // by source: its place when the stage began
@@ -27,8 +27,8 @@ class Mixture {
   // `sources`: how many there are in all. Without a start the first stage begins at sample 0.
   Mixture(std::vector<Stage> stages, int sources, const std::optional<Start>& start = {});
 
-  // As Blend::at, of a sample from that of the first stage on; the first sample of a stage takes
-  // what counting those before it takes.
+  // As Blend::at, for samples from first_sample() on. The first sample of a stage takes as long as
+  // counting those before it.
   Blend::Pick at(int64_t sample);
 
   // The state before a sample: the stage it belongs to, and the place of each source.
@@ -51,7 +51,7 @@ class Mixture {
     std::vector<int64_t> before;  // by source: given by the stages before; empty: not yet counted
   };
   Running& stage_with_counts(int64_t sample);
-  // Adds what the stage gives until a sample.
+  // Adds the samples that the stage gives before sample `until`.
   void add_given(Running& stage, int64_t until, std::vector<int64_t>& counts) const;
 
   std::vector<Running> stages_;

@@ -71,8 +71,8 @@ bool is_text_byte(unsigned char c) {
   return c >= 0x20 ? c != 0x7f : (c >= '\t' && c <= '\r') || c == 0x1b;
 }
 
-// Zeros and other control characters, and bytes that are not UTF-8. A character that the end of
-// `start` cuts off counts.
+// Zeros and other control characters, and bytes that are not UTF-8. Also counts a character that is
+// cut off by the end of `start`.
 size_t count_strange(std::string_view start) {
   size_t strange = 0;
   for (size_t i = 0; i < start.size();) {
@@ -109,9 +109,8 @@ void refuse_what_is_not_text(std::string_view start, const std::string& source) 
                 source);
   throw Error(
       "{}: is not text in UTF-8: {} of its first {} bytes are control characters or not UTF-8. "
-      "Convert text of another encoding (iconv -f ENCODING -t UTF-8), or take the bytes as they "
-      "are "
-      "with --any-bytes.",
+      "Convert text of another encoding (iconv -f ENCODING -t UTF-8), or read the bytes as they "
+      "are with --any-bytes.",
       source, strange, start.size());
 }
 

@@ -6,9 +6,9 @@
 
 namespace tessera {
 
-// Calls work(0) … work(n − 1), each on a thread of its own and one on the caller's; where the
-// system has no thread left (ulimit -u, -v), on the caller's one after the other. Returns when all
-// have returned, and throws the exception of the first that threw one.
+// Calls work(0) … work(n − 1) on n threads, of which the caller's is one. If the system has no more
+// threads (ulimit -u, -v), the remaining calls run on the caller's thread, one after another.
+// Returns when all have returned, and throws the exception of the first that threw one.
 void on_threads(size_t n, const std::function<void(size_t)>& work);
 
 }  // namespace tessera

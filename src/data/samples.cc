@@ -61,8 +61,8 @@ SequenceRange split_range(std::string_view split, int part, int64_t sequences) {
 
 PackedStream::PackedStream(const IndexedDataset& data, SequenceRange range, uint64_t key)
     : data_(data), range_(range), order_(key, range.size()) {
-  // The lengths are read in the order of the file, and each is added where its sequence has its
-  // place: the sums take less memory than the lengths, which may not be held in memory.
+  // The lengths are read in file order, and each is added at the place of its sequence: the sums
+  // take less memory than the lengths, which may not be held in memory.
   before_.assign(static_cast<size_t>((range.size() + kStride - 1) / kStride), 0);
   data.visit_lengths(range.begin, range.end, [&](int64_t first, std::span<const int32_t> lengths) {
     for (size_t i = 0; i < lengths.size(); ++i) {

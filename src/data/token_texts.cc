@@ -33,8 +33,8 @@ bool is_text(const Tokenizer& tokenizer, int32_t id) {
 void require_padding(const Tokenizer& tokenizer, const std::string& name) {
   if (!is_text(tokenizer, 0)) return;
   throw Error(
-      "{}: token 0 is the text '{}', but an encoder takes the id 0 for padding, so that text would "
-      "not be read. Use a tokenizer whose id 0 is a special token, such as T5's <pad>",
+      "{}: token 0 is the text '{}', but an encoder treats id 0 as padding, so that text would "
+      "be ignored. Use a tokenizer whose id 0 is a special token, such as T5's <pad>",
       name, tokenizer.token_bytes(0));
 }
 

@@ -8,15 +8,15 @@
 
 namespace tessera {
 
-// A hash of what the ids [0, count) stand for. Where it is equal for two tokenizers, tokens of the
-// one are read rightly with the other, however they cut text.
+// Returns a hash of the texts that the ids [0, count) stand for. If it is equal for two tokenizers,
+// ids of one can be read with the other, however they split text.
 uint64_t hash_token_texts(const Tokenizer& tokenizer, int64_t count);
 
-// Whether each id of `from` stands for the same bytes in `to`, which may have further ones.
+// Returns true if each id of `from` stands for the same bytes in `to`, which may have further ids.
 bool means_the_same(const Tokenizer& from, const Tokenizer& to);
 
-// Throws Error, which calls the tokenizer `name`, if an encoder cannot read its tokens: attention
-// takes the id 0 for padding, so it may not be a piece of text.
+// Throws Error, with `name` for the tokenizer, if an encoder cannot read its tokens: attention
+// treats id 0 as padding, so it must not be text.
 void require_padding(const Tokenizer& tokenizer, const std::string& name);
 
 // Whether the id is an ordinary piece of text, such as "!": not a special token, a hole, or the

@@ -55,8 +55,7 @@ class Tokenizer {
   // What stands behind a text that an encoder reads, by the tokenizer's own rule: T5's </s>.
   virtual std::optional<int32_t> source_end() const { return std::nullopt; }
 
-  // Whether the id is not a piece of ordinary text: an added token that is marked as special, such
-  // as
+  // Returns true if the id is not ordinary text: an added token that is marked as special, such as
   // <|im_end|>, or a control, unknown or unused piece of a SentencePiece model.
   virtual bool is_special(int32_t) const { return false; }
 
@@ -90,7 +89,7 @@ bool is_tokenizer_json(std::string_view bytes);
 // file that is damaged or of another kind.
 Path tokenizer_file(const Path& path);
 std::unique_ptr<Tokenizer> load_tokenizer(const Path& path);
-// The same of the bytes of such a file, which `source` names.
+// Makes a tokenizer of the bytes of such a file; `source` names it in errors.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view bytes, const std::string& source);
 
 }  // namespace tessera

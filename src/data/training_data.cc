@@ -25,7 +25,7 @@ void corrupt(const DatasetSpec& spec, const SpanLengths& spans, int64_t sample,
   std::fill(row.documents.begin(), row.documents.end(), 0);
 }
 
-// How many samples of `length` tokens begin before that token.
+// Returns the number of samples of `length` tokens that begin before that token.
 int64_t samples_of(int64_t tokens, int64_t length) {
   return tokens / length + (tokens % length > 0 ? 1 : 0);
 }
@@ -140,8 +140,8 @@ Mixture::Stage TrainingData::stage_of(int64_t from_tokens,
   return stage;
 }
 
-// The stage of the run's next sample, and those after it. Their first samples are counted from what
-// the run has consumed, since its samples may have had another length before.
+// Returns the stage of the run's next sample and those after it. Their first samples are counted
+// from what the run has consumed, since earlier samples may have had another length.
 std::vector<Mixture::Stage> TrainingData::stages_after(int64_t samples, int64_t tokens) {
   std::vector<Mixture::Stage> stages;
   int64_t before = -1;
@@ -301,8 +301,7 @@ ValidationData::ValidationData(DatasetSpec spec)
             ? "Name another dataset in data.validation."
             : fmt::format(
                   "data.split = {} divides by documents, and this dataset has {}: a plain text "
-                  "file "
-                  "is one document. Build it with `tessera data build --split paragraphs` (or "
+                  "file is one document. Build it with `tessera data build --split paragraphs` (or "
                   "lines), name a dataset in data.validation, or leave data.split out.",
                   spec_.split, data_->sequences());
     throw Error(

@@ -76,13 +76,14 @@ class TrainingData {
   // for span corruption that has no room or too few sentinels.
   explicit TrainingData(DatasetSpec spec);
 
-  // Continues a run that has consumed what `saved` says, before anything is read: each data set
-  // from its own place, also where the blend is another one now. A data set is found again by its
-  // prefix, or by its identity where it was moved. Throws Error, unless `changes`, if one is no
-  // longer what it was; where it, the samples' length, the seed or the split changed, it continues
-  // with the first epoch that was not begun. A data set that is new starts at its first sample.
+  // Continues a run at the position `saved`. Call it before anything is read. Each data set
+  // continues at its own place, even if the blend has changed. A data set is found by its prefix,
+  // or by its identity if it was moved. Throws Error if its content has changed, unless `changes`
+  // is set. If the content, the length of samples, the seed or the split has changed, it continues
+  // with the first epoch that was not begun. A new data set starts at its first sample.
   void continue_from(const DataPosition& saved, bool changes);
-  // After the first `samples` of the run, which are never fewer than in the call before.
+  // Returns the position after the first `samples` samples of the run. `samples` must not decrease
+  // from call to call.
   DataPosition position(int64_t samples);
   // The first sample that can be read: those before were read from another blend.
   int64_t first_sample() const { return mixture_->first_sample(); }

@@ -1,4 +1,4 @@
-// Token ids that a model's vocabulary does not have.
+// Checks token ids against a model's vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// All throw an Error that names the place of the first id outside [0, vocabulary); with
-// vocabulary <= 0 any id will do.
+// All throw an Error that names the place of the first id outside [0, vocabulary); with vocabulary
+// <= 0 any id is accepted.
 
 // `ids` are tokens `start`, `start` + 1, … of the data set.
 void require_vocabulary(std::span<const int32_t> ids, int64_t vocabulary,

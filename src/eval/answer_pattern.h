@@ -1,5 +1,5 @@
-// The regular expression that finds the answer in a text that a model wrote (RE2's syntax: no look-
-// ahead and no references back). Matching takes time proportional to the text.
+// The regular expression that finds the answer in a text that a model wrote (RE2's syntax: no
+// lookahead and no backreferences). Matching takes time proportional to the text.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ class AnswerPattern {
   AnswerPattern(const AnswerPattern&) = delete;
   AnswerPattern& operator=(const AnswerPattern&) = delete;
 
-  // The first group of the first match, or the match where there is no group; empty: no match.
+  // Returns the first group of the first match, or the whole match if the expression has no group.
+  // Returns an empty string if nothing matches.
   std::string find(std::string_view text) const;
 
  private:

@@ -47,8 +47,8 @@ std::vector<Metric> metrics_of(const TaskSpec& spec, std::span<const Example> ex
 // ignored and the space around it.
 std::string extract_answer(const TaskSpec& spec, const std::string& written);
 
-// All ranks return the same, or throw the same SharedError (comm/agree.h), which names the task,
-// where one of them failed. Every rank loads the whole model.
+// All ranks return the same, or throw the same SharedError (comm/agree.h), which names the task, if
+// one of them failed. Every rank loads the whole model.
 TaskResult evaluate(CheckpointReader& checkpoint, const Tokenizer& tokenizer, const Task& task,
                     World& world, const ModelOptions& options);
 

@@ -96,7 +96,7 @@ struct Value {
   bool decays = false;  // a weight that weight decay applies to: a matrix or table
   bool frozen = false;  // a weight that is not trained: no gradient, nothing kept by the optimizer
   Initial initial;
-  // Of a packed weight: its parts, all in one dimension, which they cover in order. Empty: the
+  // The parts of a packed weight, all in one dimension, which they cover in order. Empty: the
   // weight is one matrix. Optimizers that treat a matrix as a whole work on these.
   std::vector<WeightPart> parts;
   std::optional<PartOf> whole;  // of a weight: where checkpoints know it as a part of another

@@ -38,8 +38,8 @@ struct CommandOutput {
   std::string out, err;
 };
 
-// Runs a program to its end. The words reach it as they are: no shell reads them. Throws Error if
-// it cannot be started.
+// Runs a program to its end. The arguments reach it unchanged: no shell parses them. Throws Error
+// if it cannot be started.
 CommandOutput run_command(const std::vector<std::string>& command);
 
 }  // namespace tessera

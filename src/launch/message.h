@@ -59,7 +59,7 @@ class LineBuffer {
   // Sets `line` to the next line, without its newline, and returns true; returns false if there is
   // no complete line. A longer line is returned in pieces (kSplit) or throws Error (kThrow).
   bool take(std::string& line);
-  bool cut() const { return cut_; }  // the last line taken continues in the next one
+  bool cut() const { return cut_; }  // the last line returned continues in the next one
   std::string rest() const { return bytes_.substr(start_); }  // what has no newline yet
 
  private:

@@ -18,15 +18,15 @@ template <class... A>
 }
 
 void at_least(std::string_view key, int64_t value, int64_t least) {
-  if (value < least) fail(key, "= {}, wanted {} or more", value, least);
+  if (value < least) fail(key, "= {}, expected {} or more", value, least);
 }
 
 void between(std::string_view key, int64_t value, int64_t least, int64_t most) {
-  if (value < least || value > most) fail(key, "= {}, wanted {} to {}", value, least, most);
+  if (value < least || value > most) fail(key, "= {}, expected {} to {}", value, least, most);
 }
 
 void above_zero(std::string_view key, double value) {
-  if (!(value > 0)) fail(key, "= {}, wanted more than 0", value);
+  if (!(value > 0)) fail(key, "= {}, expected more than 0", value);
 }
 
 void check_heads(const ModelConfig& m) {
@@ -39,7 +39,7 @@ void check_heads(const ModelConfig& m) {
       fail("kv_heads", "= {} does not divide heads = {}. Possible here: {}.", m.kv_heads, m.heads,
            fmt::join(divisors(m.heads), ", "));
   } else if (m.kv_heads != m.heads) {
-    fail("kv_heads", "= {}, but family {} has as many as heads = {}. Leave it out.", m.kv_heads,
+    fail("kv_heads", "= {}, but family {} requires kv_heads = heads = {}. Remove it.", m.kv_heads,
          name_of_entry(m.family), m.heads);
   }
 }
@@ -52,26 +52,27 @@ void check_encoder(const ModelConfig& m) {
          name_of_entry(m.family));
   if (!encodes) return;
   if (m.relative_buckets < 4 || m.relative_buckets % 4 != 0)
-    fail("relative_buckets", "= {}, wanted a multiple of 4", m.relative_buckets);
+    fail("relative_buckets", "= {}, expected a multiple of 4", m.relative_buckets);
   if (m.relative_distance <= m.relative_buckets / 2)
-    fail("relative_distance", "= {}, wanted more than relative_buckets / 2 = {}",
+    fail("relative_distance", "= {}, expected more than relative_buckets / 2 = {}",
          m.relative_distance, m.relative_buckets / 2);
   between("relative_distance", m.relative_distance, 1, kMostContext);
 }
 
 void check_rotary(const ModelConfig& m) {
   if (!(m.rotary_share >= 0 && m.rotary_share <= 1))
-    fail("rotary_share", "= {}, wanted 0 to 1", m.rotary_share);
+    fail("rotary_share", "= {}, expected 0 to 1", m.rotary_share);
   const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
   if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
     fail("rotary_share",
-         "= {} turns {} of a head's {} dimensions, wanted an even number of 2 or more.",
+         "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
          m.rotary_share, turned, m.head_size());
   above_zero("rotary_base", m.rotary_base);
   const RotaryScale& s = m.rotary_scale;
-  if (s.factor < 1) fail("rotary_scale.factor", "= {}, wanted 1 or more", s.factor);
+  if (s.factor < 1) fail("rotary_scale.factor", "= {}, expected 1 or more", s.factor);
   above_zero("rotary_scale.low", s.low);
-  if (s.high <= s.low) fail("rotary_scale.high", "= {}, wanted more than low = {}", s.high, s.low);
+  if (s.high <= s.low)
+    fail("rotary_scale.high", "= {}, expected more than low = {}", s.high, s.low);
   at_least("rotary_scale.context", s.context, 1);
 }
 
@@ -86,8 +87,8 @@ void check_weights(const ModelConfig& m) {
                          (2 * vocabulary + static_cast<double>(m.context)) * hidden +
                          heads * static_cast<double>(m.relative_buckets);
   if (numbers > kMostNumbers)
-    fail("hidden", "= {} and the other sizes make {:.1e} weights, wanted {:.0e} at most", m.hidden,
-         numbers, kMostNumbers);
+    fail("hidden", "= {} and the other sizes make {:.1e} weights, expected {:.0e} at most",
+         m.hidden, numbers, kMostNumbers);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The rules that the sizes and rotary numbers of a model must keep, wherever they come from: a run
+// The rules that the sizes and rotary numbers of a model must obey, wherever they come from: a run
 // file, the header of a checkpoint, a config.json.
 #pragma once
 
@@ -11,8 +11,8 @@ namespace tessera {
 
 constexpr int64_t kMostLayers = 10'000;
 constexpr int64_t kMostContext = int64_t{1} << 24;
-// Of weights, and of activations that exist at the same time: what is counted in bytes stays within
-// 64 bits.
+// The largest number of weights, and of activations that exist at the same time: their bytes can be
+// counted in 64 bits.
 constexpr double kMostNumbers = 1e16;
 
 // `model` has derived sizes (derive_sizes). Throws Error, whose message begins with the key

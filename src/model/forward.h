@@ -48,8 +48,8 @@ class BlockWriter {
   // value's place on that axis says.
   ValueId matrix(const std::string& name, Shape shape, double std, int divided = kNone);
   ValueId vector(const std::string& name, Shape shape, double constant, int divided = kNone);
-  // Names the parts of a packed weight: consecutive indices of dimension `dim`, each as many as
-  // given. They are the tensors that the published model keeps separately.
+  // Names the parts of a packed weight, each with its number of consecutive indices of dimension
+  // `dim`. They are the tensors that the published model keeps separately.
   void name_parts(ValueId weight, int64_t dim,
                   const std::vector<std::pair<const char*, int64_t>>& parts);
   // A matrix that all layers of a stack have in common.

@@ -33,7 +33,8 @@ Tree as_tree(const Prediction& p, const Hardware& hardware, const Layout& layout
 // What takes most of the time beside the products, as a sentence.
 std::string limit_of(const Prediction& p, const Hardware& hardware);
 
-// What MFU is a share of: "16-bit peak", also where layer GEMMs quantize their operands to FP8.
+// Returns the rate that MFU is a share of: "16-bit peak", also where layer GEMMs quantize their
+// operands to FP8.
 std::string peak_text(const Prediction& p);
 
 bool fits(const Prediction& p, const Hardware& hardware);

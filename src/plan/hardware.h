@@ -46,7 +46,7 @@ struct DeviceFigures {
   static void fields(auto& self, auto&& visit) {
     visit("name", self.name, "what it is called");
     visit("kind", self.kind, "gpu | cpu | accelerator");
-    visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver gives it");
+    visit("memory_bytes", self.memory_bytes, "memory of one device, as its driver reports it");
     visit("memory_bytes_per_s", self.memory_bytes_per_s, "its bandwidth by the specification");
     visit("memory_efficiency", self.memory_efficiency, "the share of it that long sweeps reach");
     visit("bf16_flops_per_s", self.bf16_flops_per_s, "matrix rate by the specification, 16 bits");
@@ -155,15 +155,16 @@ std::string type_name(const OpRates&);
 // Returns the bytes of a device that a plan may use: memory_bytes without the headroom.
 double usable_bytes(const DeviceFigures& d);
 
-// Returns the memory outside of the arena that a rank takes which makes that many communicators.
+// Returns the memory outside of the arena of a rank that makes that many communicators.
 int64_t outside_bytes(const DeviceFigures& d, int64_t communicators);
 
-// Whether the arena of a program and, with layout.offload, that of the host have room: with what is
-// outside of the arena, and in the device's share. A processor has one memory for both.
 struct MemoryNeed {
   int64_t arena = 0, host = 0, communicators = 0;
 };
 MemoryNeed memory_need(const Program& program);
+// Returns true if the arena of a program fits the device, together with what is outside of it, and,
+// with layout.offload, the arena of the host fits the device's share. A processor has one memory
+// for both.
 bool has_room(const DeviceFigures& d, const MemoryNeed& need);
 
 }  // namespace tessera

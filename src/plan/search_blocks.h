@@ -37,7 +37,7 @@ struct GroupCost {
   bool read_back = false;  // a backward reads the weights
   int64_t elements = 0;
   int64_t weight_bytes = 0, kept_bytes = 0;  // of an element: of the weight, by the optimizer
-  int64_t factor_bytes = 0;                  // Adafactor's means, which every rank has whole
+  int64_t factor_bytes = 0;                  // Adafactor's means, which every rank has in full
   int64_t sum_bytes = 0, wire_bytes = 0;     // of its gradient: kept, and sent to other ranks
   int64_t squares_ns = 0, update_ns = 0;     // of all elements on one rank
 };

@@ -20,7 +20,7 @@ struct MemberStretch {
   size_t member = 0;
   int64_t first = 0, elements = 0;  // of the flat value
   int64_t global = 0;               // the weight's element that `first` is
-  // Of part_stretches(): the index of the part's FactorPlace, and the part's element.
+  // Set by part_stretches(): the index of the part's FactorPlace, and the element of the part.
   size_t place = 0;
   int64_t element = 0;
 };
@@ -29,7 +29,7 @@ std::vector<MemberStretch> member_stretches(const Program& program,
                                             std::span<const MemberRange> members,
                                             const Coordinates& at);
 
-// The same, cut where parts of packed weights (Value::parts) meet.
+// Returns the same ranges, split at the bounds of parts of packed weights (Value::parts).
 std::vector<MemberStretch> part_stretches(const Program& program, const std::string& table,
                                           std::span<const MemberRange> members,
                                           std::span<const MemberStretch> stretches);

@@ -11,7 +11,7 @@ namespace tessera {
 kernels::UpdateStep update_constants(const BoundOp& b);  // what the attributes say
 kernels::Update update_operands(const BoundOp& b);
 
-// Of a member: weight decay, and the random numbers of its elements (or of a part's elements).
+// For a member: weight decay, and the random numbers of its elements (or of a part's elements).
 bool decays(const BoundOp& b, const MemberRange& member);
 bool rounds_stochastically(const Attributes& a);
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part = "");

@@ -1,6 +1,6 @@
-// How far a run has come on a device, in memory that the host reads while the device runs: a number
-// per queue, which a kernel writes before and after each transfer. They name the transfer that a
-// run which does not end waits for.
+// The progress of a run on a device, in memory that the host reads meanwhile: one number per queue,
+// which a kernel writes before and after each transfer. The numbers identify the transfer that a
+// run waits for if it does not end.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace tessera {
 
 class DeviceMarks {
  public:
-  // From now on transfers of this queue are marked. Takes the memory; not during a capture.
+  // Marks transfers of this queue from now on. Allocates the memory, so it must not be called
+  // during a capture.
   void use(Queue queue);
   bool used() const { return !queues_.empty(); }
 
@@ -27,7 +28,7 @@ class DeviceMarks {
   // Read by the host.
   bool is_started(Queue queue, int64_t number) const { return last(queue) >= 2 * number; }
   bool is_done(Queue queue, int64_t number) const { return last(queue) > 2 * number; }
-  int64_t sum() const;  // another one whenever a transfer starts or ends
+  int64_t sum() const;  // changes whenever a transfer starts or ends
 
  private:
   void write(Stream s, Queue queue, int64_t number);

@@ -17,8 +17,8 @@ class DeviceQueues {
   Stream stream(Queue q) const { return streams_[static_cast<size_t>(q)]->get(); }
   Stream main() const { return stream(Queue::kCompute); }
 
-  // All other streams start after what is in the main one, for calls from `first` on: those before
-  // it are done.
+  // Makes all other streams wait for what is in the main one, for calls from `first` on: those
+  // before it are done.
   void fork(CallId first);
   void before(CallId c);  // the stream of the call waits for the calls it comes after
   void after(CallId c);

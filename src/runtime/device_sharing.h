@@ -1,4 +1,4 @@
-// Whether ranks share a device.
+// Detects ranks that share a device.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tessera {
 
-// Of each rank its host and its device's UUID, in rank order. Returns the first two ranks that have
-// the same; none: each rank has a device of its own. How many devices a process sees says nothing:
-// a launcher may show each rank only its own.
+// `devices`: host and device UUID of each rank, in rank order. Returns the first two ranks with the
+// same device, or nothing if each rank has one of its own. The number of devices that a process
+// sees does not matter: a launcher may show each rank only its own.
 std::optional<std::pair<int64_t, int64_t>> ranks_that_share(std::span<const std::string> devices);
 
 }  // namespace tessera

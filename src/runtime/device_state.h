@@ -1,4 +1,4 @@
-// What an executor has on a CUDA device beside the arena.
+// The state of an executor on a CUDA device, in addition to the arena.
 #pragma once
 
 #include <map>
@@ -15,10 +15,10 @@ namespace tessera {
 // Nodes of one graph: more take seconds to instantiate at once. A run of more is several graphs,
 // one after another, each of a piece of the schedule.
 constexpr int64_t kMostGraphNodes = 16'384;
-// Nodes of all graphs of a program, which take memory of the device (about 4 KiB each: judged, part
-// of kCudaOutsideBytes). A run of more stays call by call.
+// Nodes of all graphs of a program, which take memory of the device (about 4 KiB each: estimated,
+// part of kCudaOutsideBytes). A run of more stays call by call.
 constexpr int64_t kMostNodes = 65'536;
-// Where ranks exchange, the times of transfers are measured in one run of this many, call by call.
+// With several ranks, the times of transfers are measured in one run of this many, call by call.
 constexpr int64_t kRunsPerTiming = 100;
 
 struct DeviceState {
@@ -40,7 +40,7 @@ struct DeviceState {
   std::map<std::string, int64_t> graph_bytes;  // group: bytes that a launch sends
   int64_t most_graph_nodes = kMostGraphNodes, most_nodes = kMostNodes;
 
-  // Where ranks exchange on streams.
+  // For transfers on streams.
   DeviceMarks marks;
   TransferTimes times;
   CommunicationTime measured;  // the seconds of the last run that was timed

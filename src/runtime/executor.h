@@ -55,18 +55,18 @@ class Executor {
   // Until what the host wrote for the last start() has been read: before it writes anew.
   void wait_until_read() const;
 
-  // From now on `started` hears where a run stands. It must cost nothing beside an op.
+  // From now on `started` is called when an op starts. It must be cheap compared with an op.
   void on_start(std::function<void(const OpStart&)> started) { started_ = std::move(started); }
 
   // From now on called before each call that changes weights and moments: who still reads them
   // holds the run up there.
   void before_update(std::function<void()> wait) { before_update_ = std::move(wait); }
 
-  // Says once how many graphs and nodes a run on a device is.
+  // `say` is called once with the numbers of graphs and nodes of a run on a device.
   void on_capture(std::function<void(const std::string&)> say) { captured_ = std::move(say); }
 
-  // Of the last finished run. Where runs are launches of a graph, its seconds are of the last run
-  // that was timed (one in kRunsPerTiming).
+  // The communication of the last finished run. If runs are launches of graphs, the seconds are
+  // those of the last run that was timed (one in kRunsPerTiming).
   const CommunicationTime& communication() const { return time_; }
   Waiting waiting() const;  // from any thread
 
@@ -83,7 +83,7 @@ class Executor {
   int64_t first_non_finite(const TensorView& device) const;  // see OpEvent
   // On a CUDA device, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
-  DeviceState& device() { return *device_; }  // there is one
+  DeviceState& device() { return *device_; }  // on a CUDA device only
   // The value of that name, or an abort: names are the program's own.
   ValueId named(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != kNone; }

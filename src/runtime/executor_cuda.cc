@@ -20,7 +20,7 @@ bool is_fetched(Role r) {
   return r == Role::kReport || r == Role::kActivation || r == Role::kStream;
 }
 
-// A wait is reported after this many sleeps (some milliseconds), and again after as many.
+// A wait is reported each time this many sleeps (some milliseconds) have passed.
 constexpr int64_t kLongWait = 100;
 
 // The number of a transfer for DeviceMarks: rises in issue order.
@@ -220,7 +220,8 @@ std::map<std::string, int64_t> Executor::bytes_sent() const {
   return sent;
 }
 
-// Whether the run is graphs now. What is captured sends nothing, so it does not count.
+// Captures the run as graphs, and returns whether it is graphs now. A capture sends nothing, so its
+// bytes are not counted.
 bool Executor::capture() {
   DeviceState& d = *device_;
   const std::map<std::string, int64_t> before = bytes_sent();
@@ -246,18 +247,19 @@ bool Executor::capture() {
   const auto graphs = std::ssize(d.graphs);
   if (d.too_many_nodes) d.graphs.clear();
   if (captured_)
-    captured_(d.too_many_nodes
-                  ? fmt::format("graphs    none of {}: it has more than {} nodes, so its calls are "
-                                "enqueued one by one",
-                                program_.name, d.most_nodes)
-                  : fmt::format("graphs    {} nodes of {} in {} graph{}", nodes, program_.name,
-                                graphs, graphs > 1 ? "s" : ""));
+    captured_(
+        d.too_many_nodes
+            ? fmt::format("graphs    none for {}: it has more than {} nodes, so its calls are "
+                          "enqueued one by one",
+                          program_.name, d.most_nodes)
+            : fmt::format("graphs    {} nodes of {} in {} graph{}", nodes, program_.name, graphs,
+                          graphs > 1 ? "s" : ""));
   return !d.too_many_nodes;
 }
 
-// Before each call of a capture: ends the graph that is full and begins the next, whose calls come
-// after all before them. Since calls in issue order can always be run one by one, no rank waits for
-// a call that another has cut off. False: there are too many nodes.
+// Called before each call of a capture: ends a full graph and begins the next, whose calls come
+// after all earlier ones. Ranks may be cut at different calls, because calls in issue order can
+// always run one by one. Returns false if there are too many nodes.
 bool Executor::cut_graph(CallId next) {
   DeviceState& d = *device_;
   if (d.graphs.back().captured_nodes() < d.most_graph_nodes) return true;
@@ -290,8 +292,8 @@ void Executor::wait_for(const CudaEvent& event) {
   if (device_->marks.used()) tell(kNone, nullptr, 0);
 }
 
-// Says which transfer the device is at: the first in issue order that has started and is not done.
-// It waits for others if nothing has changed since the last time.
+// Reports the transfer that the device is at: the first in issue order that has started and is not
+// done. It waits for others if nothing has changed since the last time.
 void Executor::tell_transfer(double since_s) {
   DeviceState& d = *device_;
   if (!d.marks.used()) return;
@@ -320,8 +322,8 @@ void Executor::tell_transfer(double since_s) {
   }
 }
 
-// What waits on the device for a rank that is gone must end before its memory can be given back.
-// NCCL's abort waits for the graphs that its kernels are in, and these wait for the kernels of all
+// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
+// abort waits for the graphs that its kernels are in, and these wait for the kernels of all
 // channels: so the graphs go first, and all channels go at once.
 void Executor::abandon() {
   device_->graphs.clear();
@@ -331,7 +333,7 @@ void Executor::abandon() {
   for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
 }
 
-// False: of a capture, there are too many nodes.
+// Returns false if a capture has too many nodes.
 bool Executor::enqueue(Enqueue how) {
   DeviceState& d = *device_;
   if (how == Enqueue::kTimed) d.times.start();
@@ -358,7 +360,7 @@ bool Executor::enqueue(Enqueue how) {
   return true;
 }
 
-// Its stream waits for the calls that it comes after.
+// Makes the stream of the call wait for the calls that it comes after.
 void Executor::begin_call(CallId c, Enqueue how) {
   DeviceState& d = *device_;
   const Call& call = program_.call(c);

@@ -92,8 +92,7 @@ std::unique_ptr<World> Machine::device_world(World& world) {
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
         "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
-        "does "
-        "not support. Graphs are off. Give each rank a GPU of its own for speed",
+        "does not support. Graphs are off. Give each rank a GPU of its own for speed",
         transport_, shared->first, shared->second, devices[static_cast<size_t>(shared->second)]);
     return nullptr;
   }

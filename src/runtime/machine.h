@@ -31,11 +31,11 @@ class Machine {
   void before_update(const std::function<void()>& wait) {
     for (const auto& e : executors_) e->before_update(wait);
   }
-  // Of all programs: see Executor::on_capture.
+  // For all programs: see Executor::on_capture.
   void on_capture(const std::function<void(const std::string&)>& say) {
     for (const auto& e : executors_) e->on_capture(say);
   }
-  // How ranks exchange, and why not by NCCL, for the log.
+  // The transport between ranks, and why it is not NCCL, for the log.
   const std::string& transport() const { return transport_; }
   Executor& executor(size_t program) { return *executors_[program]; }
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }

@@ -29,7 +29,7 @@ std::vector<MemberStretch> member_stretches(const Program& p, std::span<const Me
 
 namespace {
 
-// Appends the stretch in pieces that are each of one part. `first_place`: of the weight.
+// Appends the range in pieces that each belong to one part. `first_place`: that of the weight.
 void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
                   std::vector<MemberStretch>& out) {
   const auto dim = static_cast<int>(w.parts[0].dim);

@@ -29,7 +29,8 @@ kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
   return {f.columns, scales + f.rows_at, columns_of(scales, f)};
 }
 
-// The name of the part of a packed weight that the stretch is of; empty: of the weight itself.
+// Returns the name of the part of a packed weight that the range belongs to; empty for a weight
+// without parts.
 std::string part_name(const BoundOp& b, const MemberStretch& s) {
   const Value& w = b.values[static_cast<size_t>(b.members[s.member].weight)];
   for (const WeightPart& part : w.parts) {

@@ -111,9 +111,9 @@ class CudaEvent {
   void* event_ = nullptr;
 };
 
-// What streams were told to do between begin() and end(), to be done again by one call. Between
-// them nothing runs, and all streams fork from the first by events and join it again. A graph that
-// is destroyed between the two, as an exception does, closes its capture.
+// The work enqueued in streams between begin() and end(), to be launched by one call. Nothing runs
+// during the capture; all streams fork from the first by events and join it at the end. A graph
+// that is destroyed between the two, for example by an exception, closes its capture.
 class CudaGraph {
  public:
   CudaGraph() = default;

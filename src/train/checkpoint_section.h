@@ -40,8 +40,8 @@ struct CheckpointSection {
     visit("reserve", self.reserve,
           "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
     visit("retry_s", self.retry_s,
-          "seconds for which the last save of a run is tried again if it fails; a further signal "
-          "ends the wait");
+          "seconds for which a failing last save of a run is retried; a further signal ends the "
+          "wait");
   }
 };
 

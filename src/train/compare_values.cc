@@ -47,7 +47,8 @@ double distance(const ValueDigest& a, const ValueDigest& b) {
   return std::sqrt(squares / kDigestSums);
 }
 
-// A weight after an update, not what the optimizer keeps of it: "1|state|layer0.attn.qkv.weight".
+// Returns true for a weight after an update, false for optimizer state:
+// "1|state|layer0.attn.qkv.weight".
 bool is_updated_weight(const std::string& key) {
   const size_t state = key.find("|state|");
   return state != std::string::npos && key.find('|', state + 7) == std::string::npos;

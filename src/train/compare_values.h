@@ -15,9 +15,9 @@ namespace tessera {
 struct ValueBounds {
   double computed = 0;  // in forward and backward
   double kept = 0;      // weights, gradients and what the optimizer keeps
-  // Lion takes the sign of what may be nothing but rounding: how far one element of a weight may be
-  // apart after an update of another sign. Then only values of the first step are compared. 0 for
-  // other optimizers.
+  // Lion uses the sign of a value that may be pure rounding noise. This is how far an element of a
+  // weight may differ after an update with the other sign; only values of the first step are
+  // compared then. 0 for other optimizers.
   double signs = 0;
 };
 

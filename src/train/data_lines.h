@@ -1,4 +1,4 @@
-// What a run prints about its data before the first step.
+// The log lines of a run about its data.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::vector<std::string> data_lines(const TrainingRows& rows,
 // Returns the same counts for scripts.
 Tree data_counts(const TrainingRows& rows, int64_t samples);
 
-// Returns what a validation of one set found, as a line of the log.
+// Returns the result of validating one set as a line of the log.
 std::string validation_line(const ValidationMetrics& m);
 
 }  // namespace tessera

@@ -87,8 +87,8 @@ struct DataSection {
           "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
           "0: as span corruption needs");
     visit("documents_apart", self.documents_apart,
-          "attention stays within a document, and positions start at 0 in each; without it, true "
-          "for data.instructions (not with an encoder), else false");
+          "attention stays within a document, and positions start at 0 in each; default: "
+          "true for data.instructions (not with an encoder), otherwise false");
     visit("objective", self.objective,
           "what is learned: the next token, or T5's spans that were taken out of the text");
     visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out");

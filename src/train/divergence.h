@@ -29,7 +29,7 @@ class DivergenceGuard {
   DivergenceGuard(const DivergenceSection& rule, double uniform_loss)
       : rule_(rule), uniform_loss_(uniform_loss) {}
 
-  // Takes the finite loss of the next step.
+  // Adds the finite loss of the next step.
   void add(double loss);
 
   // After add(): whether the loss of this step is a spike that is to be reported.

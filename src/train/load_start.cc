@@ -21,7 +21,7 @@ std::vector<Path> paths_of(const Tree& tree) {
   return paths;
 }
 
-// What the first rank that found damage says; empty: none did.
+// Returns the message of the first rank that found damage; empty if none did.
 std::string damage_of_any(World& world, const std::string& own) {
   if (world.size() == 1) return own;
   for (const std::string& text : world.all_gather(own))

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// Gives rank 0's starting point to all ranks: a network file system may show them other names.
+// Gives rank 0's starting point to all ranks: a network file system may show them different names.
 // Collective; only rank 0 calls `find`.
 StartingPoint agreed_start(World& world, const std::function<StartingPoint()>& find);
 
@@ -21,9 +21,9 @@ struct LoadedStart {
   std::vector<Path> damaged;  // better candidates that were not used
 };
 
-// Loads one checkpoint into the trainer, and says what differs from it. Throws DamagedCheckpoint,
-// and Error if the checkpoint is of another run or model. After an error the trainer's state is
-// undefined until the next load.
+// Loads one checkpoint into the trainer, and reports what differs from it. Throws
+// DamagedCheckpoint, and Error if the checkpoint is of another run or model. After an error the
+// trainer's state is undefined until the next load.
 CheckpointHeader load_checkpoint(const Path& checkpoint, const StartingPoint& start,
                                  const RunConfig& config, Trainer& trainer,
                                  const std::function<void(const std::string&)>& say);

@@ -137,8 +137,8 @@ bool Run::begin_step(int64_t step) {
   return !outcome_.interrupted;
 }
 
-// While the device computes a step it gets the next one; what a step's numbers ask of the host is
-// done meanwhile.
+// The next step is started while the device computes this one; the host records the results of
+// finished steps meanwhile.
 void Run::one_step(int64_t step) {
   if (!ahead_) return watched_step(step);
   whole_ = false;

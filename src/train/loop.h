@@ -19,9 +19,9 @@ struct TrainOptions {
   std::string version;             // of the program, for run.yaml and checkpoints
   std::function<double()> now_s;   // a steady clock
   std::function<double()> wall_s;  // seconds since 1970
-  int64_t from_step = -1;  // go back to the checkpoint of this step; -1: as the run file says
-  double started_s = 0;    // when the process started, on the steady clock
-  bool json = false;       // people's lines go to standard error
+  int64_t from_step = -1;          // go back to the checkpoint of this step; -1: by the run file
+  double started_s = 0;            // when the process started, on the steady clock
+  bool json = false;               // people's lines go to standard error
   Progress::Output terminal;
   Heartbeat* heartbeat = nullptr;  // says what this rank is doing; null: nobody is told
   TaskEvaluation tasks;            // of evaluation.tasks; wanted where the run names some

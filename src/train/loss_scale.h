@@ -19,8 +19,9 @@ class LossScale {
   int64_t skipped() const { return skipped_; }  // steps of the run
   double least() const { return rule_.least; }
 
-  // After a step with a finite loss. False: it overflowed at the least scale, so no scale helps. At
-  // most hysteresis + log2(initial / least) steps in a row can overflow before that.
+  // After a step with a finite loss. Returns false if it overflowed at the smallest scale, so no
+  // scale helps. At most hysteresis + log2(initial / least) steps in a row can overflow before
+  // that.
   bool update(bool finite);
 
   // What a checkpoint keeps of it; from one without, it stays as it is.

@@ -1,4 +1,4 @@
-// Finds what a run takes from the checkpoint that it starts from.
+// Resolves the checkpoint that supplies the model and the tokenizer of a run.
 #include "train/origin.h"
 
 #include "base/error.h"

@@ -1,5 +1,4 @@
-// The checkpoint from which a run takes what its run file leaves out: the model section and the
-// tokenizer.
+// The checkpoint that supplies what a run file leaves out: the model section and the tokenizer.
 #pragma once
 
 #include "base/file.h"

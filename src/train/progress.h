@@ -42,7 +42,7 @@ int64_t resident_bytes();
 
 struct StepMetrics;  // train/metrics.h
 
-// What the metrics of a step show: `tokens` in the step, `mean_s` the mean seconds of the last
+// Returns the progress after a step: `tokens` in the step, `mean_s` the mean seconds of the last
 // steps, `matrix_rate` in flop/s.
 ProgressState progress_of(const StepMetrics& m, double tokens, double mean_s, double matrix_rate);
 

@@ -29,18 +29,17 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step = -1);
 // model, data or seed, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
-// Returns the keys of the model in which the weights of another checkpoint were trained with
-// something that this run does not compute, where reading them does not fail: rotary frequencies,
-// heads, norms and activations, fewer layers, an unused head.
+// Returns the model keys whose values differ from those that the weights were trained with, where
+// the run would compute something else although reading the weights does not fail: rotary
+// frequencies, heads, norms and activations, fewer layers, an unused head.
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
 
 // Returns the same. Throws Error, with both values, for all of them but a smaller vocabulary,
 // unless checkpoint.allow_changes is set.
 std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
-// What has changed since the checkpoint that the run starts from, by the rule that fits: one of the
-// two above. Throws Error if the optimizer's state is to be loaded and belongs to another
-// optimizer.
+// Returns the changes since the checkpoint that the run starts from, by one of the two rules above.
+// Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint, const CheckpointHeader& header);
 

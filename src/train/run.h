@@ -1,10 +1,10 @@
-// One run: what train() (loop.h) does, in the order in which it does it. run_start.cc prepares
-// everything, loop.cc trains.
+// One run: the implementation of train() (loop.h). run_start.cc prepares everything, loop.cc
+// trains.
 //
 // A completed step is never lost to an error, a signal or a full disk. After start() every error
 // passes through end_with(), which saves the last completed step; the last save comes before the
-// last validation; and what one rank alone may meet (a bad row, a file) is agreed upon by all ranks
-// before the next collective (comm/agree.h), so that all are there for that save.
+// last validation; and an error that one rank alone may have (a bad row, a file) is agreed upon by
+// all ranks before the next collective (comm/agree.h), so that all take part in that save.
 #pragma once
 
 #include <memory>
@@ -97,12 +97,12 @@ class Run {
   const TrainOptions& options_;
   std::unique_ptr<World> alone_;  // where no world was given
   World& world_;
-  bool first_;  // of the ranks: the one that writes and says things
+  bool first_;  // true on rank 0, which writes files and logs
   Log log_;
   Progress progress_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Trainer> trainer_;
-  std::optional<StepJudge> judge_;  // of a configuration that is resolved
+  std::optional<StepJudge> judge_;  // made from the resolved configuration
   std::unique_ptr<TrainingInput> input_;
   std::optional<RunPosition> position_;  // of the checkpoint that the run continues
   std::optional<RunValidation> validation_;

@@ -62,8 +62,8 @@ struct RunConfig {
 // tokenizer's), precision auto, run.device auto, run.threads = 0.
 //
 // load_run: with checkpoint.from and without model.preset and model.layers the model section is
-// that of the checkpoint, under the keys that are given. read_run is pure; `model`, if given, is
-// what the keys of the model section are applied to, instead of the preset.
+// that of the checkpoint, overridden by the keys that are given. read_run is pure; `model`, if
+// given, is what the keys of the model section are applied to, instead of the preset.
 RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides, const ModelConfig* model = nullptr);

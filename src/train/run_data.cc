@@ -24,7 +24,7 @@ std::string tokenizer_name(const RunConfig& config) {
   return config.data.tokenizer.empty() ? "the checkpoint's tokenizer" : config.data.tokenizer;
 }
 
-// What the instructions hold: counts, and a hash of their tokens.
+// Describes the instructions: counts, and a hash of their tokens.
 std::string identity_of(const InstructionData& data) {
   uint64_t hash = 0;
   const auto add = [&](const auto& values) {

@@ -45,7 +45,8 @@ class TrainingRows {
   std::unique_ptr<TrainingData> datasets_;
   std::unique_ptr<InstructionData> instructions_;
   int64_t tokens_ = 0, source_ = 0;
-  // Of instructions: the run's first sample that these rows give, the row it is, and the rest.
+  // For instructions: the run's first sample that these rows give, its row, and the rest of the
+  // position.
   int64_t first_sample_ = 0, first_row_ = 0;
   DataPosition start_;
 };

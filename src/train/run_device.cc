@@ -126,7 +126,7 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes) {
 
 namespace {
 
-// In the unit that shows it: 1.5 GiB, 340.2 MiB.
+// Formats bytes as GiB, or as MiB below 1 GiB: "1.50 GiB", "340.2 MiB".
 std::string short_bytes(int64_t bytes) {
   constexpr double kMib = 1 << 20;
   return gib(bytes) >= 1 ? fmt::format("{:.2f} GiB", gib(bytes))

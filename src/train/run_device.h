@@ -18,7 +18,7 @@ struct RunDevice {
 
   // What the process may take for its arena and beside it.
   int64_t memory_limit() const;                      // were it alone on its host
-  int64_t outside_bytes(const MemoryPlan& m) const;  // beside the arena
+  int64_t outside_bytes(const MemoryPlan& m) const;  // in addition to the arena
   // What a program takes of the memory it computes on, and of the host's; on the CPU they are one.
   int64_t need(const MemoryPlan& m) const;
   int64_t host_need(const MemoryPlan& m) const { return cuda ? m.host : need(m); }
@@ -44,7 +44,7 @@ void require_host_memory(World& world, int64_t need, int64_t host_bytes);
 std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machine,
                                       const RunDevice& device);
 
-// A run on a device: which, and how its ranks exchange.
+// Returns log lines about the device of a run and the transport between its ranks.
 std::vector<std::string> device_lines(const Machine& machine);
 
 // What a run on a device takes of its memory now: planned, allocated, and beside the arena.

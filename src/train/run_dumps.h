@@ -1,4 +1,4 @@
-// What a run writes for debugging: run.dump_gradients and run.dump_values.
+// The debugging output of a run: run.dump_gradients and run.dump_values.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace tessera {
 
 class RunDumps {
  public:
-  // Before the run: throws Error where what it asks for could not be written.
+  // Throws Error, before the run starts, if the requested files cannot be written.
   RunDumps(const RunConfig& config, World& world);
 
   void begin(Trainer& trainer);  // once there is a trainer

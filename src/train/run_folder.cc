@@ -27,7 +27,7 @@ void make_run_directory(const Path& directory) {
   std::error_code failed;
   fs::create_directories(directory, failed);
   if (failed)
-    throw Error("run.directory = {}: the folder cannot be made: {}. Name another place.",
+    throw Error("run.directory = {}: the folder cannot be created: {}. Choose another path.",
                 directory.string(), failed.message());
 }
 

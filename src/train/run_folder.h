@@ -12,17 +12,18 @@
 
 namespace tessera {
 
-// A start that fails leaves no trace where it made the folder and its run has not begun, that is
-// where it holds only log.txt and the lock. Anything else stays as it is, and the log says why the
-// start or the run failed. On every rank, made before any of them makes the folder.
-// Makes the directory and those above it that are missing. Throws Error.
+// Creates the directory and its missing parents. Throws Error.
 void make_run_directory(const Path& directory);
 
-// Takes the run directory for this process, which makes it if it is missing (base/owner_lock.h):
-// before anything in it is written, or read for resuming. Throws Error that names the owner.
+// Locks the run directory for this process, and creates it if it is missing (base/owner_lock.h).
+// Call it before anything in the directory is written, or read for resuming. Throws Error that
+// names the owner.
 std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
                                               const std::function<void(const std::string&)>& say);
 
+// A start that fails leaves no trace where it made the folder and its run has not begun, that is
+// where it holds only log.txt and the lock. Anything else stays as it is, and the log says why the
+// start or the run failed. On every rank, made before any of them makes the folder.
 class RunFolder {
  public:
   explicit RunFolder(const Path& folder);
@@ -30,7 +31,8 @@ class RunFolder {
   // After train() has thrown. `writes_log`: of the ranks one, so that the log says it once. What
   // cannot be removed or written is left: there is an error to be told already.
   void failed(std::string_view error, bool writes_log) const noexcept;
-  // After the lock was refused: removes what this process made and nothing has used since.
+  // Call it if locking fails: removes the folders that this process created and that are still
+  // empty.
   void not_locked() const noexcept;
 
  private:

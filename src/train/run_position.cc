@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 60;         // of samples, tokens and steps
 constexpr int64_t kMostEpochs = int64_t{1} << 20;   // of a source
-constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is counted anew
+constexpr int64_t kMostCounted = int64_t{1} << 36;  // samples whose blend is recounted
 
 int64_t number(const Tree& object, std::string_view name, const std::string& source) {
   const int64_t n = integer_member(object, name, source);
@@ -41,8 +41,9 @@ SourcePosition source_from_tree(const Tree& tree, const std::string& source) {
   s.weight = weight_of(tree, source);
   if (s.before > s.samples || s.epoch_samples < 1 || s.samples / s.epoch_samples > kMostEpochs)
     throw Error(
-        "{}: '{}' is at sample {} of epochs of {}, its blend began at its sample {}: that cannot "
-        "be",
+        "{}: '{}' is at sample {} with {} samples per epoch, and its blend began at sample {}: "
+        "these "
+        "numbers are inconsistent",
         place_of(source, tree), s.name, s.samples, s.epoch_samples, s.before);
   return s;
 }
@@ -58,8 +59,9 @@ BatchPeriod period_from_tree(const Tree& tree, const std::string& source) {
   p.ramp_steps = number(tree, "ramp_steps", source);
   const bool ramps = p.ramp.empty() || p.ramp_steps > 0;
   for (const int64_t g : p.ramp)
-    if (g < 1) throw Error("{}: a batch of {} on the ramp cannot be", place_of(source, tree), g);
-  if (!ramps) throw Error("{}: a ramp of 0 steps per batch", place_of(source, tree));
+    if (g < 1)
+      throw Error("{}: the ramp has a batch of {}, expected 1 or more", place_of(source, tree), g);
+  if (!ramps) throw Error("{}: ramp_steps is 0, expected 1 or more", place_of(source, tree));
   return p;
 }
 
@@ -105,7 +107,7 @@ Tree list_of(const std::vector<int64_t>& values) {
   return list;
 }
 
-// Of a checkpoint without a position.
+// Derives the position of a checkpoint that stores none.
 RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& tokenizer) {
   RunPosition p;
   p.step = header.step;
@@ -122,7 +124,7 @@ RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& to
     throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
                 shape.global);
   p = position_after(header.step, rows.position(shape.samples_before(header.step)), shape);
-  for (SourcePosition& s : p.data.sources) s.identity.clear();  // of then: not known
+  for (SourcePosition& s : p.data.sources) s.identity.clear();  // not known
   return p;
 }
 

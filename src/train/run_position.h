@@ -1,4 +1,4 @@
-// Where a run is in its data, as its checkpoints store it and a resumed run takes it up.
+// The position of a run in its data, as checkpoints store it and a resumed run continues from it.
 #pragma once
 
 #include <vector>
@@ -20,23 +20,23 @@ struct RunPosition {
   bool operator==(const RunPosition&) const = default;
 };
 
-// The position after `step` steps of `shape`, of which the data says `data`.
+// Returns the position after `step` steps of `shape`; `data` is the position of the data then.
 RunPosition position_after(int64_t step, DataPosition data, const BatchShape& shape);
 
 // The member "data" of a checkpoint's `state`. Throws Error, naming `source`, for a tree whose
-// numbers cannot be or do not add up.
+// numbers are out of range or do not add up.
 Tree to_tree(const RunPosition& position);
 RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string& source);
 
-// The position that a checkpoint stores. One of a version that stored none has consumed what its
-// step makes with the batch and the ramp of its own configuration; for a blend that opens the data
-// sets of that configuration. `folder` names it in errors. Throws Error for a damaged position, and
-// where those data sets are missing.
+// Returns the position that a checkpoint stores. For a checkpoint of a version that stored none, it
+// follows from the step with the batch and the ramp of its own configuration; for a blend, this
+// opens the data sets of that configuration. `folder` names the checkpoint in errors. Throws Error
+// if the position is damaged or those data sets are missing.
 RunPosition position_of(const CheckpointHeader& header, const std::string& folder,
                         const Tokenizer& tokenizer);
 
-// `shape` (with its row lengths) for the steps that follow: its first step takes the first sample
-// that is not consumed, whatever the batch, its ramp and the layout were before.
+// Returns `shape` (with its row lengths) for the steps that follow: the first of them takes the
+// first sample that is not consumed, whatever the batch, its ramp and the layout were before.
 BatchShape resumed(BatchShape shape, const RunPosition& position);
 
 // Throws Error, unless checkpoint.allow_changes, if the tokens of the checkpoint's tokenizer stand

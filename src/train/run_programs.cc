@@ -29,7 +29,7 @@ int64_t bytes_of(const Program& p, const RunConfig& config) {
   return p.bytes + (config.run.device == Device::kCuda ? 0 : p.host_bytes);
 }
 
-// Adds the bytes of the run with `change`, unless that run cannot be.
+// Adds the bytes of the run with `change`, unless that run is not valid.
 void try_keys(const RunConfig& config, const Target& target, const std::string& keys,
               const std::function<void(RunConfig&)>& change,
               std::vector<std::pair<std::string, int64_t>>& found) {
@@ -70,8 +70,8 @@ std::vector<std::pair<std::string, int64_t>> smaller_runs(const RunConfig& confi
   return found;
 }
 
-// Runs that train otherwise and need less: fewer bytes per weight, adapters, more ranks until they
-// need at most `available` bytes.
+// Returns runs that train differently and need less: fewer bytes per weight, adapters, more ranks
+// until they need at most `available` bytes.
 std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
                                                         const Target& target, int64_t available) {
   std::vector<std::pair<std::string, int64_t>> found;
@@ -117,8 +117,7 @@ void resolve_sizes(RunConfig& config) {
   if (config.model.vocabulary == 0 && config.data.tokenizer.empty())
     throw Error(
         "{}: model.vocabulary = 0 means that of data.tokenizer, which is not given. Give either, "
-        "or "
-        "model.preset.",
+        "or model.preset.",
         config.source);
   if (config.model.vocabulary == 0)
     config.model.vocabulary = load_tokenizer(tokenizer_of_run(config))->vocabulary_size();

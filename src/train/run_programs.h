@@ -30,13 +30,13 @@ BatchShape batch_shape(const RunConfig& config, int64_t rank);
 constexpr int64_t kOutsideBytes = 100'000'000;
 
 // The same of a CUDA device's memory: the driver's context and code, libraries, graphs. The cluster
-// files of GPUs (configs/clusters) have the same three figures. Judged: no GPU has measured them
-// yet.
+// files of GPUs (configs/clusters) have the same three figures. Estimates: not yet measured on a
+// GPU.
 constexpr int64_t kCudaOutsideBytes = 1 << 30;
 constexpr int64_t kNcclBytes = 256 << 20;          // where there are several ranks
 constexpr int64_t kCommunicatorBytes = 128 << 20;  // each: staging of sums, and NCCL's buffers
-// Returns what a run whose program makes that many communicators takes outside of its arena, on the
-// device that config.run.device names.
+// Returns the memory outside of the arena of a run whose program makes that many communicators, on
+// that kind of device.
 int64_t outside_bytes(Device device, int64_t communicators);
 
 // The smallest of the machine's memory, its control group's and the process's own limits.

@@ -17,7 +17,7 @@ struct Range {
 // f32 has normal numbers from 1.2e-38 to 3.4e38; what is squared needs the root of that.
 constexpr double kTiny = 1e-37, kHuge = 1e38;
 constexpr double kExact = 9007199254740992.0;  // 2^53: integers that a double holds
-// Largest p and beta for which 1 - p is not 0 in f32, with room.
+// Largest p and beta for which 1 - p is not 0 in f32, with a margin.
 constexpr double kBelowOne = 0.999999;
 
 constexpr Range kRanges[] = {

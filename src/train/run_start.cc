@@ -18,7 +18,7 @@ const Tokenizer& Run::tokenizer() {
   return *tokenizer_;
 }
 
-// Before any memory is taken: data that cannot be used is found at once.
+// Runs before memory is allocated, so that unusable data is reported at once.
 void Run::open_data() {
   doing(0, "opening the data");
   input_ = std::make_unique<TrainingInput>(config_, tokenizer());

@@ -1,6 +1,6 @@
 // The checkpoints of a run, each written while training continues (checkpoint/saving.h). One save
-// at a time: the next waits for the one before. A save that fails never ends the run by itself: the
-// run tries again, soon and at its end.
+// at a time: the next waits for the one before. A save that fails never ends the run by itself: it
+// is retried soon and at the end of the run.
 #pragma once
 
 #include <functional>
@@ -53,7 +53,7 @@ class Saves {
   // Why the newest save failed on one of the ranks; empty: it did not. It was a warning then.
   const std::string& failure() const { return failure_; }
   bool failure_is_lasting() const { return lasting_; }  // another try would fail too
-  bool retry_due() const;  // by this rank's clock: a save failed and is to be tried again now
+  bool retry_due() const;  // by this rank's clock: a save failed and is due to be retried
 
   bool is_saved(int64_t step) const { return started_ == step; }  // or being saved
   // The run starts from its own checkpoint of this step, which stays.
@@ -80,7 +80,7 @@ class Saves {
   std::vector<int64_t> saved_;  // steps, by this process
   SeenCheckpoints seen_;        // of the save's thread while there is one
   std::optional<Reserve> reserve_;
-  bool reserve_told_ = false;  // that there is no space for it
+  bool reserve_told_ = false;  // whether the lack of space has been reported
   std::optional<Saving> saving_;
   bool published_ = false;  // all ranks have written
   double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks

@@ -25,7 +25,7 @@ std::string utc(double wall_s) {
   return text;
 }
 
-// A new folder in `parent`.
+// Creates a new folder in `parent`, called `name` or `name`-2, `name`-3, ….
 Path new_folder(const Path& parent, const std::string& name) {
   make_folder(parent);
   Path folder = parent / name;

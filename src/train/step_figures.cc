@@ -14,7 +14,7 @@ void StepFigures::measure(const RunConfig& config, Library& library, int64_t ran
                          ? DType::kBF16
                          : DType::kF32;  // halves are widened
   matrix_rate_ = measure_matrix_rate(library, type, now_s);
-  // Of one sequence; a step has as many as the ramp says.
+  // Per sequence; the ramp gives the number of sequences per step.
   sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
                     static_cast<double>(config.batch.micro * ranks);
 }
@@ -22,7 +22,7 @@ void StepFigures::measure(const RunConfig& config, Library& library, int64_t ran
 void StepFigures::add(StepMetrics& m, double tokens, int64_t sequences) {
   m.tokens_per_s = tokens / m.step_s;
   m.model_flops_per_s = sequence_flops_ * static_cast<double>(sequences) / m.step_s;
-  // Others may have computed while the rate was measured; what a step reaches shows more.
+  // Other processes may have slowed the measurement, so a step may exceed the measured rate.
   matrix_rate_ = std::max(matrix_rate_, m.model_flops_per_s);
   m.model_flops_share = m.model_flops_per_s / matrix_rate_;
   if (m.communication) exposed_share_ = m.communication->exposed_s / m.step_s;

@@ -20,7 +20,7 @@ class StepFigures {
 
   // Sets the rates of `m`, a step of that many sequences, from its time; `tokens` have a loss.
   void add(StepMetrics& m, double tokens, int64_t sequences);
-  // Of the step that was added last.
+  // Returns the progress after the step that was added last.
   ProgressState progress(const StepMetrics& m, double tokens, int64_t last_step) const;
   double matrix_rate() const { return matrix_rate_; }
 

@@ -40,8 +40,7 @@ std::string StepJudge::warning(const StepResult& r, int64_t checkpoint) const {
   if (!guard_.spiked()) return "";
   return fmt::format(
       "the loss of step {} is {:.4g}; the median of the steps before it is {:.4g}. If it stays "
-      "high, "
-      "{}.",
+      "high, {}.",
       format_count(r.step), r.loss, guard_.median_before(),
       checkpoint < 0 ? "start again with a lower learning rate"
                      : "go back to a checkpoint: " + go_back(checkpoint));

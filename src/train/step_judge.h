@@ -1,9 +1,9 @@
-// Judges the result of each step: whether the run may continue, and what to tell people.
+// Judges the result of each step: whether the run may continue, and what to report.
 //
-//   loss not finite                         stop: no loss scale can change a forward pass
-//   gradients not finite, fp16              skip the step and lower the scale; stop at the least
-//   one gradients not finite, other precisions  stop the loss has diverged (divergence.h)    save
-//   this step, then stop
+//   loss not finite                   stop: no loss scale can change a forward pass
+//   gradients not finite, fp16        skip the step and lower the scale; stop at the smallest one
+//   gradients not finite, otherwise   stop
+//   the loss has diverged             save this step, then stop (divergence.h)
 #pragma once
 
 #include <optional>
@@ -47,7 +47,8 @@ class StepJudge {
                               const std::string& good) const;
   std::string divergence_text(int64_t step) const;
 
-  // What a checkpoint keeps of it. `state` is an object that may hold more.
+  // Writes its state to a checkpoint's `state`, an object that may hold more, and reads it from
+  // there.
   void save(Tree& state) const;
   void restore(const Tree& state);
 

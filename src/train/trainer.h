@@ -55,8 +55,8 @@ class Trainer {
   // What this rank owns of the state, as a checkpoint stores it: views into the arena.
   std::vector<StateTensor> state();
 
-  // Updates since initialise(), or since the run began whose state load() read: the steps that were
-  // not skipped. The optimizer's t and the learning-rate schedule count these.
+  // The number of updates (steps that were not skipped) since initialise(), or since the start of
+  // the run whose state load() read. The optimizer's t and the learning-rate schedule count these.
   int64_t updates() const { return updates_; }
   int64_t next_update() const { return updates_ + under_way() + 1; }
 
@@ -71,7 +71,7 @@ class Trainer {
   StepResult run_step(const std::function<void(const OpEvent&)>& observe = {});
   // run_step() in two, where the device can go from one step to the next without waiting for the
   // host (Executor::start): finish_step() is of the oldest that was started, and comes before
-  // anything else is asked. At most two are under way; behind one that is not finite nothing is
+  // anything else is asked. At most two are under way; after one that is not finite nothing is
   // updated. Where a step cannot be started so, none may be under way when it is prepared.
   bool can_start_step(int64_t step) const;
   void start_step();
@@ -85,11 +85,10 @@ class Trainer {
   void repeat(const std::function<void(const OpEvent&)>& observe);
 
   // The loss of the weights as they are now, on the first micro-batch that was read last (of each
-  // data rank). What a save asks: an update can leave weights that are finite, and give no finite
-  // loss.
+  // data rank). A save checks it: an update can leave finite weights whose loss is not finite.
   double loss_on_last_batch();
-  // Whether a step from the weights as they are now, on the batch of the last finished step, has a
-  // finite loss and gradient. It costs a step and changes nothing.
+  // Returns true if a step from the weights as they are now, on the batch of the last finished
+  // step, has a finite loss and gradient. It costs a step and changes nothing.
   bool can_continue();
 
   // `sequences` samples of a set from its start (at most all of it). Never throws for a row that

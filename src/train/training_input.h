@@ -1,4 +1,4 @@
-// What a run reads: the rows of its data in micro-batches, from where the run is in it.
+// The input of a run: the rows of its data in micro-batches, from the position of the run on.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class TrainingInput {
   BatchSource& batches() { return *batches_; }
   int64_t sequences_of(int64_t step) const;     // of a step, from 1
   int64_t samples_before(int64_t steps) const;  // consumed by the first `steps` steps
-  int64_t tokens_after(int64_t steps) const;    // of the rows of so many steps, padding included
+  int64_t tokens_after(int64_t steps) const;    // of the rows of `steps` steps, padding included
   Tree position_after(int64_t step);            // for a checkpoint of that step
 
  private:

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-// Of the run that wrote the checkpoint. Versions before 0.2 stored no such number, but the steps
-// that were skipped.
+// Returns the number of updates of the run that wrote the checkpoint. Versions before 0.2 stored
+// the number of skipped steps instead.
 int64_t updates_before(const CheckpointHeader& header);
 
 void save_updates(int64_t updates, Tree& state);

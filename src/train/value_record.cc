@@ -123,8 +123,8 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
   return [this](const OpEvent& e) { observe(e); };
 }
 
-// Sums of terms of gradients have one name in all blocks and layers. The last term tells them from
-// each other: it is a term of one sum only.
+// Sums of terms of gradients have one name in all blocks and layers. The last term distinguishes
+// them: it is a term of one sum only.
 std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_[v], e.call);
   const std::vector<ValueId>& inputs = e.op.op->inputs;

@@ -62,7 +62,7 @@ class ValueRecorder {
   void observe(const OpEvent& e);
   void arrivals(const OpEvent& e);
   void output(const OpEvent& e, size_t i);
-  // What a value is known by: the key of its record, and its name among all layers.
+  // Identifies a value: the key of its record, and its name among all layers.
   struct Known {
     std::string key, name;
   };

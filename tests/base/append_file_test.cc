@@ -23,7 +23,7 @@ class AppendFileTest : public testing::Test {
   Path path_ = folder_ / "a/b.txt";
 };
 
-// Stands for a full disk: files may have only that many bytes.
+// Simulates a full disk: files may have at most that many bytes.
 void allow_bytes(rlim_t bytes) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit;

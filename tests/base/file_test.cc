@@ -178,7 +178,7 @@ TEST_F(File, AnEmptyFileIsEmpty) {
   EXPECT_TRUE(MappedFile(folder_ / "a").bytes().empty());
 }
 
-// A mapped file that is cut while it is read: zeros instead of a SIGBUS, and an Error.
+// A mapped file that is truncated while it is read: zeros instead of a SIGBUS, and an Error.
 TEST_F(File, M9_ACutMappedFileIsAnError) {
   const Path path = folder_ / "a";
   write_file(path, std::string(100'000, 'x'));
@@ -189,7 +189,7 @@ TEST_F(File, M9_ACutMappedFileIsAnError) {
     EXPECT_EQ(mapped.bytes()[50'000], std::byte{0});
     EXPECT_EQ(error_of([] { require_mapped_reads(); }).find(path.string() + ": cannot be read"),
               0u);
-    EXPECT_NO_THROW(require_mapped_reads());  // told once
+    EXPECT_NO_THROW(require_mapped_reads());  // reported once
   }
   const MappedFile again(path);
   EXPECT_EQ(again.bytes()[9'000], std::byte{'x'});

@@ -34,7 +34,7 @@ class Lock : public testing::TestWithParam<bool> {
     return o;
   }
 
-  // What a refused lock says; empty: it was taken, and released again.
+  // Returns the message of a refused lock; empty if it was taken and released.
   std::string refusal(double stale_s = 0.5) const {
     try {
       const OwnerLock lock(file(), options(stale_s));
@@ -91,7 +91,7 @@ TEST_P(Lock, H3_AnOwnerOnAnotherHostCountsWhileItsFileIsRenewed) {
   const std::string said = refusal(20);
   ends = true;
   heartbeat.join();
-  EXPECT_NE(said.find("process 7 on far owns it since yesterday"), std::string::npos) << said;
+  EXPECT_NE(said.find("process 7 on far has owned it since yesterday"), std::string::npos) << said;
   EXPECT_EQ(refusal(0.2), "");  // and no longer
 }
 
@@ -131,7 +131,7 @@ TEST_P(Lock, H3_TheLockOfAHostThatCrashedIsWaitedFor) {
     if (released) {
       EXPECT_EQ(said, "");
     } else {
-      EXPECT_NE(said.find("process 7 on far owns it"), std::string::npos) << said;
+      EXPECT_NE(said.find("process 7 on far has owned it"), std::string::npos) << said;
     }
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -139,7 +139,7 @@ TEST_P(Lock, H3_TheLockOfAHostThatCrashedIsWaitedFor) {
   }
 }
 
-// Torn by a power cut: nothing is known of the owner.
+// A record torn by a power failure: the owner is unknown.
 TEST_P(Lock, H3_AnEmptyRecordIsFollowed) {
   std::ofstream(file()) << std::string(10, '\0');
   EXPECT_EQ(refusal(0.2), "");

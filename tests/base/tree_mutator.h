@@ -1,5 +1,5 @@
-// Changes values of a parsed document as somebody with bad intentions would: what comes out is a
-// tree again, so that readers are reached which bytes changed at random would not reach.
+// Changes values of a parsed document as an attacker would. The result is a tree again, so it
+// reaches readers that randomly changed bytes would not reach.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,8 @@ class TreeMutator {
 
   size_t pick(size_t n) { return static_cast<size_t>(random_() % std::max<size_t>(n, 1)); }
 
-  // Changes one node. Numbers and texts mostly become others of their kind: another kind is found
-  // at once by a reader.
+  // Changes one node. Numbers and texts mostly keep their kind: a reader rejects another kind at
+  // once.
   void change(Tree& section) {
     std::vector<Tree*> nodes;
     collect(section, nodes);

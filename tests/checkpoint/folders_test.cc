@@ -61,7 +61,7 @@ TEST(Folders, H1_PruneKeepsWhatThisProcessSavedAndStartedFrom) {
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 26, 28, 90, 100}));
 }
 
-// What has been looked at is not looked at again, and what was just saved is not looked at at all.
+// A checkpoint is read only once, and one that was just saved is not read at all.
 TEST(Folders, L15_PruneLooksAtACheckpointOnce) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   SeenCheckpoints seen;
@@ -73,7 +73,7 @@ TEST(Folders, L15_PruneLooksAtACheckpointOnce) {
     prune(temporary.path(), rule);
     fs::resize_file(temporary.path() / std::to_string(step) / "index.json", 9);
   }
-  // All are damaged by now, which a look would have shown: then none would have gone.
+  // All are damaged by now. Had they been read again, none would have been removed.
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 30, 40}));
   EXPECT_EQ(seen.size(), 3u);
 }
@@ -101,7 +101,7 @@ TEST(Folders, M1_DamagedOnesAreRenamedAndNotReadAgain) {
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{10, 20, 20}));
 }
 
-// What another process writes now stays; what an ended one left goes.
+// Files that another process is writing stay; those of an ended process are removed.
 TEST(Folders, M7_PruneRemovesTheLeftoversOfEndedProcesses) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   save_sample(temporary.path(), 10, 1);
@@ -118,7 +118,7 @@ TEST(Folders, M7_PruneRemovesTheLeftoversOfEndedProcesses) {
   EXPECT_EQ(names_in(temporary.path()).unfinished[0].step, 20);
 }
 
-// A folder of somebody's is not taken for an old checkpoint of the same step.
+// A user's folder does not count as an old checkpoint of the same step.
 TEST(Folders, M5_ASaveReplacesNothingButACheckpoint) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   fs::create_directories(temporary.path() / "10");

@@ -1,5 +1,5 @@
-// Changes a few values of a checkpoint's index.json; the text stays JSON, and its checksum is right
-// again.
+// Changes a few values of a checkpoint's index.json; the text stays JSON, and its checksum is
+// updated.
 #pragma once
 
 #include <string>

@@ -78,7 +78,7 @@ TEST_F(Defects, B11_PlanNeedsNoDataSet) {
   EXPECT_NE(vocabulary.err.find("model.vocabulary = 0"), std::string::npos) << vocabulary.err;
 }
 
-// Cards have less memory than their name says, and a plan leaves some of it free.
+// GPUs have less memory than their name suggests, and a plan leaves some of it free.
 TEST_F(Defects, B12_PlanLeavesHeadroom) {
   const ProgramResult r = expect_success("plan run.yaml --cluster " + cluster_);
   EXPECT_NE(r.out.find("of 77.5 GiB, 2.0 % of 79.1 kept free"), std::string::npos) << r.out;

@@ -1,5 +1,5 @@
-// Defects of the outside review in what a run reads: its place in the data, data that changed, data
-// of other tokenizers, and inputs without bounds.
+// Defects in what a run reads: its position in the data, data that changed, data of other
+// tokenizers, and unbounded inputs.
 #include <cmath>
 #include <regex>
 
@@ -38,7 +38,7 @@ class Defects : public ProgramFolder {
  protected:
   Defects() { put("run.yaml", kRun); }
 
-  // With the key=value of one start after the other.
+  // Trains several times, each with one entry of `starts`.
   void train(const std::vector<std::string>& starts, const std::string& directory = "run") const {
     for (const std::string& keys : starts) {
       const ProgramResult r = run("train run.yaml run.directory=" + directory + " " + keys);
@@ -62,7 +62,7 @@ class Defects : public ProgramFolder {
     }
     return values;
   }
-  // The samples that a step reads, as `data explain` tells them.
+  // The samples that a step reads, as `data explain` lists them.
   std::vector<int64_t> samples_of(int step, const std::string& keys) const {
     const ProgramResult r =
         run(fmt::format("data explain run.yaml --step {} --json {}", step, keys));
@@ -150,7 +150,7 @@ TEST_F(Defects, M13_ARebuiltTokenizerIsNoticed) {
                  {"data.tokenizer: t.json", "run/checkpoints/3", "allow_changes=true"});
 }
 
-// The run ends with an Error that names the file, by whatever way the file is cut or replaced.
+// The run ends with an Error that names the file, however the file is truncated or replaced.
 TEST_F(Defects, M9_ADataFileCutWhileTraining) {
   for (const char* damage : {"truncate -s 1000 d.bin", "truncate -s 0 d.idx; truncate -s 10 d.bin",
                              "head -c 5000 a.txt >d.bin"}) {

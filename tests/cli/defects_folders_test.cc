@@ -1,5 +1,5 @@
 // The run directory: one owner, nothing deleted that is needed, resumes fall back past damage, and
-// files of users are left alone. The names are those of the defects.
+// files of users are left alone.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ TEST_F(Defects, H1_ARollbackKeepsWhatItSavesAndSetsTheRestAside) {
   EXPECT_EQ(names(aside + "/tensorboard").size(), 1u);
   EXPECT_EQ(steps("run/metrics.jsonl"), range(1, 10));
   EXPECT_EQ(run("checkpoint verify " + aside + "/checkpoints").code, 0);
-  // The next start, and readers, take the present line.
+  // The next start, and readers, use the present line.
   EXPECT_EQ(run("checkpoint diff run run/checkpoints/10").code, 0);
   expect_in(run("train run.yaml schedule.steps=11").out, {"resume    step 10"});
 }
@@ -199,7 +199,7 @@ TEST_F(Defects, M1_AResumeFallsBackPastDamage) {
   }
 }
 
-// With keep: 1, damage must not cost the intact one that the run came back to.
+// With keep: 1, the intact checkpoint that the run fell back to must stay.
 TEST_F(Defects, M1_DamagedOnesAreNotCountedAsKept) {
   trained();
   flip("run/checkpoints/12/pieces-0.bin", 1000);
@@ -216,7 +216,7 @@ TEST_F(Defects, M1_AnotherRunsDamageIsPassedAndLeftAlone) {
   ASSERT_EQ(r.code, 0) << r.err;
   expect_in(r.out, {"step 9 from other/checkpoints/9"});
   EXPECT_TRUE(snapshot("other") == before);
-  // One that is named is the one that is meant.
+  // A checkpoint that is named has no substitute.
   EXPECT_EQ(run("train run.yaml run.directory=new checkpoint.from=other/checkpoints/12 "
                 "checkpoint.load=all")
                 .code,
@@ -251,8 +251,8 @@ TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
     const std::string keys = before.empty() ? "" : " layout.data=2";
     const ProgramResult r = run("train run.yaml optimizer.learning_rate=5e-3" + keys, before);
     EXPECT_EQ(r.code, 1) << r.out;
-    expect_in(r.err, {"run.directory = run", fmt::format("process {} on ", pid), "owns it since 2",
-                      "set run.directory"});
+    expect_in(r.err, {"run.directory = run", fmt::format("process {} on ", pid),
+                      "has owned it since 2", "set run.directory"});
   }
   EXPECT_EQ(get("run/log.txt").find("error: "), std::string::npos);
   EXPECT_TRUE(get("run/log.txt").starts_with(log));
@@ -261,7 +261,7 @@ TEST_F(Defects, H3_ASecondRunIsRefusedByTheName) {
   EXPECT_EQ(run("generate run --prompt a --max-tokens 2").code, 0);
   ::kill(static_cast<pid_t>(pid), SIGKILL);
   first.wait();
-  EXPECT_EQ(get("run/run.lock"), owner);  // what a killed process leaves holds nobody up
+  EXPECT_EQ(get("run/run.lock"), owner);  // a lock that a killed process left blocks no start
   const ProgramResult r = run("train run.yaml run.stop_after_steps=1 schedule.steps=100000");
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_FALSE(fs::exists(folder_ / "run/run.lock"));
@@ -302,7 +302,7 @@ TEST_F(Defects, L13_PipesAndDevicesAreRefusedByName) {
   EXPECT_EQ(r.code, 1);
   expect_in(r.err, {"/dev/zero: is a device"});
   EXPECT_EQ(run("train /dev/zero", limit).code, 1);
-  // What may be a pipe.
+  // These may be pipes.
   EXPECT_EQ(run("data build --force --tokenizer t.json --out z -", "cat a.txt |").code, 0);
   EXPECT_EQ(get("z.bin"), get("d.bin"));
   EXPECT_EQ(run("data build --force --tokenizer t.json --out z /dev/stdin", "cat a.txt |").code, 0);

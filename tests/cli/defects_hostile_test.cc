@@ -1,5 +1,5 @@
-// Hostile files given to the program: it refuses them with a message that names the file, and never
-// ends by a signal. Tests carry the ids of the outside review of 0.1.0.
+// Hostile files given to the program: it rejects them with a message that names the file, and never
+// ends by a signal.
 #include <gtest/gtest.h>
 
 #include "base/wire_message.h"
@@ -33,7 +33,7 @@ class Defects : public ProgramFolder {
     const ProgramResult r = run("train " + name + ".yaml", "OMP_NUM_THREADS=1");
     ASSERT_EQ(r.code, 0) << r.err << r.out;
   }
-  // Refused with all of these words, and by no signal.
+  // Expects exit code 1 and a message with all of these parts.
   void refused(const std::string& arguments, const std::vector<std::string>& parts,
                const std::string& before = "") {
     const ProgramResult r = run(arguments, before);
@@ -44,7 +44,7 @@ class Defects : public ProgramFolder {
           << r.err << r.out;
     EXPECT_EQ(r.err.find("internal error"), std::string::npos) << r.err;
   }
-  // The index of a checkpoint, changed as `change` says, with a right checksum.
+  // Applies `change` to the index of a checkpoint and updates its checksum.
   void change_index(const std::string& checkpoint, const auto& change) {
     const std::string name = checkpoint + "/index.json";
     CheckpointIndex index = parse_index(get(name), name);
@@ -102,7 +102,7 @@ TEST_F(Defects, L5_TheHeadersModelIsThatOfItsTensors) {
   }
 }
 
-// Also with other seeds and by the thousand: TESSERA_MUTATIONS=5000.
+// TESSERA_MUTATIONS=5000 runs more of them.
 TEST_F(Defects, L5_MutatedHeadersEndInAMessage) {
   const std::string lora = "lora: { rank: 2, alpha: 4 }\n";
   train("a", "precision: fp16\n");
@@ -180,7 +180,7 @@ TEST_F(Defects, A6_BinaryFilesAreRefusedByName) {
   for (const char c : std::string(200, 'x')) wide += {c, '\0'};
   put("wide.txt", wide);
   refused("data build --tokenizer t.json --out wide wide.txt", {"UTF-16", "iconv"});
-  // A few strange bytes in a text are taken as they are.
+  // A few bytes that are not UTF-8 are read as they are.
   put("latin.txt",
       "Stra\xdf"
       "e, caf\xe9\n" +

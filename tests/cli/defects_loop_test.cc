@@ -1,5 +1,5 @@
-// A completed step is never lost: what errors, signals, full disks and damaged files of a run's
-// directory make of `tessera train`. Named by the defects that they repeat.
+// A completed step is never lost: `tessera train` with errors, signals, full disks and damaged
+// files of its run directory.
 #include <sys/stat.h>
 
 #include "tests/cli/program.h"
@@ -112,7 +112,7 @@ TEST_F(DefectsLoop, H4_ABadIdOfAValidationSetIsFoundBeforeTheFirstStep) {
   EXPECT_EQ(recorded(), 0);
 }
 
-// What comes after the last save fails on one rank: opening the checkpoint for the tasks.
+// A failure on one rank after the last save: opening the checkpoint for the tasks.
 TEST_F(DefectsLoop, H4_TheLastSaveComesBeforeTheLastValidation) {
   put("words.yaml",
       "kind: choice\ndata: e.jsonl\nform: \"{query} {response}\"\nresponse: \"{choices}\"\n"
@@ -175,7 +175,7 @@ TEST_F(DefectsLoop, H4_LinesThatCannotBeWrittenAreWrittenLater) {
 }
 
 TEST_F(DefectsLoop, H4_AFullDiskUsesTheReserve) {
-  // The first write of pieces fails; it is not again, once the reserve is gone.
+  // The first write of pieces fails, and succeeds once the reserve has been released.
   put("full", "");
   const std::string reserve = (folder_ / "run/checkpoints/reserve-0.part").string();
   const ProgramResult r =
@@ -184,7 +184,7 @@ TEST_F(DefectsLoop, H4_AFullDiskUsesTheReserve) {
   EXPECT_TRUE(saved(12));
   EXPECT_FALSE(std::filesystem::exists(reserve));
   EXPECT_EQ((r.out + r.err).find("could not be saved"), std::string::npos) << r.out;
-  // So also for what is written when the pieces are complete.
+  // The same for what is written after the pieces.
   std::filesystem::remove_all(folder_ / "run");
   for (const char* file : {"/index.json", "/tokenizer.json"}) {
     SCOPED_TRACE(file);

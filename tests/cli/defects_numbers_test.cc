@@ -1,4 +1,4 @@
-// Numbers that run away, in whole programs: what is saved, what is said, and the exit code 3.
+// Runs with NaN, infinity or divergence: what is saved, which message is printed, and exit code 3.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -116,7 +116,7 @@ TEST_F(Defects, M2_OverflowAtEveryScaleEndsTheRun) {
          {"the gradient is not finite, also at the lowest loss scale", "at step 3"});
 }
 
-// A run whose loss grows says so, ends with a code of its own, and keeps what it had.
+// A run whose loss grows reports it, ends with exit code 3, and keeps its earlier checkpoints.
 TEST_F(Defects, M14_ADivergedRunSaysSo) {
   expect(0, "train n.yaml schedule.steps=4 checkpoint.keep=1 optimizer.kind=sgd");
   ASSERT_TRUE(exists("run/checkpoints/4"));

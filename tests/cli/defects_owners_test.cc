@@ -1,4 +1,4 @@
-// Of two processes on one run directory, or on one prefix of a dataset, one at a time writes.
+// Two processes use one run directory or one prefix of a dataset: only one at a time writes.
 #include <algorithm>
 
 #include "tests/cli/held_program.h"
@@ -28,7 +28,7 @@ TEST_F(Defects, H3_OfTwoStartsAlwaysOneTrains) {
     const std::string codes = get("codes.txt");
     EXPECT_TRUE(codes == "ended 1\n1\n0\n" || codes == "ended 1\n0\n1\n")
         << codes << get("a.txt") << get("b.txt");
-    expect_in(get("a.txt") + get("b.txt"), {"owns it since"});
+    expect_in(get("a.txt") + get("b.txt"), {"has owned it since"});
     EXPECT_EQ(run("checkpoint verify run").code, 0);
     const std::vector<int64_t> all = steps("run/metrics.jsonl");
     EXPECT_EQ(all, range(1, std::ssize(all)));

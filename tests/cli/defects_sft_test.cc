@@ -1,6 +1,5 @@
-// Fine-tuning as a newcomer does it: instructions in ChatML, a checkpoint to start from, a model
-// section that is left out, recipes in small, and the messages on the way. Each test is named after
-// the defect that it keeps away.
+// Fine-tuning as a new user does it: instructions in ChatML, a checkpoint to start from, a run file
+// without a model section, scaled-down recipes, and the messages on the way.
 #include "tests/cli/program.h"
 
 namespace tessera {
@@ -159,7 +158,7 @@ TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
   EXPECT_FALSE(has(shown, "changed")) << shown;
   EXPECT_TRUE(has(get("tuned/run.yaml"), "rotary_base: 500000"));
   EXPECT_TRUE(has(get("tuned/run.yaml"), "context: 64"));
-  // It goes on when the one that it started from is gone.
+  // It resumes although the checkpoint that it started from no longer exists.
   std::filesystem::rename(folder_ / "base", folder_ / "moved");
   EXPECT_TRUE(has(good("train tune.yaml"), "resume    step 1 from"));
   std::filesystem::rename(folder_ / "moved", folder_ / "base");

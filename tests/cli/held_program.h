@@ -36,7 +36,7 @@ class TinyRun : public ProgramFolder {
     return all;
   }
 
-  // The steps of the lines that tell of training.
+  // The steps of the lines about training steps.
   std::vector<int64_t> steps(const std::string& metrics) const {
     std::vector<int64_t> all;
     for (const Tree& t : parse_json_lines(get(metrics), metrics))

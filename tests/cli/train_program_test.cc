@@ -157,7 +157,7 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
 TEST_F(TrainProgram, PlacesThatCannotBeWritten) {
   put("text", "some text");
   expect_fault("train run.yaml run.directory=text/r",
-               {"run.directory = text/r", "Not a directory", "Name another place"});
+               {"run.directory = text/r", "Not a directory", "Choose another path"});
   const std::string learn = "tokenizer train --vocabulary 260 text --out ";
   expect_fault(learn + "text", {"text: is to be read, but text would replace it"});
   expect_fault(learn + "text/t.json", {"text/t.json: cannot be made, since", "text is a file"});

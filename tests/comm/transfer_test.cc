@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// The report of a step, summed over every rank of a large world, as rank `rank` sees it.
+// The report of a step, summed over all ranks of a large world, as rank `rank` receives it.
 void expect_sum(int64_t ranks, int64_t rank) {
   std::vector<std::byte> staging(static_cast<size_t>(staging_bytes(ranks)));
   std::vector<double> report(8), sum(8);

@@ -73,7 +73,7 @@ std::vector<NamedRequest> corpus() {
   return all;
 }
 
-// A program of a stage of hundreds is like that of its neighbours: the first two and the last.
+// Stages of a long pipeline have similar programs: only the first two and the last are printed.
 std::vector<size_t> shown_stages(size_t stages) {
   if (stages <= 3) {
     std::vector<size_t> all(stages);

@@ -42,7 +42,7 @@ class CudaDnnAttention : public OnCuda {
       for (size_t i = 0; i < runs.dnn->plans().size(); ++i) {
         runs.dnn->build(i);
         const std::string why = trial.fault(runs, i);
-        // A run does not choose such a plan, so it is no failure.
+        // A run does not choose such a plan, so this is not a failure.
         if (why == kernels::cuda::kOtherBits) {
           std::printf("%s: %s is not deterministic\n", text.c_str(), runs.dnn->plans()[i].c_str());
           continue;

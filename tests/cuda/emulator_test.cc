@@ -1,5 +1,5 @@
-// What only the emulated device can be made to do: streams that run as early as they may, a driver
-// that refuses.
+// Tests that need the emulated device: streams that run as early as possible, and a driver that
+// returns errors.
 #include <set>
 
 #include "ir/state.h"
@@ -22,7 +22,7 @@ class CudaEmulated : public testing::OnCuda {
   }
   void TearDown() override { device_conduct = {}; }
 
-  // The host is a step ahead where it can be.
+  // The host is one step ahead where that is possible.
   Curve ahead(const RunConfig& c, int steps) const {
     const auto world = self_world();
     Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
@@ -91,7 +91,7 @@ TEST_F(CudaEmulated, D_B10_PinningThatFailsLeavesNothingPinned) {
   EXPECT_EQ(PinnedPages("a test", parts).bytes(), 3 * kPageBytes);
 }
 
-// Else a library that asks for the last error takes ours for its own.
+// Otherwise a library that asks for the last error would get ours.
 TEST_F(CudaEmulated, D_B10_AnErrorIsForgottenWhenItIsThrown) {
   const CudaStream stream;
   CudaEvent event;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What scripts/gpu_check.sh does without a GPU: its order, its budgets, its logs.
+# Tests scripts/gpu_check.sh without a GPU: its order, its budgets, its logs.
 # usage: gpu_check_test.sh SOURCE_FOLDER [PROGRAM]   (PROGRAM: as gpu_bundle.sh takes it)
 set -u
 source=$1

@@ -66,8 +66,8 @@ TEST_F(CudaKernels, ProductsInEightBits) {
       }
 }
 
-// What cuBLASLt does not support is found where the product is made, on a device and here. The
-// check needs no device: a death test forks, and a forked process cannot use its parent's.
+// A shape that cuBLASLt does not support is detected when the GEMM is made, on a device and here.
+// The check needs no device: a death test forks, and a forked process cannot use its parent's.
 TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
   using kernels::Fp8;
   const kernels::MatmulShape fits = {

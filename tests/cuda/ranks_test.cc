@@ -63,7 +63,7 @@ class CudaRanks : public ::testing::Test {
       return static_cast<int64_t>(out.size());
     });
   }
-  // Trains on all ranks, a step ahead where that can be.
+  // Trains on all ranks, one step ahead where that is possible.
   static Curve train(Trainer& trainer, const RunConfig& c, int steps,
                      std::vector<CommunicationTime>* times = nullptr) {
     trainer.initialise();
@@ -119,7 +119,7 @@ TEST_F(CudaRanks, D_B5_AUsersChoiceIsKept) {
   expect_trains(config(layouts()[0]), "one at a time");
 }
 
-// That the stand-in notices: two communicators in two streams, with nothing between them.
+// The stand-in detects two communicators in two streams that nothing orders.
 TEST_F(CudaRanks, D_B5_OperationsWithoutOrderAreSeen) {
   nccl_conduct.version = NCCL_VERSION(2, 25, 1);
   const auto world = nccl_world(ranks());
@@ -146,7 +146,7 @@ TEST_F(CudaRanks, D_B1_RanksOnOneDeviceGoThroughTheHost) {
   EXPECT_EQ(nccl_conduct.joined, 0);
 }
 
-// A run that is a launch of graphs sends what it sent call by call, and says how long that took.
+// A run by graphs sends the same bytes as one call by call, and reports the times.
 TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
   for (const std::string& layout : layouts()) {
     SCOPED_TRACE(layout);
@@ -207,7 +207,7 @@ TEST_F(CudaRanks, D_B9_SeveralGraphsAreTheSame) {
     const Curve want = train(whole, c, 6);
     Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
     DeviceState& device = trainer.machine().executor(0).device();
-    device.most_graph_nodes = 40 + 13 * ranks().rank();  // cut elsewhere on every rank
+    device.most_graph_nodes = 40 + 13 * ranks().rank();  // cut at another call on every rank
     const Curve got = train(trainer, c, 6);
     EXPECT_GT(device.graphs.size(), 2u);
     EXPECT_EQ(got.losses, want.losses);
@@ -231,7 +231,7 @@ TEST_F(CudaRanks, D_B10_NoGroupStaysOpen) {
     EXPECT_THROW(group->all_gather(part, whole, 16), Error);
     EXPECT_EQ(nccl_conduct.open_groups, 0);
   }
-  // After an Error peers may be gone: it is not ended as in peace.
+  // After an Error peers may have ended: communicators are aborted, not destroyed.
   EXPECT_EQ(nccl_conduct.aborted, 1);
   EXPECT_EQ(nccl_conduct.finalized, 0);
 }

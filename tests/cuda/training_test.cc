@@ -113,7 +113,7 @@ TEST_F(CudaTraining, Adafactor) {
   expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
 }
 
-// A run that is cut into several graphs is the same; one with too many nodes is none.
+// A run in several graphs gives the same results; one with too many nodes uses no graph.
 TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   const RunConfig c = tiny(Family::kLlama);
   const Curve want = on_cuda(c, 4);

@@ -77,7 +77,7 @@ TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
       << result.about.first_invalid;
 }
 
-// Text that cannot be cut is refused before it fills the memory, alone and in a line of JSON.
+// Text that cannot be split is rejected before it fills the memory, alone and in a line of JSON.
 TEST_F(DatasetBuilderTest, L8_TextThatCannotBeCutIsBounded) {
   const std::string uncut(size_t{65} << 20, 'q');
   const std::string whole = error_of([&] { build({put("a.txt", "some text " + uncut + " end")}); });
@@ -123,7 +123,8 @@ TEST_F(DatasetBuilderTest, B4_OtherTokensAreForeignAndMoreTokensAreNot) {
   for (const char* part :
        {"bytes.json (000000000000002a, 257 tokens)", "b.json (000000000000002b, 262 tokens)"})
     EXPECT_TRUE(contains(other, part)) << other;
-  // Of an older version, which did not store what the tokens are: by the fingerprint alone.
+  // A data set of an older version, which stored no hash of its tokens: compared by fingerprint
+  // alone.
   const std::string json = read_file(path("out/d.json"));
   put("out/d.json", std::regex_replace(json, std::regex("\"token_texts\": \"[0-9a-f]*\","), ""));
   EXPECT_EQ(foreign_tokenizer(data, ByteTokenizer(), "b.json"), "");

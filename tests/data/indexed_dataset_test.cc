@@ -220,7 +220,7 @@ TEST_F(IndexedDatasetTest, M9_ACutFileIsAnErrorWithItsPlace) {
   std::filesystem::resize_file(prefix + ".bin", 1000);
   const std::string cut = error_of([&] { data.read(2000, ids); });
   EXPECT_TRUE(contains(cut, "d.bin: byte 4000 is past its end: it had 6004 bytes")) << cut;
-  // What is still there is not taken either: it may be of another build.
+  // Data that is still there is rejected too: it may be of another build.
   EXPECT_TRUE(contains(error_of([&] { data.require_unchanged(); }), "changed while in use"));
 }
 
@@ -255,7 +255,7 @@ TEST_F(IndexedDatasetTest, M9_AChangedIndexIsNoInternalError) {
       int errors = 0;
       for (int64_t i = 0; i < 3 * order.samples_per_epoch(); ++i) {
         const std::string message = error_of([&] { order.read(i, ids); });
-        EXPECT_TRUE(message.empty() || contains(message, "d.idx: does not say")) << message;
+        EXPECT_TRUE(message.empty() || contains(message, "d.idx: differs from")) << message;
         errors += message.empty() ? 0 : 1;
       }
       EXPECT_EQ(errors > 0, held_sequences == 0) << value;
@@ -269,7 +269,7 @@ TEST_F(IndexedDatasetTest, M13_IdentityIsOfTheContent) {
   EXPECT_NE(IndexedDataset(dataset("c", {{1, 2, 3, 4}, {}})).identity(), a);
   EXPECT_NE(IndexedDataset(dataset("d", {{1, 2, 3}, {5}})).identity(), a);
   EXPECT_NE(IndexedDataset(dataset("e", {{1, 2, 3}, {4}}, DType::kI32)).identity(), a);
-  // Of a large file blocks are read: a build of other text differs in all of them.
+  // Only blocks of a large file are hashed: a build of another text differs in all of them.
   std::vector<int32_t> large(size_t{6} << 20, 1);
   const std::string one = IndexedDataset(dataset("f", {large})).identity();
   std::fill(large.begin() + 1000, large.end(), 2);

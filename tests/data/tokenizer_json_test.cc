@@ -138,7 +138,7 @@ TEST(TokenizerJson, L7_LongAddedTokensAreRefused) {
   }
 }
 
-// Each token takes the spaces after it: the run is walked through once, not once per token.
+// Each token absorbs the spaces after it: the run of spaces is read once, not once per token.
 TEST(TokenizerJson, L7_TokensThatTakeSpacesTakeTimeInProportion) {
   BpeDescription bpe = small_bpe();
   AddedToken token;

@@ -90,7 +90,7 @@ TEST(Nfc, L6_RunsOfMarksAreOrderedStably) {
   }
 }
 
-// Two million marks, a class of 230 before one of 220 each: exchanges would take hours.
+// Two million marks, a class of 230 before one of 220 each: exchanging neighbors would take hours.
 TEST(Nfc, L6_ManyMarksTakeTimeInProportion) {
   constexpr int kPairs = 1'000'000;
   std::string text = "q", low, high;

@@ -1,4 +1,4 @@
-// What a target with a mutator of its own needs of libFuzzer.
+// The part of libFuzzer that a target with its own mutator needs.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t s
 
 namespace tessera {
 
-// Puts `text` in place of the input, or mutates its bytes where there is no room for it.
+// Replaces the input by `text`, or mutates its bytes if `text` does not fit.
 inline size_t put_mutated(std::string_view text, uint8_t* data, size_t size, size_t most) {
   if (text.empty() || text.size() > most) return LLVMFuzzerMutate(data, size, most);
   std::memcpy(data, text.data(), text.size());

@@ -39,7 +39,7 @@ TEST(Divergence, M14_ALossThatStaysFarAboveItsBeginningIsDivergence) {
   EXPECT_FALSE(guard_after(losses, off).is_high());
 }
 
-// Of a run that ends before there are `steps` losses.
+// A run that ends before it has `steps` losses.
 TEST(Divergence, M14_AShortRunIsJudgedByItsSteps) {
   EXPECT_TRUE(guard_after({9, 119, 4.6e19}).ended_diverged());
   EXPECT_TRUE(guard_after({9, 119}).ended_diverged());
@@ -136,7 +136,7 @@ TEST(StepJudge, M2_ALossThatIsNotFiniteIsNeverASkippedStep) {
       }
 }
 
-// From 4 to the least scale of 1 are two halvings; the third overflow in a row ends the run.
+// From 4 to the smallest scale of 1 are two halvings; the third overflow in a row ends the run.
 TEST(StepJudge, M2_OverflowsEndAtTheLeastScale) {
   StepJudge judge(config(Precision::kFp16));
   EXPECT_EQ(judge.judge(result(9, false)), StepVerdict::kSkipped);

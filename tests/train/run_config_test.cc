@@ -154,7 +154,7 @@ TEST(RunConfig, AnEncoderNeedsSpansOrPairs) {
   says({file, none, asked}, "data.target_length is not given");
   says({file, none, asked, "data.target_length=8"}, "no error");
   says({"model.relative_buckets=6"}, "wanted a multiple of 4");
-  says({"model.kv_heads=3"}, "as many as heads = 6");
+  says({"model.kv_heads=3"}, "requires kv_heads = heads = 6");
 }
 
 TEST(RunConfig, GivenKeysWinOverThePreset) {

@@ -1,4 +1,4 @@
-// What a run on devices is going to take and how its ranks exchange, without a device.
+// The memory and the transport of a run on devices, checked without a device.
 #include "train/run_device.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ RunConfig pipelined(int64_t stages, int64_t chunks) {
   return c;
 }
 
-// Who sends and who receives by a communicator, as "stage queue".
+// The senders and receivers of a communicator, as "stage queue".
 using Ends = std::map<CommunicatorName, std::set<std::pair<int64_t, Queue>>>;
 
 Ends ends_of(const std::vector<Program>& stages, Messages messages) {
@@ -52,8 +52,7 @@ Ends ends_of(const std::vector<Program>& stages, Messages messages) {
   return ends;
 }
 
-// Where a communicator runs one operation at a time, none has more than one sender and one
-// receiver.
+// If a communicator runs one operation at a time, none has more than one sender and one receiver.
 TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
   for (const int64_t stages : {2, 3, 4, 5})
     for (const int64_t chunks : {1, 2}) {
@@ -93,7 +92,7 @@ TEST(Communicators, D_B8_AreMadeInOneOrder) {
   }
 }
 
-// The plan and the run count the same memory beside the arena.
+// The plan and the run count the same memory in addition to the arena.
 TEST(Allowances, D_B6_ClusterFilesAgreeWithTheRun) {
   RunConfig c = pipelined(4, 1);
   c.layout.tensor = 2;
@@ -115,7 +114,7 @@ TEST(Allowances, D_B6_ClusterFilesAgreeWithTheRun) {
   EXPECT_EQ(device.need(m), m.arena + outside_bytes(Device::kCuda, m.communicators));
 }
 
-// A run that fits by itself and not with its communicators is refused before it starts.
+// A run that fits without but not with its communicators is rejected before it starts.
 TEST(Allowances, D_B6_CommunicatorsAreCounted) {
   RunConfig c = pipelined(2, 1);
   c.run.device = Device::kCuda;

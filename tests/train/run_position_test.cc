@@ -58,7 +58,7 @@ class RunPositionTest : public DatasetFixture {
     return c;
   }
 
-  // What a checkpoint of that step gives back, through the text of its index.
+  // Returns the position that a checkpoint of that step restores, through the text of its index.
   std::optional<RunPosition> stored(const RunConfig& config, TrainingInput& input, int64_t step) {
     CheckpointIndex index;
     index.header.step = step;
@@ -270,7 +270,7 @@ TEST_F(RunPositionTest, M13_OtherDataUnderTheNameIsRefused) {
   const RunPosition now = *stored(c, *ranks[0], 2);
   EXPECT_EQ(now.data.sources[0].samples, saved->data.sources[0].samples);
   EXPECT_EQ(now.data.sources[1].samples, now.data.sources[1].epoch_samples);  // the next epoch
-  // A set that was moved is found by what it holds.
+  // A set that was moved is found by its content.
   std::filesystem::rename(path("a.bin"), path("moved.bin"));
   std::filesystem::rename(path("a.idx"), path("moved.idx"));
   c.data.train[0].prefix = path("moved");

@@ -142,7 +142,7 @@ TEST_P(EveryFamily, EightBitProductsAreNear) {
   }
 }
 
-// Rows of scores begin at whole blocks of random numbers in both, whatever their length.
+// Rows of scores begin at whole blocks of random numbers in both cases, whatever their length.
 TEST(Trainer, F1_AttentionDropoutIsTheSameFusedOrNot) {
   for (const int64_t tokens : {13, 15, 16, 17, 18, 23})
     for (const Family family : {Family::kLlama, Family::kNeox}) {

@@ -20,14 +20,14 @@ namespace {
 constexpr int64_t kSmallBytes = 256 << 10;
 constexpr int64_t kAlignment = 64;  // elements
 
-// Thread blocks of one operation: several communicators' kernels must be on the device at once,
-// which has 132 multiprocessors. Judged; 16 reach the bandwidth of NVLink.
+// Thread blocks per operation: kernels of several communicators must be resident at once, and an
+// H100 has 132 multiprocessors. Estimated; 16 blocks reach the bandwidth of NVLink.
 constexpr int kMostBlocks = 16;
 // From this version on NCCL orders the operations of several communicators of a device itself, as
 // the host issues them.
 constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
 
-// NCCL reads its environment when it first needs a variable. One that is set is kept.
+// NCCL reads a variable when it first needs it. A value that the user has set is kept.
 std::string asked_to_order() {
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   return "libnccl.so.2";
@@ -114,7 +114,7 @@ class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const Nccl& nccl, ncclComm_t comm, std::vector<int64_t> ranks, int64_t own)
       : Communicator(std::move(ranks), own), nccl_(nccl), comm_(comm) {}
-  // A normal end waits for the other ranks. After an Error they may be gone: then it does not.
+  // A normal end waits for the other ranks. After an Error they may have ended, so it does not.
   ~NcclCommunicator() override {
     if (comm_ == nullptr) return;
     if (failed_ || std::uncaught_exceptions() > 0) {
@@ -209,8 +209,8 @@ class NcclCommunicator : public Communicator {
                         stream()),
           "ncclRecv");
   }
-  // Messages of f(peer) to and from all others at once. A group is closed after an Error too: an
-  // open one would take in all later calls, those of an abort among them.
+  // Calls f(peer) for all other ranks as one group of messages. The group is closed after an Error
+  // too: all later calls, even those of an abort, would become part of an open one.
   template <class F>
   void together(const F& f) {
     if (size() == 1) return;

@@ -40,7 +40,7 @@ struct RowKinds {
 std::string difference(DType type, const RowKinds& kinds, std::span<const std::byte> got,
                        std::span<const std::byte> want);
 
-// What fault() returns for a plan that is not deterministic.
+// The result of fault() for a plan that is not deterministic.
 inline constexpr const char* kOtherBits = "its bits differ from one run to the next";
 
 // Operands of a shape in memory of the device, with what our own kernels make of them. Throws Error

@@ -267,8 +267,8 @@ struct CudaMatmul::Plan {
     return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
   }
 
-  // Times the proposals on random operands of its own; the factors of codes are 0. A graph that an
-  // Error leaves closes its capture.
+  // Times the proposals on random operands of its own; the factors of codes are 0. A graph closes
+  // its capture when an Error destroys it.
   FastestProduct measure(const std::vector<Proposal>& all, const std::function<double()>& now_s) {
     const MatmulShape& s = made;  // codes take less room than what they are made of
     const int64_t x = extent(size_of(s.a), s.transpose_a ? s.k : s.m, s.transpose_a ? s.m : s.k,

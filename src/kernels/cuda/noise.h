@@ -19,7 +19,7 @@ class Noise {
   int left_ = 0;
 };
 
-// Fills device memory with random codes of eight bits, in both formats finite and below 2.
+// Fills device memory with random FP8 codes, finite and below 2 in both formats.
 void fill_with_codes(Stream s, void* to, int64_t count);
 
 }  // namespace tessera::kernels::cuda

@@ -169,7 +169,7 @@ void CudaEvent::synchronise() const {
 bool CudaEvent::is_over() const {
   const cudaError_t code = cudaEventQuery(static_cast<cudaEvent_t>(event_));
   if (code != cudaErrorNotReady) check_cuda(code, "cudaEventQuery");
-  if (code != cudaSuccess) cudaGetLastError();  // "not ready" is no error of the next call
+  if (code != cudaSuccess) cudaGetLastError();  // the next call must not report "not ready"
   return code == cudaSuccess;
 }
 double CudaEvent::seconds_since(const CudaEvent& earlier) const {

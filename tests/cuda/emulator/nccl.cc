@@ -1,9 +1,10 @@
-// In place of NCCL: each rank is a process with an emulated device, and bytes go by MPI. What a
-// group of calls sends and receives in a stream is one kernel, which ends when all of it has come
-// and gone. Operations of one communicator are ordered by the library. Those of different
+// Replaces NCCL: each rank is a process with an emulated device, and MPI transfers the bytes. The
+// sends and receives of a group of calls in a stream are one kernel, which ends when all of them
+// are done. Operations of one communicator are ordered by the library. Those of different
 // communicators of a device must be ordered by the caller (streams, events), unless the library
 // does it (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on): otherwise NCCL may wait for ever, and here
-// the call fails. A kernel whose peers do not come ends the test with what it waits for.
+// the call fails. A kernel whose peers never start ends the test with a message that names what it
+// waits for.
 #include "tests/cuda/emulator/nccl.h"
 
 #include <mpi.h>
@@ -27,7 +28,7 @@ using cuda_emulator::nccl_conduct;
 
 struct EmulatedComm {
   int number = 0, own = 0;
-  std::vector<int> ranks;  // of the world
+  std::vector<int> ranks;  // in MPI_COMM_WORLD
   cudaEvent_t last = nullptr;
 };
 
@@ -97,7 +98,7 @@ struct Kernel {
   }
   [[noreturn]] void give_up() const {
     const Part& p = parts.front();
-    std::fprintf(stderr, "deadlock: rank %d waits in communicator %d for rank %d since %.0f s\n",
+    std::fprintf(stderr, "deadlock: rank %d has waited in communicator %d for rank %d for %.0f s\n",
                  world_rank(), p.comm->number, p.comm->ranks[static_cast<size_t>(p.peer)],
                  kDeadlockS);
     MPI_Abort(MPI_COMM_WORLD, 3);
@@ -105,8 +106,8 @@ struct Kernel {
   }
 };
 
-// Of another capture, or of none, an event is not waited for: graphs are ordered where they are
-// launched.
+// Waits for an event. One from outside of the present capture is ignored: graphs are ordered when
+// they are launched.
 ncclResult_t wait(cudaStream_t s, cudaEvent_t e) {
   if (e == nullptr) return ncclSuccess;
   const cudaError_t code = cudaStreamWaitEvent(s, e, 0);
@@ -179,7 +180,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   c->number = from[0] * 1000 + from[1];
   c->own = rank;
   c->ranks.resize(static_cast<size_t>(size));
-  // The rank that made the identifier hears where all are, and tells them.
+  // The rank that made the identifier collects the places of all ranks and sends them back.
   if (rank == 0) {
     c->ranks[0] = world_rank();
     for (int r = 1; r < size; ++r) {

@@ -1,4 +1,4 @@
-// What of NCCL's interface our code uses, and how the stand-in for it (nccl.cc) behaves.
+// The part of NCCL's interface that our code uses, and the behavior of its stand-in (nccl.cc).
 #pragma once
 
 #include <climits>

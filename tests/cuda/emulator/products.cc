@@ -1,5 +1,5 @@
-// In place of cuBLASLt: products in plain loops. As it may, each overwrites a workspace, which must
-// be aligned as its manual says.
+// Replaces cuBLASLt: GEMMs in plain loops. Each overwrites its workspace, as cuBLASLt may, and
+// requires the documented alignment.
 #include <cmath>
 #include <cstring>
 
@@ -21,7 +21,7 @@ int64_t CudaBlas::version() const { return 0; }
 
 namespace {
 
-// Bytes that every product overwrites beside its codes.
+// Bytes that every GEMM overwrites in addition to its codes.
 constexpr int64_t kWorkspaceBytes = 300;
 
 float number_of(uint8_t code, Fp8 format) {

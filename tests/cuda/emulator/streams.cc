@@ -84,7 +84,7 @@ size_t draw(size_t n) {
 
 bool can_run(const Task& t) { return !t.awaits || t.awaits->over >= t.version; }
 
-// One task of a stream that can go on. Whether there is one.
+// Runs one task of a stream that can continue. Returns false if there is none.
 bool run_any() {
   std::vector<EmulatedStream*> ready;
   for (EmulatedStream* s : streams)
@@ -102,7 +102,7 @@ bool run_any() {
 }
 void run_one() { CHECK(run_any(), "streams of the device wait for each other"); }
 
-// What is enqueued runs at once where the device is early.
+// Runs enqueued work at once if the device is early.
 void enqueued() {
   while (cuda_emulator::device_conduct.early && capturing == nullptr && run_any()) {
   }

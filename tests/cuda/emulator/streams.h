@@ -12,11 +12,11 @@
 
 namespace cuda_emulator {
 
-// What the device does, as a test asks for it.
+// The behavior of the device that a test asks for.
 struct DeviceConduct {
   bool early = false;             // streams run as early as they may, instead of as late
   int number = 1;                 // the device's own: its UUID
-  size_t most_pinned = SIZE_MAX;  // ranges, before the driver refuses more
+  size_t most_pinned = SIZE_MAX;  // ranges; more are an error
   cudaError_t last_error = cudaSuccess;
 };
 extern DeviceConduct device_conduct;
@@ -31,7 +31,7 @@ bool comes_after(cudaStream_t s, const Moment& m);
 
 // Behind what stands in the stream; of a capture, a node of its graph.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
-// Work that is tried until it says that it is done; meanwhile other streams go on.
+// Work that is retried until it reports that it is done; other streams continue meanwhile.
 cudaError_t enqueue_until(cudaStream_t s, std::function<bool()> attempt);
 cudaError_t finish(cudaStream_t s);  // until nothing stands in it
 void finish_all();

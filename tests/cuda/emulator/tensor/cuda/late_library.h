@@ -1,4 +1,4 @@
-// In place of a library that is opened when it is needed: the functions of the stand-in for NCCL.
+// Replaces a library that is opened when needed by the functions of the stand-in for NCCL.
 #pragma once
 
 #include <string>
