@@ -7,7 +7,8 @@
 namespace tessera {
 namespace {
 
-// `messages`: how many lines more are read as messages. Throwing an Error takes far longer than the rest.
+// `messages`: how many lines more are read as messages. Throwing an Error takes far longer than the
+// rest.
 void read_line(const std::string& line, int& messages) {
   for (const Starter starter : {Starter::kMpirun, Starter::kSrun}) {
     const RankLine said = parse_line(starter, line), ending = parse_ending(starter, line);
