@@ -243,6 +243,8 @@ class Check:
         self.rng.shuffle(order)
         for number, fault in enumerate(order, 1):
             self.one(number, fault)
+            if number % 10 == 0:
+                print(f"{number} of {len(order)} faults, {self.failures} failures", flush=True)
         total = sum(self.injected.values())
         print(f"{total} faults hit a running run, over {self.starts} starts: "
               + ", ".join(f"{n} {name}" for name, n in sorted(self.injected.items())))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <tuple>
 
 #include "base/error.h"
@@ -235,8 +236,9 @@ std::vector<Path> prune(const Path& checkpoints_dir, const KeepRule& rule) {
     if (every || named || step == rule.started_from || (rule.also && rule.also(step))) continue;
     try {
       remove_folder(path);
-    } catch (const Error& error) {  // the others are removed all the same
-      failed += (failed.empty() ? "" : "; ") + std::string(error.what());
+    } catch (const FileError& error) {  // the others are removed all the same
+      failed += fmt::format("{}{}: {}", failed.empty() ? "" : "; ", path.string(),
+                            std::strerror(error.code()));
       continue;
     }
     if (rule.seen != nullptr) rule.seen->erase(path);

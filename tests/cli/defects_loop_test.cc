@@ -273,6 +273,7 @@ TEST_F(DefectsLoop, M10_ACheckpointThatCannotBeRemovedIsAWarning) {
                               failing("rename", "/checkpoints/2", EPERM));
   EXPECT_EQ(r.code, 0) << r.err;
   expect_text(r.out, {"warning: ", "checkpoints/2", "saved 12"});
+  EXPECT_EQ(r.out.find("warning: "), r.out.rfind("warning: ")) << r.out;  // once
   EXPECT_EQ(r.out.find("could not be saved"), std::string::npos) << r.out;
   EXPECT_TRUE(saved(2));
   EXPECT_FALSE(saved(1));  // and the others are removed
