@@ -38,7 +38,8 @@ class CudaEmulated : public testing::OnCuda {
         keep(trainer.step(step, 1e-3, source));
         continue;
       }
-      trainer.start_step(step, 1e-3, source);
+      trainer.prepare_step(step, 1e-3, source);
+      trainer.start_step();
       if (trainer.under_way() == 2) keep(trainer.finish_step());
     }
     while (trainer.under_way() > 0) keep(trainer.finish_step());
@@ -66,8 +67,10 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   BatchSource source = batches(c);
   trainer.initialise();
   for (int step = 1; step <= 3; ++step) trainer.step(step, 1e-3, source);
-  trainer.start_step(4, 1e-3, source);
-  trainer.start_step(5, 1e-3, source);
+  trainer.prepare_step(4, 1e-3, source);
+  trainer.start_step();
+  trainer.prepare_step(5, 1e-3, source);
+  trainer.start_step();
   const StepResult fourth = trainer.finish_step();
   Executor& e = trainer.machine().executor(0);
   const auto* const report = e.view(e.named("report")).as<double>();

@@ -80,7 +80,8 @@ class CudaRanks : public ::testing::Test {
         keep(trainer.step(step, 1e-3, source));
         continue;
       }
-      trainer.start_step(step, 1e-3, source);
+      trainer.prepare_step(step, 1e-3, source);
+      trainer.start_step();
       if (trainer.under_way() == 2) keep(trainer.finish_step());
     }
     while (trainer.under_way() > 0) keep(trainer.finish_step());

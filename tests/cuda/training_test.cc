@@ -160,7 +160,8 @@ TEST_F(CudaTraining, TheHostIsAhead) {
       continue;
     }
     EXPECT_GE(step, 3);
-    trainer.start_step(step, 1e-3, source);
+    trainer.prepare_step(step, 1e-3, source);
+    trainer.start_step();
     if (trainer.under_way() == 2) keep(trainer.finish_step());
   }
   EXPECT_EQ(trainer.under_way(), 1);
@@ -194,8 +195,10 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
   Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
   BatchSource ours = source();
   begin(trainer, ours);
-  trainer.start_step(kBad, 1e-3, ours);
-  trainer.start_step(kBad + 1, 1e-3, ours);
+  trainer.prepare_step(kBad, 1e-3, ours);
+  trainer.start_step();
+  trainer.prepare_step(kBad + 1, 1e-3, ours);
+  trainer.start_step();
   EXPECT_FALSE(trainer.finish_step().finite);
   const std::string found = first_bad_value(trainer, *world);
   EXPECT_NE(found.find("(embedding): NaN at element"), std::string::npos) << found;
