@@ -87,7 +87,13 @@ void AppendFile::reopen() {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd_ < 0) throw Error("cannot be opened for writing: {}", std::strerror(errno));
   struct stat s {};
-  if (!head_.empty() && ::fstat(fd_, &s) == 0 && s.st_size == 0) write_whole(head_);
+  if (head_.empty() || ::fstat(fd_, &s) != 0 || s.st_size > 0) return;
+  try {
+    write_whole(head_);
+  } catch (const Error&) {
+    ::close(std::exchange(fd_, -1));  // no record may precede the head
+    throw;
+  }
 }
 
 void AppendFile::write_whole(std::string_view record) {

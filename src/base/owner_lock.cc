@@ -25,6 +25,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::string_view kMark = "{\"tessera_lock\":";
 constexpr auto kShortly = std::chrono::milliseconds(20);
 constexpr int kShortWaits = 3000;  // a minute in all: a killed process frees its memory first
+constexpr double kOldClaim_s = 10;
 
 int64_t number(const Tree& t, const char* key) {
   const Tree* member = t.find(key);
@@ -297,7 +298,13 @@ OwnerLock::Step OwnerLock::take_over(const std::string& record) {
     int fd;
   };
   const Claim claim(Path(file_) += ".claim");
-  if (claim.fd < 0 || look_at(file_).record != record) return Step::kAgain;
+  if (claim.fd < 0) {
+    // A take-over lasts milliseconds: an old claim is of a process that was killed in one.
+    const Look old = look_at(claim.name);
+    if (old.there && time_there_s(file_) - old.time_s > kOldClaim_s) ::unlink(claim.name.c_str());
+    return Step::kAgain;
+  }
+  if (look_at(file_).record != record) return Step::kAgain;
   const Path fresh = temporary_name(file_);
   handle_ = std::make_unique<Handle>(file_, fresh, O_RDWR | O_CREAT | O_EXCL);
   if (handle_->error() != 0) throw FileError(fresh, "cannot be created", handle_->error());

@@ -2,6 +2,7 @@
 #include "cli/data_instructions.h"
 
 #include "cli/arguments.h"
+#include "cli/show.h"
 #include "data/tokenizer.h"
 #include "train/origin.h"
 #include "train/run_data.h"
@@ -61,8 +62,8 @@ Tree show_sample(const Tokenizer& tokenizer, TrainingRows& rows, int64_t sample,
     if (json)
       examples.push(as_tree(tokenizer, data, example));
     else
-      fmt::print("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
-                 marked(tokenizer, data, example));
+      show("  {}, {} tokens:\n{}\n", data.place(example), data.ids(example).size(),
+           marked(tokenizer, data, example));
   }
   t.set("examples", std::move(examples));
   if (json) add_row(rows, sample, t);

@@ -6,7 +6,6 @@
 
 #include "checkpoint/durable.h"
 #include "cli/machine_files.h"
-#include "cli/run_file.h"
 #include "cli/trial.h"
 #include "cli/tune_history.h"
 #include "cli/tune_points.h"
