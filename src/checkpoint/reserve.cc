@@ -44,8 +44,7 @@ Reserve::Reserve(Path folder, int rank, int64_t bytes)
 
 Reserve::~Reserve() {
   release();
-  std::error_code not_empty;
-  if (made_folder_) fs::remove(folder_, not_empty);
+  if (made_folder_) ::rmdir(folder_.c_str());  // only if it is empty, and not a link or a file
 }
 
 std::string Reserve::take() {

@@ -1,5 +1,7 @@
 #include "train/run_folder.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 
@@ -66,7 +68,7 @@ void RunFolder::failed(std::string_view error, bool writes_log) const noexcept {
     if (!absent_.empty() && holds_only_the_log(folder_)) {
       fs::remove(folder_ / kLog, ignored);
       fs::remove(folder_ / kLock, ignored);
-      for (const Path& p : absent_) fs::remove(p, ignored);  // only what is empty
+      for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
     } else if (writes_log && fs::exists(folder_ / kLog, ignored)) {
       Log log(LogTerminal::kOff);
       log.open(folder_ / kLog);
@@ -77,8 +79,7 @@ void RunFolder::failed(std::string_view error, bool writes_log) const noexcept {
 }
 
 void RunFolder::not_locked() const noexcept {
-  std::error_code ignored;
-  for (const Path& p : absent_) fs::remove(p, ignored);  // only what is empty
+  for (const Path& p : absent_) ::rmdir(p.c_str());  // only empty folders
 }
 
 }  // namespace tessera

@@ -104,6 +104,20 @@ TEST(Reserve, IsReleasedOnceAndLeavesNothing) {
   EXPECT_NE(in_the_way.take(), "");
 }
 
+// A user who moves the folder to a larger disk and leaves a link keeps the link.
+TEST(Reserve, ALinkInPlaceOfTheFolderStays) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  const Path folder = temporary.path() / "checkpoints", moved = temporary.path() / "moved";
+  {
+    Reserve reserve(folder, 0, 1000);
+    EXPECT_EQ(reserve.take(), "");
+    std::filesystem::rename(folder, moved);
+    std::filesystem::create_directory_symlink(moved, folder);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder));
+  EXPECT_TRUE(std::filesystem::exists(moved));
+}
+
 TEST(Reserve, ThoseOfKilledRunsAreRemoved) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   write_file(temporary.path() / "reserve-7.part", "");
