@@ -34,7 +34,7 @@ struct EmulatedComm {
 
 namespace {
 
-constexpr double kDeadlockS = 30;
+constexpr double kDeadlockS = 120;
 
 struct Part {
   std::byte* data = nullptr;
