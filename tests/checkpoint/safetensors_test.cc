@@ -82,7 +82,7 @@ const std::vector<Broken>& broken_files() {
        file_of(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
                R"("a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
                8),
-       "stands twice"},
+       "duplicate key 'a'"},
       {"metadata no text", file_of(R"({"__metadata__":{"a":1}})", 0), "wanted text"},
   };
   return all;

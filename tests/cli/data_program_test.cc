@@ -120,9 +120,9 @@ TEST_F(DataProgram, ExplainsTheStepsOfARun) {
   EXPECT_EQ(std::get<int64_t>(samples[0].find("sample")->value), 3);
   EXPECT_EQ(samples[0].find("tokens")->as_list()->size(), 5u);
   expect_fault("explain run.yaml --step 5 schedule.steps=4", 2,
-               {"--step is 5, wanted 1 to 4, the run's last"});
+               {"--step is 5, expected 1 to 4, the run's last"});
   expect_fault("explain run.yaml --sample 12 schedule.steps=4", 2,
-               {"--sample is 12, wanted 0 to 11, the run's last"});
+               {"--sample is 12, expected 0 to 11, the run's last"});
   expect_fault("explain run.yaml --step 1 --json model.vocabulary=100", 1,
                {"d.bin: token", "beyond the vocabulary of 100", "built with another tokenizer"});
 }

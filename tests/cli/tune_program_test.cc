@@ -83,7 +83,7 @@ TEST_F(TuneProgram, NonsenseIsRefusedBeforeAnyTrial) {
       {"--steps 1", "wanted 2 or more"},       {"--limit 0", "wanted more than 0 seconds"},
       {"--perturb 0.3", "add --simulate"},     {"--simulate", "needs --cluster"},
       {"--limit soon", "wanted a number"},     {"--trials 2.5", "wanted an integer"},
-      {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "no file 'nowhere'"},
+      {"--knob batch.mirco=1", "batch.micro"}, {"--cluster nowhere", "'nowhere' is neither a file"},
   };
   for (const auto& [option, wanted] : wrong) {
     const ProgramResult r = run("tune run.yaml " + std::string(option));

@@ -81,7 +81,8 @@ TEST_F(DatasetBuilderTest, ALongTextIsOneDocumentThoughItIsEncodedInPieces) {
 TEST_F(DatasetBuilderTest, L8_TextThatCannotBeCutIsBounded) {
   const std::string uncut(size_t{65} << 20, 'q');
   const std::string whole = error_of([&] { build({put("a.txt", "some text " + uncut + " end")}); });
-  EXPECT_TRUE(contains(whole, "a.txt:1: 67108864 bytes from byte 10 of the document have no place"))
+  EXPECT_TRUE(
+      contains(whole, "a.txt:1: 67108864 bytes from byte 10 of the document have no position"))
       << whole;
   const std::string line =
       error_of([&] { build({put("a.jsonl", "{\"text\":\"" + uncut + "\"}\n")}); });

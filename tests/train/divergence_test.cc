@@ -26,7 +26,7 @@ std::vector<double> steps(int n, double first, double last) {
 }
 
 TEST(Divergence, M14_ALossThatStaysFarAboveItsBeginningIsDivergence) {
-  std::vector<double> losses = steps(10, 9, 8.5);
+  std::vector<double> losses = steps(11, 9, 8.5);
   for (int high = 0; high < 20; ++high) {
     EXPECT_EQ(guard_after(losses).diverged(), high >= 10) << high;  // half of the last 20
     losses.push_back(119);

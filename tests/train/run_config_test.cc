@@ -153,7 +153,7 @@ TEST(RunConfig, AnEncoderNeedsSpansOrPairs) {
   says({spans, "data.documents_apart=true"}, "one text a row");
   says({file, none, asked}, "data.target_length is not given");
   says({file, none, asked, "data.target_length=8"}, "no error");
-  says({"model.relative_buckets=6"}, "wanted a multiple of 4");
+  says({"model.relative_buckets=6"}, "expected a multiple of 4");
   says({"model.kv_heads=3"}, "requires kv_heads = heads = 6");
 }
 
