@@ -59,6 +59,10 @@ bool is_kept(const std::string& key) {
          key.find("|state|") != std::string::npos;
 }
 
+// Made by a product with a weight of an adapter. The second weight of an adapter starts at zero, so
+// after an update it is a sum of gradients and its relative error is theirs.
+bool is_adapter_product(const std::string& key) { return key.find(".lora_") != std::string::npos; }
+
 // What comes between step and micro-batch without the layer's number: "norm|forward|layer.norm1".
 std::string kind_of(const std::string& key) {
   std::string kind = key.substr(key.find('|') + 1);
@@ -120,7 +124,7 @@ class Comparison {
     if (w == wanted_.end()) return;
     ++compared_;
     const ValueDigest& right = w->second.record->digest;
-    double bound = is_kept(key) ? bounds_.kept : bounds_.computed;
+    double bound = is_kept(key) || is_adapter_product(key) ? bounds_.kept : bounds_.computed;
     if (is_updated_weight(key))
       bound += bounds_.signs * std::sqrt(static_cast<double>(right.elements) / right.squares);
     double worst = 0;
