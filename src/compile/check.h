@@ -4,7 +4,8 @@
 //           label agree at each index; every send has its receive; what a call says of its
 //           communication is what its ops do
 //   cycle   the calls of all ranks can be put in one order that obeys every queue, `after` and
-//           `before_step`, with a message or collective as one event: nothing can hang
+//           `before_step`, with a message or collective as one event: nothing can hang. Where
+//           transfers are ordered, each of a rank also waits for the one issued before it
 //   race    any two calls that touch the same bytes, one of them writing, are ordered by queues and
 //           waits alone
 //   value   a symbolic run of two steps: each read finds the frame that it means, whole and not

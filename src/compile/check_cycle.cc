@@ -20,7 +20,7 @@ class Waits {
  public:
   Waits(const std::vector<const Program*>& ranks, const ChannelNames& names) : ranks_(ranks) {
     number(names);
-    for (size_t r = 0; r < ranks.size(); ++r) connect(static_cast<int>(r));
+    for (size_t r = 0; r < ranks.size(); ++r) connect(static_cast<int>(r), names[r]);
   }
 
   // For each rank its positions in an order that can run; the earliest of the issue order first.
@@ -98,17 +98,22 @@ class Waits {
     before_.resize(members_.size());
   }
 
-  void connect(int rank) {
+  void connect(int rank, const std::vector<std::string>& channels) {
     const Program& p = *ranks_[static_cast<size_t>(rank)];
     const int64_t n = length(rank);
     std::array<int64_t, kQueues> last;
     last.fill(kNone);
+    int64_t transfer = kNone;
     for (int64_t x = 0; x < 2 * n; ++x) {
       const Call& call = p.call(static_cast<CallId>(x % n));
       auto& before = before_[static_cast<size_t>(node(rank, x))];
       int64_t& queue = last[static_cast<size_t>(p.segment(call).queue)];
       if (queue != kNone) before.push_back(node(rank, queue));
       queue = x;
+      if (p.ordered_transfers && !channels[static_cast<size_t>(x % n)].empty()) {
+        if (transfer != kNone) before.push_back(node(rank, transfer));
+        transfer = x;
+      }
       for (const CallId y : call.after) before.push_back(node(rank, x < n ? y : y + n));
       if (x >= n)
         for (const CallId y : call.before_step) before.push_back(node(rank, y));

@@ -84,6 +84,7 @@ Program program_of(const Blocks& blocks, int64_t stage, const Target& target) {
   share.stage = stage;
   Expanded expanded = blocks.expanded;
   Program p = schedule(expanded, request, blocks.recompute, target, share);
+  p.ordered_transfers = target.ordered_transfers;
   zero(p, expanded, reduces_each(request.layout) && p.mesh[AxisKind::kShard] > 1);
   if (request.purpose == Purpose::kTrain)
     offload(p, parse_offload(request.layout.offload), request.layout.overlap);

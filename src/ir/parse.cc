@@ -468,6 +468,10 @@ Program Parser::program() {
   if (take_key("host")) p.host_bytes = integer();
   if (take_key("mesh")) p.mesh = mesh();
   if (take_key("stage")) p.stage = integer();
+  if (take_key("transfers")) {
+    word("ordered");
+    p.ordered_transfers = true;
+  }
   line_end();
   values(p.values);
   kinds(p);

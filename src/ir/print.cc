@@ -97,6 +97,7 @@ class Printer {
     if (p.host_bytes != 0) say(" host={}", p.host_bytes);
     mesh(p.mesh);
     if (p.stage != 0) say(" stage={}", p.stage);
+    if (p.ordered_transfers) say(" transfers=ordered");
     out_ += '\n';
     values();
     out_ += "kinds\n";

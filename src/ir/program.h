@@ -114,6 +114,9 @@ struct Program {
   std::string name;  // "train", "validate", "logits", "decode"
   Mesh mesh;
   int64_t stage = 0;  // its pipeline coordinate
+  // A rank's transfers, of all queues, start in issue order and each may block the next, as those
+  // of NCCL on one device can. Then the issue order of all stages must be one order.
+  bool ordered_transfers = false;
   std::vector<Value> values;
   std::vector<FrameKind> kinds;
   std::vector<Segment> segments;

@@ -19,7 +19,8 @@ int64_t workspace(const Op& op, std::span<const Value> values) {
 
 Target cluster_target() {
   Target t;
-  t.alignment = 256;  // what device allocators and vector loads want
+  t.alignment = 256;           // what device allocators and vector loads want
+  t.ordered_transfers = true;  // NCCL's, and those of its relatives
   t.workspace_bytes = workspace;
   return t;
 }

@@ -229,6 +229,7 @@ const Head& Library::head(const LinearCrossEntropyShape& shape) {
 Target Library::target() {
   Target t;
   if (on_cuda()) t.alignment = kernels::kBlasWorkspaceAlignment;
+  t.ordered_transfers = on_cuda();
   t.workspace_bytes = [this](const Op& op, std::span<const Value> values) -> int64_t {
     switch (op.kind) {
       case OpKind::kMatmul:

@@ -28,6 +28,44 @@ TEST(CheckLayouts, RandomLayoutsHaveNoFinding) {
   }
 }
 
+Target ordered_transfers() {
+  Target t;
+  t.ordered_transfers = true;
+  return t;
+}
+
+TEST(CheckLayouts, TransfersThatBlockEachOtherCannotHang) {
+  LayoutDraw draw(44);
+  int64_t stages = 0;
+  for (int i = 0; i < 120; ++i) {
+    const CompileRequest r = draw.request(16);
+    SCOPED_TRACE(testing::text_of(r));
+    stages += r.layout.pipeline > 1;
+    EXPECT_EQ(first_finding(compile_stages(r, ordered_transfers()), true), "");
+  }
+  EXPECT_GT(stages, 30);
+}
+
+// D-B5: a receive that is started before earlier sends to the same stage waits for a rank that
+// waits for these sends, if transfers block each other.
+TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
+  LayoutDraw draw(1);
+  CompileRequest r = draw.request(1);
+  apply_family(Family::kLlama, r.model);
+  r.model.layers = 4;
+  r.model.encoder_layers = r.source = 0;
+  derive_sizes(r.model);
+  r.microbatches = 4;
+  r.layout.pipeline = r.layout.interleave = 2;
+  r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
+  r.layout.overlap = 1;
+  std::vector<Program> programs = compile_stages(r, {});
+  EXPECT_EQ(first_finding(programs, true), "");
+  for (Program& p : programs) p.ordered_transfers = true;
+  EXPECT_NE(first_finding(programs, false).find("waits for"), std::string::npos);
+  EXPECT_EQ(first_finding(compile_stages(r, ordered_transfers()), true), "");
+}
+
 // Nothing before the first layer is trained, and chunks stand between: no gradient travels there.
 TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
   LayoutDraw draw(43);

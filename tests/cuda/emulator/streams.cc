@@ -84,27 +84,35 @@ size_t draw(size_t n) {
 
 bool can_run(const Task& t) { return !t.awaits || t.awaits->over >= t.version; }
 
-// Runs one task of a stream that can continue. Returns false if there is none.
-bool run_any() {
+enum class Ran { kNothing, kWaits, kDone };
+
+// Runs one task of a stream that can continue. kNothing: there is none. kWaits: it waits for other
+// ranks, and has to be run again.
+Ran run_any() {
   std::vector<EmulatedStream*> ready;
   for (EmulatedStream* s : streams)
     if (!s->tasks.empty() && can_run(s->tasks.front())) ready.push_back(s);
-  if (ready.empty()) return false;
+  if (ready.empty()) return Ran::kNothing;
   EmulatedStream& s = *ready[draw(ready.size())];
-  if (s.tasks.front().work && !s.tasks.front().work()) return true;
+  if (s.tasks.front().work && !s.tasks.front().work()) return Ran::kWaits;
   const Task t = std::move(s.tasks.front());
   s.tasks.pop_front();
   if (t.records) {
     ++t.records->over;
     t.records->over_s = now_s();
   }
-  return true;
+  return Ran::kDone;
 }
-void run_one() { CHECK(run_any(), "streams of the device wait for each other"); }
+Ran run_one() {
+  const Ran ran = run_any();
+  CHECK(ran != Ran::kNothing, "streams of the device wait for each other");
+  return ran;
+}
 
 // Runs enqueued work at once if the device is early.
 void enqueued() {
-  while (cuda_emulator::device_conduct.early && capturing == nullptr && run_any()) {
+  while (cuda_emulator::device_conduct.early && capturing == nullptr &&
+         run_any() != Ran::kNothing) {
   }
 }
 
@@ -273,9 +281,10 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
     join(host, e->state->clock);
     return cudaSuccess;
   }
-  // The host sleeps between its questions; the device goes on meanwhile.
+  // The host sleeps between its questions; the device continues until it waits for other ranks.
   constexpr int kTasks = 256;
-  for (int i = 0; i < kTasks && e->state->over < e->state->recorded; ++i) run_one();
+  for (int i = 0; i < kTasks && e->state->over < e->state->recorded; ++i)
+    if (run_one() == Ran::kWaits) break;
   return cuda_emulator::device_conduct.last_error = cudaErrorNotReady;
 }
 
