@@ -12,12 +12,18 @@
 #include "train/diagnose.h"
 #include "train/doing.h"
 #include "train/last_save.h"
+#include "train/progress.h"
 #include "train/run.h"
 #include "train/run_device.h"
 #include "train/step_trace.h"
 #include "train/update_count.h"
 
 namespace tessera {
+namespace {
+
+constexpr double kValidationLineS = 30;  // seconds between lines about a long validation
+
+}  // namespace
 
 void Run::say(const std::string& line) {
   progress_.finish();
@@ -213,7 +219,15 @@ void Run::finish_step(const StepResult& r) {
 
 void Run::validate(int64_t step) {
   doing(step, "validating");
-  for (const ValidationMetrics& m : validation_->measure(*trainer_, world_, step)) {
+  const double began = options_.now_s();
+  double last_line = began;
+  const auto told = [&](const std::string& set, int64_t done, int64_t samples) {
+    if (!first_ || done == samples || since(last_line) < kValidationLineS) return;
+    last_line = options_.now_s();
+    say(fmt::format("validation of {}: {} of {} samples after {}", set, format_count(done),
+                    format_count(samples), format_duration(since(began))));
+  };
+  for (const ValidationMetrics& m : validation_->measure(*trainer_, world_, step, told)) {
     if (!first_) continue;
     record_->add(m);
     say(validation_line(m));

@@ -13,6 +13,17 @@ bool changes_the_run(const std::string& path) {
          path == "optimizer.kind";
 }
 
+// Adapters are part of what the weights compute, and weights that no adapter of the run reads are
+// not saved again.
+bool has_adapters(const Tree& config) {
+  const Tree* lora = config.as_members() ? config.find("lora") : nullptr;
+  const Tree* rank = lora && lora->as_members() ? lora->find("rank") : nullptr;
+  return rank && std::holds_alternative<int64_t>(rank->value) && std::get<int64_t>(rank->value) > 0;
+}
+constexpr std::string_view kKeepAdapters =
+    " For other adapters, or none, merge those of the checkpoint into its weights first "
+    "(`tessera checkpoint merge`), and start a new run from the result.";
+
 // Where and when, not what: not worth a word.
 bool is_housekeeping(const std::string& path) {
   return path.starts_with("checkpoint.") || path.starts_with("run.stop_after") ||
@@ -124,17 +135,21 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step) {
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved) {
   std::vector<Change> told;
   std::string refused;
+  bool lora = false;
+  const bool adapts = has_adapters(saved) || config.lora.rank > 0;
   for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config))) {
     if (is_housekeeping(c.path)) continue;
     told.push_back(c);
-    if (changes_the_run(c.path))
+    const bool adapters = adapts && c.path.starts_with("lora.");
+    if (changes_the_run(c.path) || adapters)
       refused += fmt::format("\n  {} was {}, is now {}", c.path, c.before, c.after);
+    lora = lora || adapters;
   }
   if (!refused.empty() && !config.checkpoint.allow_changes)
     throw Error(
         "{} holds checkpoints of another run:{}\n  Give it a directory of its own "
-        "(run.directory), undo the change, or say checkpoint.allow_changes=true.",
-        config.run.directory, refused);
+        "(run.directory), undo the change, or say checkpoint.allow_changes=true.{}",
+        config.run.directory, refused, lora && has_adapters(saved) ? kKeepAdapters : "");
   return told;
 }
 
@@ -166,8 +181,23 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
   return told;
 }
 
+void require_adapters_kept(const RunConfig& config, const Tree& saved, const Path& checkpoint) {
+  if (!has_adapters(saved) || config.checkpoint.allow_changes) return;
+  std::string lost;
+  for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config)))
+    if (c.path.starts_with("lora."))
+      lost += fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
+  if (!lost.empty())
+    throw Error(
+        "{} holds adapters, which this run would drop or use otherwise:{}\n  Set these keys as "
+        "they "
+        "are there.{}",
+        checkpoint.string(), lost, kKeepAdapters);
+}
+
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint, const CheckpointHeader& header) {
+  if (!start.resumes) require_adapters_kept(config, header.config, checkpoint);
   std::vector<Change> changes = start.resumes ? accepted_changes(config, header.config)
                                               : accepted_model(config, header.model, checkpoint);
   if (start.load == Load::kAll) require_same_optimizer(config, checkpoint, header);

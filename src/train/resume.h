@@ -26,7 +26,7 @@ struct StartingPoint {
 StartingPoint find_start(const RunConfig& config, int64_t from_step = -1);
 
 // What differs between the configuration in a checkpoint and now. Throws Error for changes of
-// model, data or seed, unless checkpoint.allow_changes.
+// model, data, seed or adapters, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
 // Returns the model keys whose values differ from those that the weights were trained with, where
@@ -38,6 +38,9 @@ std::vector<Change> changed_computation(const RunConfig& config, const Tree& sav
 // unless checkpoint.allow_changes is set.
 std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_model,
                                    const Path& checkpoint);
+// Throws Error if the weights of another run, with the configuration `saved`, have adapters that
+// this run would not have, unless checkpoint.allow_changes is set.
+void require_adapters_kept(const RunConfig& config, const Tree& saved, const Path& checkpoint);
 // Returns the changes since the checkpoint that the run starts from, by one of the two rules above.
 // Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,

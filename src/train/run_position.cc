@@ -228,17 +228,21 @@ BatchShape resumed(BatchShape shape, const RunPosition& position) {
   return shape;
 }
 
-void require_same_tokenizer(const RunConfig& config, const Path& checkpoint,
+void require_same_tokenizer(const RunConfig& config, const Path& checkpoint, bool resumes,
                             const Tokenizer& tokenizer) {
-  if (config.checkpoint.allow_changes) return;
+  if (config.checkpoint.allow_changes || (!resumes && config.data.allow_foreign_tokenizer)) return;
   const auto then = load_tokenizer(checkpoint);
   if (means_the_same(*then, tokenizer)) return;
   throw Error(
       "data.tokenizer: {} gives other tokens than the tokenizer in {}.\n  then: {} tokens, "
-      "fingerprint {:016x}\n  now:  {} tokens, fingerprint {:016x}\n  Restore the tokenizer, give "
-      "the run a directory of its own (run.directory), or set checkpoint.allow_changes=true",
+      "fingerprint {:016x}\n  now:  {} tokens, fingerprint {:016x}\n  {}",
       config.data.tokenizer, checkpoint.string(), then->vocabulary_size(), then->fingerprint(),
-      tokenizer.vocabulary_size(), tokenizer.fingerprint());
+      tokenizer.vocabulary_size(), tokenizer.fingerprint(),
+      resumes
+          ? "Restore the tokenizer, give the run a directory of its own (run.directory), or set "
+            "checkpoint.allow_changes=true"
+          : "Leave data.tokenizer out (it is then the checkpoint's), or set "
+            "data.allow_foreign_tokenizer=true to train these weights for other tokens");
 }
 
 }  // namespace tessera

@@ -39,9 +39,10 @@ RunPosition position_of(const CheckpointHeader& header, const std::string& folde
 // first sample that is not consumed, whatever the batch, its ramp and the layout were before.
 BatchShape resumed(BatchShape shape, const RunPosition& position);
 
-// Throws Error, unless checkpoint.allow_changes, if the tokens of the checkpoint's tokenizer stand
-// for other texts in the run's.
-void require_same_tokenizer(const RunConfig& config, const Path& checkpoint,
+// Throws Error if the tokens of the checkpoint's tokenizer stand for other texts in the run's,
+// unless checkpoint.allow_changes is set, or data.allow_foreign_tokenizer where the run does not
+// resume.
+void require_same_tokenizer(const RunConfig& config, const Path& checkpoint, bool resumes,
                             const Tokenizer& tokenizer);
 
 }  // namespace tessera

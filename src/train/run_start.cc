@@ -10,6 +10,7 @@
 #include "train/run_folder.h"
 #include "train/run_products.h"
 #include "train/run_programs.h"
+#include "train/trained_part.h"
 #include "train/vocabulary_check.h"
 
 namespace tessera {
@@ -47,17 +48,20 @@ void Run::prepare() {
   const double compiled = since(began);
   if (options_.heartbeat) trainer_->machine().on_start([this](const OpStart& at) { doing(at); });
   const Program& p = trainer_->program();
-  double parameters = 0;
+  std::array<double, 2> parameters = {};  // all, trained
   for (const StateTensor& t : trainer_->state()) {
     state_bytes_ += t.data.bytes() + kPieceAlignment;
-    if (t.name.find('|') == std::string::npos) parameters += static_cast<double>(t.data.elements());
+    if (t.name.find('|') != std::string::npos) continue;
+    parameters[0] += static_cast<double>(t.data.elements());
+    if (trains(config_, t.name)) parameters[1] += static_cast<double>(t.data.elements());
   }
-  world_.all_reduce({&parameters, 1}, Reduction::kSum);
+  world_.all_reduce(parameters, Reduction::kSum);
   const MemoryPlan m = memory_plan(p);
   say(fmt::format("tessera {} · run {} · {} {:.1f} M parameters · {} · {} tokens/step",
                   options_.version, config_.run.name, name_of_entry(config_.model.family),
-                  parameters / 1e6, name_of_entry(config_.precision),
+                  parameters[0] / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * row_tokens(config_))));
+  if (parameters[1] < parameters[0]) say(trained_line(config_, parameters[1], parameters[0]));
   if (device.cuda)
     for (const std::string& line : device_lines(trainer_->machine())) say(line);
   trainer_->machine().on_capture([this](const std::string& line) { say(line); });
@@ -87,13 +91,13 @@ LoadedStart Run::resume(const StartingPoint& start) {
       [this](const std::string& line) { warn(line); });
   const CheckpointHeader& header = loaded.header;
   const bool all = start.load == Load::kAll;
+  if (!header.tokenizer.empty())
+    require_same_tokenizer(config_, loaded.checkpoint, start.resumes, tokenizer());
   saves_->begin_from(header);
   if (all) {
     first_step_ = header.step + 1;
     tokens_ = header.tokens;
     position_ = position_of(header, loaded.checkpoint.string(), tokenizer());
-    if (start.resumes && !header.tokenizer.empty())
-      require_same_tokenizer(config_, loaded.checkpoint, tokenizer());
     if (is_own(directory(), loaded.checkpoint)) saves_->resumed(header.step);
     judge_->restore(header.state);
   }

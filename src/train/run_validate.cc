@@ -326,7 +326,9 @@ class Validation {
     at_least("lora.rank", c_.lora.rank, 0);
     above_zero("lora.alpha", c_.lora.alpha);
     if (!c_.lora.targets.empty() && c_.lora.rank == 0)
-      fail("lora.targets", "are given, but lora.rank is not: give it, such as 16");
+      fail("lora.targets",
+           "are given, but lora.rank is 0. Set lora.rank, such as 16, or for no adapters "
+           "lora.targets=[]");
   }
 
   void loss_scale() const {

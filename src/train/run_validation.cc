@@ -15,13 +15,14 @@ RunValidation::RunValidation(const RunConfig& config, const Tokenizer& tokenizer
     text_bytes_.push_back(world.rank() == 0 ? static_cast<double>(data->text_bytes(tokenizer)) : 0);
 }
 
-std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& world,
-                                                      int64_t step) const {
+std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& world, int64_t step,
+                                                      const Told& told) const {
   std::vector<ValidationMetrics> out;
   for (size_t i = 0; i < sets_.size(); ++i) {
     const auto& [name, data] = sets_[i];
     const int64_t samples = limit_ > 0 ? std::min(limit_, data->samples()) : data->samples();
-    const ValidationResult r = trainer.validate(*data, samples);
+    const ValidationResult r = trainer.validate(
+        *data, samples, [&, &set = name](int64_t done) { told(set, done, samples); });
     require_no_error(world, r.error);
     const double bytes = text_bytes_[i] * r.tokens / static_cast<double>(data->predicted_tokens());
     out.push_back({step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes});

@@ -231,7 +231,8 @@ bool Trainer::can_continue() {
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
-ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences) {
+ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences,
+                                   const std::function<void(int64_t)>& told) {
   written_ = 0;  // its rows replace those of a step
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
@@ -250,6 +251,7 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
     const auto* report = e.view(e.named("report")).as<double>();
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
+    told(std::min(first + together, sequences));
   }
   return total;
 }

@@ -168,6 +168,44 @@ TEST_F(Defects, B2_B13_TheModelAndTokenizerAreTheCheckpoints) {
         {"checkpoint.from", "nowhere: there is no such checkpoint"});
 }
 
+// The ids of x and y are exchanged.
+std::string other_tokenizer() {
+  std::string t = byte_tokenizer();
+  t.replace(t.find(":120,"), 5, ":000,");
+  t.replace(t.find(":121,"), 5, ":120,");
+  t.replace(t.find(":000,"), 5, ":121,");
+  return t;
+}
+
+TEST_F(Defects, WeightsOfAnotherTokenizerAreRefused) {
+  put("other.json", other_tokenizer());
+  good("data build --tokenizer other.json --out o a.txt");
+  good("train run.yaml schedule.steps=1 run.directory=base");
+  const std::string again =
+      "train run.yaml checkpoint.from=base data.tokenizer=other.json data.train=[o] run.directory=";
+  fails(again + "a", {"data.tokenizer: other.json gives other tokens", "base/checkpoints/1",
+                      "data.allow_foreign_tokenizer=true"});
+  good(again + "b data.allow_foreign_tokenizer=true");
+  // More tokens behind the same ones are no other tokenizer.
+  good("data build --tokenizer chat.json --out c a.txt");
+  good(
+      "train run.yaml checkpoint.from=base model.vocabulary=259 data.tokenizer=chat.json "
+      "data.train=[c] run.directory=c checkpoint.allow_changes=true");
+}
+
+TEST_F(Defects, AdaptersAreNotDroppedInSilence) {
+  const std::string lora = "train run.yaml lora.rank=2 schedule.steps=";
+  good(lora + "1");
+  fails(lora + "2 'lora.targets=[\"*.attn.*\"]'",
+        {"lora.targets was [], is now", "checkpoint merge"});
+  fails(lora + "2 lora.alpha=64", {"lora.alpha was 16", "is now 64"});
+  fails("train run.yaml checkpoint.from=run run.directory=full",
+        {"run/checkpoints/1 holds adapters", "lora.rank is 2 there, 0 in this run"});
+  EXPECT_TRUE(has(good(lora + "2"), "trains    0.0"));
+  fails(lora + "2 'lora={}'", {"lora={} sets nothing"});
+  fails(lora + "2 lora=", {"lora= sets nothing"});
+}
+
 TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
   good("train run.yaml model.rotary_base=500000 schedule.steps=1 run.directory=base");
   const std::string again = "train run.yaml checkpoint.from=base run.directory=";

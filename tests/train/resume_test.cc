@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "model/presets.h"
 
@@ -45,6 +47,29 @@ TEST(Resume, AnotherModelOrSeedIsAnotherRun) {
   EXPECT_NE(refusal(now, to_tree(before)).find("model.rotary_base was 10000"), std::string::npos);
   now.checkpoint.allow_changes = true;
   EXPECT_EQ(accepted_changes(now, to_tree(before)).size(), 2u);
+}
+
+TEST(Resume, OtherAdaptersAreAnotherRun) {
+  RunConfig before = llama();
+  before.lora.rank = 8;
+  for (const auto& change : std::vector<std::function<void(RunConfig&)>>{
+           [](RunConfig& c) { c.lora.rank = 0; }, [](RunConfig& c) { c.lora.rank = 4; },
+           [](RunConfig& c) { c.lora.alpha = 64; },
+           [](RunConfig& c) { c.lora.targets = {"*.attn.*"}; }}) {
+    RunConfig now = before;
+    change(now);
+    EXPECT_NE(refusal(now, to_tree(before)).find("tessera checkpoint merge"), std::string::npos);
+    EXPECT_THROW(require_adapters_kept(now, to_tree(before), "other"), Error);
+    now.checkpoint.allow_changes = true;
+    EXPECT_EQ(refusal(now, to_tree(before)), "");
+    EXPECT_NO_THROW(require_adapters_kept(now, to_tree(before), "other"));
+  }
+  EXPECT_NO_THROW(require_adapters_kept(before, to_tree(before), "other"));
+  EXPECT_NE(refusal(before, to_tree(llama())).find("lora.rank was 0, is now 8"), std::string::npos);
+  EXPECT_NO_THROW(require_adapters_kept(before, to_tree(llama()), "other"));
+  RunConfig alpha = llama();
+  alpha.lora.alpha = 64;  // of no adapter
+  EXPECT_EQ(refusal(alpha, to_tree(llama())), "");
 }
 
 TEST(Resume, AKeyThatDidNotExistWasAtItsDefault) {

@@ -1,0 +1,28 @@
+#include "train/trained_part.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(TrainedPart, FrozenPatternsNameAllLayers) {
+  RunConfig c;
+  c.optimizer.freeze = {"layer.mlp.*", "embed.weight"};
+  EXPECT_FALSE(trains(c, "layer0.mlp.up.weight"));
+  EXPECT_FALSE(trains(c, "layer12.mlp.up.weight"));
+  EXPECT_FALSE(trains(c, "embed.weight"));
+  EXPECT_TRUE(trains(c, "layer12.norm1.weight"));
+  EXPECT_TRUE(trains(c, "head.weight"));
+}
+
+TEST(TrainedPart, AdaptersAloneAreTrained) {
+  RunConfig c;
+  EXPECT_TRUE(trains(c, "layer0.attn.qkv.weight"));
+  c.lora.rank = 8;
+  EXPECT_TRUE(trains(c, "layer0.attn.qkv.lora_a"));
+  EXPECT_FALSE(trains(c, "layer0.attn.qkv.weight"));
+  EXPECT_EQ(trained_line(c, 30e3, 710e3), "trains    0.03 of 0.71 M parameters (LoRA of rank 8)");
+}
+
+}  // namespace
+}  // namespace tessera
