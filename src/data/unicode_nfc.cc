@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 
 #include "base/error.h"
 #include "data/unicode.h"
@@ -32,12 +31,11 @@ void append_decomposed(utf8proc_int32_t code, std::vector<utf8proc_int32_t>& cod
 // (utf8proc_decompose sorts by exchanging neighbours, which is quadratic in the length of a run.)
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   const auto is_mark = [](utf8proc_int32_t code) { return combining_class(code) != 0; };
+  const auto before = [](auto a, auto b) { return combining_class(a) < combining_class(b); };
   for (auto at = codes.begin(); at != codes.end();) {
     const auto begin = std::find_if(at, codes.end(), is_mark);
     const auto end = std::find_if_not(begin, codes.end(), is_mark);
-    const std::ranges::subrange run(begin, end);
-    if (!std::ranges::is_sorted(run, {}, combining_class))
-      std::ranges::stable_sort(run, {}, combining_class);
+    if (!std::is_sorted(begin, end, before)) std::stable_sort(begin, end, before);
     at = end;
   }
 }

@@ -31,6 +31,8 @@ class Line {
     if (tree_.as_members() == nullptr) throw Error("{}: wanted an object, one a line", place_);
   }
 
+  const std::string& place() const { return place_; }
+
   const Tree& at(const std::string& key) const {
     if (const Tree* found = tree_.find(key)) return *found;
     std::string keys;
@@ -62,6 +64,9 @@ class Line {
     return form.before([&](const std::string& name) {
       const Tree& value = at(name);
       const Tree::List* list = value.as_list();
+      if (list != nullptr && option >= list->size())
+        throw Error("{}: '{}' has {} entries, expected at least {}", place_, name, list->size(),
+                    option + 1);
       return text_of(list == nullptr ? value : (*list)[option]);
     });
   }
@@ -80,11 +85,25 @@ class Line {
   std::string place_;
 };
 
-Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line) {
+// Bytes that the texts of all options of a file may have. Each option repeats the context, so a
+// list of many would multiply the size of the file.
+size_t most_bytes(size_t file_bytes) { return (size_t{1} << 26) + 100 * file_bytes; }
+
+// `left`: bytes that the options may still have.
+Example read_example(const TaskSpec& spec, const Forms& forms, const Line& line, size_t& left) {
   Example e;
   const size_t options = line.options(forms);
-  for (size_t i = 0; i < options; ++i)
+  for (size_t i = 0; i < options; ++i) {
     e.options.push_back({line.fill(forms.form, i), line.fill(forms.response, i)});
+    const size_t bytes = e.options.back().context.size() + e.options.back().response.size();
+    if (bytes > left)
+      throw Error(
+          "{}: with option {} of {}, the texts of all options exceed 64 MiB plus 100 times the "
+          "size "
+          "of the file. Shorten the context or the list of options",
+          line.place(), i + 1, options);
+    left -= bytes;
+  }
   if (spec.kind == TaskKind::kChoice) e.gold = line.gold(spec.gold, options);
   if (spec.kind == TaskKind::kExactMatch) e.answer = line.fill(forms.answer, 0);
   return e;
@@ -144,9 +163,11 @@ TaskSpec read_task(const Path& file) {
 std::vector<Example> read_examples(const TaskSpec& spec, const Path& data) {
   const Forms forms(spec);
   std::vector<Example> out;
-  for (const Tree& tree : parse_json_lines(read_file(data), data.string())) {
+  const std::string text = read_file(data);
+  size_t left = most_bytes(text.size());
+  for (const Tree& tree : parse_json_lines(text, data.string())) {
     const Line line(tree, fmt::format("{}:{}", data.string(), tree.line));
-    out.push_back(read_example(spec, forms, line));
+    out.push_back(read_example(spec, forms, line, left));
     out.back().line = tree.line;
   }
   if (out.empty()) throw Error("{}: holds no example", data.string());

@@ -104,6 +104,30 @@ TEST_F(TaskTest, BrokenFilesAreNamedWithTheLine) {
                   "no {response}"));
 }
 
+TEST_F(TaskTest, AnAnswerThatIsAnEmptyListIsRejected) {
+  const TaskSpec spec = read_task(file("t.yaml",
+                                       "kind: exact_match\ndata: d.jsonl\nform: \"{q}{response}\"\n"
+                                       "response: \"{r}\"\nanswer: \"{a}\"\n"));
+  const Path list = file("d.jsonl", "{\"q\":\"one\",\"r\":\"x\",\"a\":[\"1\",\"2\"]}\n");
+  EXPECT_EQ(read_examples(spec, list)[0].answer, "1");
+  const Path empty = file("d.jsonl", "\n{\"q\":\"one\",\"r\":\"x\",\"a\":[]}\n");
+  const std::string message = refused([&] { read_examples(spec, empty); });
+  for (const char* part : {"d.jsonl:2", "'a' has 0 entries, expected at least 1"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in " << message;
+}
+
+// Each option repeats the context: a line of 1 MB would otherwise take 100 GB.
+TEST_F(TaskTest, TheTextsOfAllOptionsAreBounded) {
+  const TaskSpec spec = read_task(file("t.yaml", kChoice));
+  std::string choices = "\"a\"";
+  for (int i = 1; i < 2000; ++i) choices += ",\"a\"";
+  const Path data = file("d.jsonl", "{\"query\":\"" + std::string(500'000, 'q') +
+                                        "\",\"choices\":[" + choices + "],\"gold\":1}\n");
+  const std::string message = refused([&] { read_examples(spec, data); });
+  for (const char* part : {"d.jsonl:1", "of 2000,", "100 times the size of the file"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in " << message;
+}
+
 TEST_F(TaskTest, MetricsOfChoices) {
   TaskSpec spec;
   spec.unconditional = " ";

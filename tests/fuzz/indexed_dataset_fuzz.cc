@@ -1,38 +1,32 @@
-// Any .idx beside a .bin of any size, and any .json beside both, give a dataset that can be read to
-// its end, or an Error. The input: 2 bytes size of the .bin, 2 bytes size of the .idx, the .idx,
-// and the rest as .json (none if it is empty).
+// Any .idx next to a .bin of any size, with any .json, gives a dataset that can be read to its end,
+// or an Error. The input: 2 bytes size of the .bin, 2 bytes size of the .idx, the .idx, and the
+// rest as .json (none if it is empty).
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
 #include "data/dataset_about.h"
 #include "data/indexed_dataset.h"
+#include "tests/fuzz/scratch_folder.h"
 
 using namespace tessera;
 
 namespace {
 
-// In memory where the system has a place for that; it goes away with the process.
-struct Folder {
-  Folder() {
-    const bool memory = std::filesystem::is_directory("/dev/shm");
-    std::string name = (memory ? Path("/dev/shm") : std::filesystem::temp_directory_path()) /
-                       "indexed_dataset_fuzz.XXXXXX";
-    CHECK(::mkdtemp(name.data()) != nullptr, "no folder");
-    prefix = Path(name) / "d";
-  }
-  ~Folder() { std::filesystem::remove_all(prefix.parent_path()); }
-  std::string file(const char* suffix) const { return prefix.string() + suffix; }
-  Path prefix;
-};
+std::string file(const char* suffix) { return (scratch_folder() / "d").string() + suffix; }
 
-void put(const std::string& path, std::string_view bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  CHECK(file != nullptr, "{} cannot be written", path);
-  std::fwrite(bytes.data(), 1, bytes.size(), file);
-  std::fclose(file);
+void put_tokens(size_t bytes) {
+  static size_t before = SIZE_MAX;
+  if (bytes != before) put(file(".bin"), std::string(bytes, '\1'));
+  before = bytes;
+}
+
+void put_about(std::string_view about) {
+  static bool is_there = false;
+  if (!about.empty()) put(file(".json"), about);
+  if (about.empty() && is_there) ::unlink(file(".json").c_str());
+  is_there = !about.empty();
 }
 
 void read_all(const IndexedDataset& data) {
@@ -49,31 +43,64 @@ void read_all(const IndexedDataset& data) {
   CHECK(data.first_sequence(data.documents()) == data.sequences(), "the last document");
 }
 
+// Lengths that are read from the file when they are needed are those that are held in memory.
+void compare_unheld(const IndexedDataset& held, const IndexedDataset& unheld) {
+  CHECK(held.identity() == unheld.identity(), "{}, {}", held.identity(), unheld.identity());
+  read_all(unheld);
+  const auto compare = [&](int64_t first, std::span<const int32_t> lengths) {
+    for (size_t i = 0; i < lengths.size(); ++i)
+      CHECK(lengths[i] == held.length(first + static_cast<int64_t>(i)), "sequence {}", first);
+  };
+  held.visit_lengths(0, held.sequences(), compare);
+  unheld.visit_lengths(0, held.sequences(), compare);
+}
+
+template <class Act>
+void expect_error(Act&& act) {
+  try {
+    act();
+  } catch (const Error&) {
+    return;
+  }
+  CHECK(false, "a changed file is not noticed");
+}
+
+// Changes both files while they are open.
+void change_files(const IndexedDataset& unheld, size_t index_bytes) {
+  unheld.require_unchanged();
+  put_tokens(static_cast<size_t>(unheld.tokens() * size_of(unheld.dtype())) + 1);
+  expect_error([&] { unheld.require_unchanged(); });
+  put(file(".idx"), std::string(index_bytes, '\xff'));
+  expect_error([&] { unheld.first_sequence(0); });
+  if (unheld.sequences() == 0) return;
+  expect_error([&] { unheld.length(0); });
+  expect_error([&] { unheld.visit_lengths(0, 1, [](int64_t, std::span<const int32_t>) {}); });
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
   uint16_t bin = 0, idx = 0;
   if (size < 4) return 0;
   std::memcpy(&bin, data, 2);
   std::memcpy(&idx, data + 2, 2);
   const std::string_view rest(reinterpret_cast<const char*>(data) + 4, size - 4);
-  put(folder.file(".bin"), std::string(bin, '\1'));
-  put(folder.file(".idx"), rest.substr(0, idx));
-  const std::string_view about = rest.substr(std::min<size_t>(idx, rest.size()));
-  if (about.empty()) {
-    ::unlink(folder.file(".json").c_str());
-  } else {
-    put(folder.file(".json"), about);
-  }
+  const std::string_view index = rest.substr(0, idx);
+  put_tokens(bin);
+  put(file(".idx"), index);
+  put_about(rest.substr(index.size()));
   try {
-    const IndexedDataset dataset(folder.prefix);
+    const IndexedDataset dataset(scratch_folder() / "d");
     read_all(dataset);
     const auto described = read_about(dataset);
-    if (!described) return 0;
-    const std::string once = to_json(*described);
-    put(folder.file(".json"), once);
-    CHECK(to_json(*read_about(dataset)) == once, "{} reads back otherwise", once);
+    if (described) {
+      const std::string once = to_json(*described);
+      put_about(once);
+      CHECK(to_json(*read_about(dataset)) == once, "{} reads back otherwise", once);
+    }
+    const IndexedDataset unheld(scratch_folder() / "d", 0);
+    compare_unheld(dataset, unheld);
+    change_files(unheld, index.size());
   } catch (const Error&) {
   }
   return 0;

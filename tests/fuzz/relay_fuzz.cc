@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-// `messages`: how many lines more are read as messages. Throwing an Error takes far longer than the
+// `messages`: how many more lines are read as messages. Throwing an Error takes far longer than the
 // rest.
 void read_line(const std::string& line, int& messages) {
   for (const Starter starter : {Starter::kMpirun, Starter::kSrun}) {
@@ -25,19 +25,18 @@ void read_line(const std::string& line, int& messages) {
   }
 }
 
-// All bytes come out again, in lines of at most `longest`.
-void split(std::string_view bytes, size_t at_a_time, LineBuffer::LongLine rule) {
+// All bytes come out again, in lines of at most kLongest bytes.
+void split(std::string_view bytes, size_t at_a_time, LineBuffer::LongLine rule, const auto& use) {
   constexpr size_t kLongest = 1000;
   LineBuffer buffer(kLongest, rule);
   std::string line;
   size_t taken = 0;
-  int messages = 20;
   for (size_t from = 0; from < bytes.size(); from += at_a_time) {
     buffer.append(bytes.substr(from, at_a_time));
     while (buffer.take(line)) {
       CHECK(line.size() <= kLongest, "a line of {} bytes", line.size());
       taken += line.size() + (buffer.cut() ? 0 : 1);
-      read_line(line, messages);
+      use(line);
     }
   }
   CHECK(taken + buffer.rest().size() == bytes.size(), "{} of {} bytes", taken, bytes.size());
@@ -51,9 +50,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t at_a_time = size_t{1} + data[0] * size_t{16};
-  split(bytes, at_a_time, LineBuffer::LongLine::kSplit);
+  int messages = 4;
+  split(bytes, at_a_time, LineBuffer::LongLine::kSplit,
+        [&](const std::string& line) { read_line(line, messages); });
   try {
-    split(bytes, at_a_time, LineBuffer::LongLine::kThrow);
+    split(bytes, at_a_time, LineBuffer::LongLine::kThrow, [](const std::string&) {});
   } catch (const Error&) {
   }
   return 0;

@@ -228,6 +228,7 @@ def tasks():
         "long": seed(match + "extract: '" + "a" * 5000 + "'\n", answers),
         "repeated": seed(match + "extract: '(a*)*b'\n", answers, "a" * 5000),
         "shots": seed(match + "shots: 1001\n", answers), "tokens": seed(match + "max_tokens: 0\n", answers),
+        "answer_empty_list": seed(match.replace('response: "{a}"', 'response: "{q}"'), [{"q": "one", "a": []}]),
         "no_response": seed(match.replace("{response}", ""), answers), "lacks": seed("kind: choice\n", [])}
     return {"task/" + name: data for name, data in seeds.items()}
 
