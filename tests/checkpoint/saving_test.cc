@@ -121,8 +121,12 @@ TEST(Reserve, ALinkInPlaceOfTheFolderStays) {
 TEST(Reserve, ThoseOfKilledRunsAreRemoved) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   write_file(temporary.path() / "reserve-7.part", "");
+  write_file(temporary.path() / "reserve-8.part", std::string(9000, '\0'));
   write_file(temporary.path() / "reserve.txt", "");
+  write_file(temporary.path() / "reserve-notes.part", "a user's file");
   remove_old_reserves(temporary.path());
+  EXPECT_FALSE(std::filesystem::exists(temporary.path() / "reserve-8.part"));
+  EXPECT_TRUE(std::filesystem::exists(temporary.path() / "reserve-notes.part"));
   EXPECT_FALSE(std::filesystem::exists(temporary.path() / "reserve-7.part"));
   EXPECT_TRUE(std::filesystem::exists(temporary.path() / "reserve.txt"));
 }
