@@ -47,4 +47,9 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string sentence(std::string message) {
+  if (!message.ends_with('.')) message += '.';
+  return message;
+}
+
 }  // namespace tessera

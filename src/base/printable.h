@@ -11,4 +11,7 @@ namespace tessera {
 // change the direction of writing (\u202e), and bytes that are not UTF-8 (\xff).
 std::string printable(std::string_view text);
 
+// Returns `message` with a full stop at its end, so that another sentence can follow.
+std::string sentence(std::string message);
+
 }  // namespace tessera

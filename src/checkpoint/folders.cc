@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <tuple>
 
 #include "base/error.h"
@@ -26,7 +27,45 @@ std::optional<int64_t> step_of(std::string_view name) {
   return step;
 }
 
-constexpr std::string_view kDamaged = ".damaged";
+constexpr std::string_view kDamaged = ".damaged", kPart = ".part";
+
+// Returns true for the names of files that a save writes, also while they are written.
+bool is_saved_file(std::string name) {
+  if (const auto t = parse_temporary(name)) name = t->base;
+  if (name.ends_with(kPart)) name.resize(name.size() - kPart.size());
+  if (name == kIndexFile || name == kTokenizerFile || name == kSentencePieceFile) return true;
+  const size_t dash = name.find('-'), dot = name.rfind('.');
+  if (dash == name.npos || dot == name.npos || dot < dash) return false;
+  const auto rank = step_of(std::string_view(name).substr(dash + 1, dot - dash - 1));
+  if (!rank || *rank > std::numeric_limits<int>::max()) return false;
+  return name == pieces_file(static_cast<int>(*rank)) ||
+         name == piece_list_file(static_cast<int>(*rank));
+}
+
+// Returns true if `path` is a folder that has files, and only those of a save.
+bool holds_a_save(const Path& path) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(path, error))) return false;
+  int64_t files = 0;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (!is_saved_file(at->path().filename().string())) return false;
+    ++files;
+  }
+  return !error && files > 0;
+}
+
+// Returns the step of a save that was not finished; nothing if a user may have made `path`. The
+// names that version 0.1 gave, <step>.part and <step>.old.part, are those of a user as well, so
+// the contents decide.
+std::optional<int64_t> step_of_unfinished(const Path& path) {
+  std::string base = path.filename().string();
+  const auto temporary = parse_temporary(base);
+  if (temporary) base = temporary->base;
+  for (const std::string_view suffix : {std::string_view(".old.part"), kPart})
+    if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
+  const auto step = step_of(base);
+  return step && (temporary || holds_a_save(path)) ? step : std::nullopt;
+}
 
 int64_t bytes_in(const Path& folder) {
   int64_t bytes = 0;
@@ -111,17 +150,13 @@ CheckpointNames names_in(const Path& dir) {
       names.finished.push_back({*step, path});
       continue;
     }
-    std::string base = name;
     const size_t damaged = name.find(kDamaged);
     if (damaged != name.npos) {
       if (const auto step = step_of(name.substr(0, damaged)))
         names.damaged.push_back({*step, path});
       continue;
     }
-    if (const auto t = parse_temporary(name)) base = t->base;
-    for (const std::string_view suffix : {".old.part", ".part"})
-      if (base.ends_with(suffix)) base.resize(base.size() - suffix.size());
-    if (const auto step = step_of(base)) names.unfinished.push_back({*step, path});
+    if (const auto step = step_of_unfinished(path)) names.unfinished.push_back({*step, path});
   }
   if (error) throw FileError(dir, "cannot be read", error.value());
   const auto by_step = [](const auto& a, const auto& b) {

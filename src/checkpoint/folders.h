@@ -25,7 +25,9 @@ struct FoundCheckpoint {
 // entry that cannot be read. A folder that does not exist has none.
 std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir);
 
-// The contents of a checkpoints folder, by names alone. Throws FileError if it cannot be read.
+// The contents of a checkpoints folder, by names; a folder counts as an unfinished save of version
+// 0.1 (<step>.part) only if it holds nothing but files of a save. Throws FileError if it cannot be
+// read.
 struct CheckpointNames {
   struct Entry {
     int64_t step = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "base/config.h"
@@ -24,6 +25,31 @@ namespace fs = std::filesystem;
 
 constexpr std::array kEndOfText{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
 
+// Removes the padding of the vocabulary. A model that was imported with padding states it as its
+// vocabulary, and keeps it.
+ModelConfig without_padding(ModelConfig model, int64_t tokenizer_vocabulary) {
+  model.vocabulary =
+      std::min(std::max(model.vocabulary, tokenizer_vocabulary), model.padded_vocabulary());
+  model.vocabulary_multiple = 1;
+  return model;
+}
+
+// The tensors of `exported`, as parts of those of `stored`.
+std::vector<HfTensor> exported_tensors(const ModelConfig& stored, const ModelConfig& exported) {
+  std::vector<HfTensor> names = hf_tensors(exported);
+  const std::vector<HfTensor> whole = hf_tensors(stored);
+  for (size_t i = 0; i < names.size(); ++i) names[i].shape = whole[i].shape;
+  return names;
+}
+
+// Returns true if `part` is the first rows of `tensor`, or all of it.
+bool is_first_rows(const HfTensor& part, const Shape& tensor) {
+  Shape rows = tensor;
+  rows[0] = part.part()[0];
+  return rows == part.part() &&
+         std::all_of(part.begin.begin(), part.begin.end(), [](int64_t at) { return at == 0; });
+}
+
 std::vector<std::string> write_weights(CheckpointReader& reader, const std::vector<HfTensor>& names,
                                        const Path& folder, const HfExportOptions& options) {
   const auto stored = stored_weights(reader, names);
@@ -37,10 +63,12 @@ std::vector<std::string> write_weights(CheckpointReader& reader, const std::vect
     require_mapped_reads();  // of the tensor before
     release_pages(last);
     std::span<const std::byte> bytes = last = {};
-    if (t.pieces.size() == 1 && part == t.shape) {
-      bytes = last = reader.whole(t);
+    const auto part_bytes = static_cast<size_t>(part.elements() * size_of(t.dtype));
+    if (t.pieces.size() == 1 && is_first_rows(names[i], t.shape)) {
+      last = reader.whole(t);
+      bytes = last.first(part_bytes);
     } else {
-      gathered.resize(static_cast<size_t>(part.elements() * size_of(t.dtype)));
+      gathered.resize(part_bytes);
       reader.read(t.name, names[i].begin, names[i].end(), {gathered.data(), t.dtype, part});
       bytes = gathered;
     }
@@ -178,8 +206,9 @@ HfExport export_hf(const Path& checkpoint, const Path& hf_folder, const HfExport
         "  tessera checkpoint merge {} --out MERGED   and export that.",
         checkpoint.string(), checkpoint.string());
   HfExport result;
-  result.model = stored_model(reader);
-  const auto names = hf_tensors(result.model);
+  const ModelConfig stored = stored_model(reader);
+  result.model = without_padding(stored, options.tokenizer_vocabulary);
+  const auto names = exported_tensors(stored, result.model);
   result.tensors = static_cast<int64_t>(names.size());
   for (const HfTensor& t : names) result.parameters += t.part().elements();
 

@@ -43,10 +43,13 @@ struct HfExportOptions {
   DType dtype = DType::kF32;  // f32, bf16 or f16; narrowing rounds to nearest even
   int64_t max_file_bytes = 5'000'000'000;
   std::optional<SentencePieceIds> sentencepiece = {};  // where the tokenizer is such a model
+  // Entries of the tokenizer. Rows of the embedding and of the head after these and those of
+  // model.vocabulary are padding, and are not written.
+  int64_t tokenizer_vocabulary = 0;
 };
 
 struct HfExport {
-  ModelConfig model;
+  ModelConfig model;  // as written: without padding of the vocabulary
   int64_t tensors = 0, parameters = 0;
   std::vector<std::string> files;      // of weights
   std::optional<int64_t> end_of_text;  // written to config.json as bos and eos

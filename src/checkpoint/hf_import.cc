@@ -1,5 +1,6 @@
 #include "checkpoint/hf_folder.h"
 
+#include "base/printable.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf_source.h"
 #include "checkpoint/pages.h"
@@ -35,7 +36,7 @@ HfImport import_hf(const Path& hf_folder, const Path& checkpoint, const std::str
     try {
       writer.add_streamed(t, fill);
     } catch (const NumericError& e) {
-      throw NumericError("{}: {}. It is not imported.", hf_folder.string(), e.what());
+      throw NumericError("{}: {} It is not imported.", hf_folder.string(), sentence(e.what()));
     }
   };
   for (size_t i = 0; i < source.tensors.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -35,6 +36,20 @@ int allocate(int fd, int64_t bytes) {
   return errno == EOPNOTSUPP ? write_zeros(fd, bytes) : errno;
 }
 
+// Returns true for a file that Reserve left: by its name, and by the zeros at its beginning.
+bool is_reserve(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  std::error_code error;
+  if (!fs::is_regular_file(entry.symlink_status(error))) return false;
+  const int fd = ::open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  std::array<char, 4096> first;
+  const ssize_t n = ::read(fd, first.data(), first.size());
+  ::close(fd);
+  return n >= 0 && std::all_of(first.begin(), first.begin() + n, [](char c) { return c == 0; });
+}
+
 }  // namespace
 
 Reserve::Reserve(Path folder, int rank, int64_t bytes)
@@ -51,7 +66,7 @@ std::string Reserve::take() {
   if (held_ || bytes_ <= 0) return "";
   std::error_code error;
   made_folder_ |= fs::create_directories(folder_, error);
-  const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return std::strerror(errno);
   const int failed = allocate(fd, bytes_);
   ::close(fd);
@@ -68,8 +83,7 @@ bool Reserve::release() { return std::exchange(held_, false) && ::unlink(file_.c
 void remove_old_reserves(const Path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSuffix)) ::unlink(entry.path().c_str());
+    if (is_reserve(entry)) ::unlink(entry.path().c_str());
   }
 }
 

@@ -5,14 +5,17 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/printable.h"
+
 namespace tessera {
 namespace {
 
 Error told(int64_t step, const Error& error) {
-  return Error(
-      "step {} could not be saved: {}. What was saved before is untouched. Free some space, or "
-      "keep fewer checkpoints (checkpoint.keep).",
-      step, error.what());
+  const auto* failed = dynamic_cast<const FileError*>(&error);
+  const bool full = failed != nullptr && (failed->code() == ENOSPC || failed->code() == EDQUOT);
+  return Error("step {} could not be saved: {} Earlier checkpoints are unchanged.{}", step,
+               sentence(error.what()),
+               full ? " Free disk space, or keep fewer checkpoints (checkpoint.keep)." : "");
 }
 
 NumericError not_saved(int64_t step, const NumericError& error) {

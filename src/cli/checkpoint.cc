@@ -313,24 +313,31 @@ std::vector<std::pair<std::string, std::string>> special_pieces(const SentencePi
   return names;
 }
 
-// Of the tokenizer inside a checkpoint, if it is such a model.
-std::optional<SentencePieceIds> sentencepiece_ids(const Path& checkpoint) {
-  const CheckpointReader reader(checkpoint);
+// Returns what export needs to know of a SentencePiece model; nothing for another tokenizer.
+std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader,
+                                                  const Tokenizer& tokenizer) {
   const std::string& bytes = reader.header().tokenizer;
-  if (bytes.empty() || tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
-  const auto tokenizer = tokenizer_of(reader);
-  if (!tokenizer->end_of_text()) return {};
-  const std::string source = (checkpoint / kSentencePieceFile).string();
+  if (tokenizer_file_name(bytes) == std::string_view(kTokenizerFile)) return {};
+  if (!tokenizer.end_of_text()) return {};
+  const std::string source = (reader.folder() / kSentencePieceFile).string();
   const SentencePieceModel pieces = read_sentencepiece_model(bytes, source);
   const ModelConfig model = stored_model(reader);
   const bool encodes = rule_of(model.family).encodes;
   const HfTextRules texts = hf_text_rules(reader.header());
-  SentencePieceIds ids{*tokenizer->end_of_text(), tokenizer->sentinels(), special_pieces(pieces)};
+  SentencePieceIds ids{*tokenizer.end_of_text(), tokenizer.sentinels(), special_pieces(pieces)};
   if (pieces.byte_fallback || !encodes)
     ids.tokenizer_json = unigram_tokenizer_json(
         pieces,
         {texts.begin ? pieces.begin_name : "", encodes || texts.end ? pieces.end_name : ""});
   return ids;
+}
+
+void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
+  const CheckpointReader reader(checkpoint);
+  if (reader.header().tokenizer.empty()) return;
+  const auto tokenizer = tokenizer_of(reader);
+  options.tokenizer_vocabulary = tokenizer->vocabulary_size();
+  options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
 }
 
 // Whether transformers' class for the family would cut texts into other words.
@@ -366,7 +373,7 @@ int export_folder(Args args) {
   options.max_file_bytes = max_file_bytes;
   const Clock clock;
   const Path source = resolve_checkpoint(checkpoint);
-  options.sentencepiece = sentencepiece_ids(source);
+  describe_tokenizer(source, options);
   const HfExport made = export_hf(source, to, options);
   if (json) {
     Tree t;

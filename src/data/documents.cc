@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/not_text.h"
 
 namespace tessera {
@@ -147,7 +148,7 @@ bool DocumentStream::next_paragraph(Document& out) {
 void DocumentStream::leave_out(const Error& error) {
   if (options_.skip_bad == 0) throw error;
   if (bad_lines_ == options_.skip_bad)
-    throw Error("{}. This is bad line {}; --skip-bad leaves out {} at most.", error.what(),
+    throw Error("{} This is bad line {}; --skip-bad leaves out {} at most.", sentence(error.what()),
                 bad_lines_ + 1, options_.skip_bad);
   if (bad_lines_++ == 0) first_bad_ = error.what();
 }

@@ -59,7 +59,7 @@ void Saves::take_reserve() {
   if (failed.empty() || std::exchange(reserve_told_, true)) return;
   options_.warn(fmt::format(
       "{}: there is no space to reserve for one more checkpoint: {}. A save may fail if the disk "
-      "fills up. Free some space, or set checkpoint.reserve=false.",
+      "fills up. Free disk space, or set checkpoint.reserve=false.",
       options_.folder.string(), failed));
 }
 

@@ -20,6 +20,13 @@ std::vector<int64_t> steps_in(const Path& dir) {
   return steps;
 }
 
+// What version 0.1 left when it was killed.
+void unfinished_save_of_0_1(const Path& folder) {
+  fs::create_directories(folder);
+  for (const char* name : {"pieces-0.bin", "pieces-1.bin.part", "pieces-1.json"})
+    std::ofstream(folder / name) << "x";
+}
+
 TEST(Folders, NothingIsFoundInNothing) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   EXPECT_FALSE(find_latest(temporary.path() / "checkpoints").found);
@@ -29,7 +36,7 @@ TEST(Folders, NothingIsFoundInNothing) {
 TEST(Folders, StepsAreNumbersNotText) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   for (const int64_t step : {900, 1000, 99}) save_sample(temporary.path(), step, 1);
-  fs::create_directories(temporary.path() / "1001.part");
+  unfinished_save_of_0_1(temporary.path() / "1001.part");
   fs::create_directories(temporary.path() / "notes");
   fs::create_directories(temporary.path() / "0077");
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{99, 900, 1000, 1001}));
@@ -118,6 +125,27 @@ TEST(Folders, M7_PruneRemovesTheLeftoversOfEndedProcesses) {
   EXPECT_EQ(names_in(temporary.path()).unfinished[0].step, 20);
 }
 
+TEST(Folders, PruneRemovesNoFilesOfAUserWithTheNameOfAnUnfinishedSave) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  save_sample(temporary.path(), 10, 1);
+  fs::create_directories(temporary.path() / "5.part");  // empty
+  unfinished_save_of_0_1(temporary.path() / "6.part");
+  for (const char* name : {"6.part", "7.part", "8.old.part"}) {
+    fs::create_directories(temporary.path() / name);
+    std::ofstream(temporary.path() / name / "notes.txt") << "keep";
+  }
+  std::ofstream(temporary.path() / "9.part") << "keep";
+  fs::create_directories(temporary.path() / "elsewhere");
+  unfinished_save_of_0_1(temporary.path() / "elsewhere" / "11.part");
+  fs::create_directory_symlink(temporary.path() / "elsewhere" / "11.part",
+                               temporary.path() / "11.part");
+  EXPECT_TRUE(prune(temporary.path(), {}).empty());
+  EXPECT_EQ(steps_in(temporary.path()), std::vector<int64_t>{10});
+  for (const char* name : {"5.part", "6.part/notes.txt", "6.part/pieces-0.bin", "7.part/notes.txt",
+                           "8.old.part/notes.txt", "9.part", "11.part/pieces-0.bin"})
+    EXPECT_TRUE(fs::exists(temporary.path() / name)) << name;
+}
+
 // A user's folder does not count as an old checkpoint of the same step.
 TEST(Folders, M5_ASaveReplacesNothingButACheckpoint) {
   TemporaryFolder temporary(TemporaryFolder::quick());
@@ -131,7 +159,7 @@ TEST(Folders, M5_ASaveReplacesNothingButACheckpoint) {
 TEST(Folders, PruneKeepsWhatARuleKeeps) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   for (int64_t step = 10; step <= 80; step += 10) save_sample(temporary.path(), step, 1);
-  fs::create_directories(temporary.path() / "90.part");
+  unfinished_save_of_0_1(temporary.path() / "90.part");
   fs::resize_file(temporary.path() / "50" / "index.json", 9);  // broken: stays
   const auto removed = prune(temporary.path(), {2, 40, {20}});
   EXPECT_EQ(steps_in(temporary.path()), (std::vector<int64_t>{20, 40, 50, 70, 80}));

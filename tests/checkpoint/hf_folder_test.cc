@@ -239,6 +239,38 @@ TEST_F(HfFolder, ADecoderThatBeginsOtherwiseIsRefused) {
             std::string::npos);
 }
 
+TEST_F(HfFolder, AnExportHasNoPaddingOfTheVocabulary) {
+  for (const Family family : every_family()) {
+    for (const char* name : {"hf", "checkpoint", "changed", "back", "again"})
+      fs::remove_all(at(name));
+    write_folder(at("hf"), small(family), DType::kF32);
+    import_hf(at("hf"), at("checkpoint"), "0.1.0");
+    CheckpointReader reader(at("checkpoint"));
+    CheckpointHeader header = reader.header();
+    ModelConfig model = small(family);
+    model.vocabulary = 27;
+    model.vocabulary_multiple = 10;  // 30 rows, as before
+    header.model = to_tree(model);
+    const StoredState state(reader);
+    save(at("changed"), header, state.tensors);
+    for (const auto& [tokenizer, rows] : {std::pair(0, 27), {29, 29}, {99, 30}}) {
+      for (const char* name : {"back", "again"}) fs::remove_all(at(name));
+      HfExportOptions options;
+      options.tokenizer_vocabulary = tokenizer;
+      EXPECT_EQ(export_hf(at("changed") / "0", at("back"), options).model.vocabulary, rows);
+      EXPECT_EQ(import_hf(at("back"), at("again"), "0.1.0").model.padded_vocabulary(), rows);
+      const SafetensorsFolder before(at("hf")), after(at("back"));
+      ASSERT_EQ(before.names(), after.names());
+      for (const std::string& name : before.names()) {
+        const auto x = *before.find(name), y = *after.find(name);
+        const bool padded = x.entry->shape[0] == 30;
+        EXPECT_EQ(y.entry->shape[0], padded ? rows : x.entry->shape[0]) << name;
+        EXPECT_TRUE(std::ranges::equal(x.bytes.first(y.bytes.size()), y.bytes)) << name;
+      }
+    }
+  }
+}
+
 // As transformers 5 writes T5 and mT5 that it made itself.
 TEST_F(HfFolder, AHeadOfT5ThatIsMissingIsTiedAndNotScaled) {
   ModelConfig m = small(Family::kT5);

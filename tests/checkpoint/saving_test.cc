@@ -59,13 +59,26 @@ TEST(Saving, AFailureIsToldWithItsPlaceAndHoldsNobodyUp) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   SampleState state(3);
   SaveRequest r = request_of(temporary.path(), 5, state);
-  r.before_visible = [] { throw Error("metrics.jsonl: No space left on device"); };
+  r.before_visible = [] { throw FileError("metrics.jsonl", "cannot be written", ENOSPC); };
   Saving saving(std::move(r));
   saving.wait_until_read();
   const std::string said = error_of([&] { saving.wait(); });
   EXPECT_EQ(saving.state(), SaveState::kFailed);
-  EXPECT_NE(said.find("step 5 could not be saved: metrics.jsonl"), std::string::npos) << said;
-  EXPECT_NE(said.find("Free some space"), std::string::npos) << said;
+  EXPECT_EQ(said,
+            "step 5 could not be saved: metrics.jsonl: cannot be written: No space left on device. "
+            "Earlier checkpoints are unchanged. Free disk space, or keep fewer checkpoints "
+            "(checkpoint.keep).");
+}
+
+TEST(Saving, OnlyAFullDiskAsksForSpace) {
+  TemporaryFolder temporary(TemporaryFolder::quick());
+  SampleState state(3);
+  SaveRequest r = request_of(temporary.path(), 5, state);
+  r.before_visible = [] { throw Error("5: exists already. Remove it."); };
+  Saving saving(std::move(r));
+  EXPECT_EQ(error_of([&] { saving.wait(); }),
+            "step 5 could not be saved: 5: exists already. Remove it. Earlier checkpoints are "
+            "unchanged.");
 }
 
 TEST(Saving, M10_AnOldCheckpointThatStaysIsAWarning) {
@@ -121,8 +134,12 @@ TEST(Reserve, ALinkInPlaceOfTheFolderStays) {
 TEST(Reserve, ThoseOfKilledRunsAreRemoved) {
   TemporaryFolder temporary(TemporaryFolder::quick());
   write_file(temporary.path() / "reserve-7.part", "");
+  write_file(temporary.path() / "reserve-8.part", std::string(9000, '\0'));
   write_file(temporary.path() / "reserve.txt", "");
+  write_file(temporary.path() / "reserve-notes.part", "a user's file");
   remove_old_reserves(temporary.path());
+  EXPECT_FALSE(std::filesystem::exists(temporary.path() / "reserve-8.part"));
+  EXPECT_TRUE(std::filesystem::exists(temporary.path() / "reserve-notes.part"));
   EXPECT_FALSE(std::filesystem::exists(temporary.path() / "reserve-7.part"));
   EXPECT_TRUE(std::filesystem::exists(temporary.path() / "reserve.txt"));
 }
