@@ -53,7 +53,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   a.required(t.run.run, "RUN", "the run file");
   a.many(t.run.keys, "key=value", "replaces what the run file says");
   a.option(t.run.ranks, "-n", "RANKS", "of each trial");
-  a.option(t.trials, "--trials", "N", "in all, those of the history among them");
+  a.option(t.trials, "--trials", "N", "total trials, including those of the history that count");
   a.option(t.knobs, "--knob", "KEY=A,B", "what may be chosen; without one, what usually matters");
   a.option(t.cluster, "--cluster", "FILE", "the machine: its simulator says what to try first");
   a.flag(t.simulate, "--simulate", "simulate the trials, too");
@@ -98,6 +98,7 @@ class Tuning {
   Simulator nominal_, actual_;
   TrialOptions options_;
   Path history_;
+  TrialConditions conditions_;
   Path folder_;  // of the trials, made by this process; empty before the first
   std::unique_ptr<Tuner> tuner_;
   std::vector<PastTrial> past_;
@@ -125,7 +126,8 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   }
   tuner_ = std::make_unique<Tuner>(space_, beliefs(),
                                    TunerOptions{.seed = static_cast<uint64_t>(t.seed)});
-  past_ = read_history(history_, space_);
+  conditions_ = conditions_of(t.run, space_, t.steps, t.simulate ? &actual_.hardware : nullptr);
+  past_ = read_history(history_, space_, conditions_);
   for (const PastTrial& p : past_) tuner_->tell(p.point, p.result);
 }
 
@@ -139,7 +141,7 @@ std::vector<PriorBelief> Tuning::beliefs() const {
 void Tuning::tell(size_t point, const TrialResult& result, const std::string& why) {
   tuner_->tell(point, result);
   past_.push_back({point, result});
-  write_history(history_, space_, past_);
+  add_to_history(history_, space_, conditions_, past_.back());
   const std::string outcome = result.outcome == Outcome::kRan
                                   ? fmt::format("{:.4g} s a step", result.seconds)
                                   : std::string(name_of(result.outcome));

@@ -1,4 +1,4 @@
-// `tessera tune` with real trials, two at once.
+// `tessera tune` with real trials, two at once, and simulated ones.
 #include <set>
 
 #include "tests/cli/program.h"
@@ -58,6 +58,30 @@ TEST_F(TuneProgram, TriesEveryPointOnceAndGoesOnWhereItWas) {
   EXPECT_EQ(trials().size(), 4u);
   EXPECT_FALSE(leftovers());
   EXPECT_NE(parse_json(second.out, "answer").find("best"), nullptr);
+}
+
+TEST_F(TuneProgram, ATrialCountsOnlyForTheSameRunMachineRanksAndSteps) {
+  constexpr const char* kKnobs = " --knob batch.micro=1,2 --trials 2 ";
+  const std::vector<std::string> tunings = {"--simulate --cluster h100",
+                                            "--steps 3",
+                                            "--steps 2",
+                                            "--steps 2 model.hidden=64",
+                                            "--simulate --cluster h100 layout.data=2 -n 2",
+                                            "--simulate --cluster a100-80gb"};
+  size_t expected = 0;
+  for (const std::string& tuning : tunings) {
+    const ProgramResult r = run("tune run.yaml" + std::string(kKnobs) + tuning);
+    ASSERT_EQ(r.code, 0) << tuning << r.out << r.err;
+    EXPECT_EQ(r.out.find("known"), std::string::npos) << tuning << r.out;
+    // With two ranks, a micro-batch of 2 does not divide the batch.
+    expected += tuning.find("-n 2") == std::string::npos ? 2 : 1;
+    EXPECT_EQ(trials().size(), expected) << tuning;
+  }
+  for (const std::string& tuning : tunings) {
+    const ProgramResult r = run("tune run.yaml" + std::string(kKnobs) + tuning);
+    EXPECT_NE(r.out.find("known"), std::string::npos) << tuning << r.out;
+  }
+  EXPECT_EQ(trials().size(), expected);
 }
 
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
