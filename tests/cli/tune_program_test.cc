@@ -84,6 +84,23 @@ TEST_F(TuneProgram, ATrialCountsOnlyForTheSameRunMachineRanksAndSteps) {
   EXPECT_EQ(trials().size(), expected);
 }
 
+TEST_F(TuneProgram, TheKeysOfTheBestMakeARunAsPrinted) {
+  const ProgramResult r =
+      run("tune run.yaml -n 2 --simulate --cluster h100 --trials 9 batch.global=4 "
+          "--knob layout.tensor=1 --knob batch.micro=1,2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const size_t at = r.out.find("use it:  ");
+  ASSERT_NE(at, std::string::npos) << r.out;
+  const std::string keys = r.out.substr(at + 9, r.out.find('\n', at) - at - 9);
+  EXPECT_NE(keys.find("layout.data=2"), std::string::npos) << keys;
+  const ProgramResult plan = run("plan run.yaml --cluster h100 " + keys);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  const ProgramResult resolved = run("config print run.yaml --json " + keys);
+  const Tree config = parse_json(resolved.out, "config print");
+  EXPECT_EQ(to_json(*config.find("layout")->find("data")), "2");
+  EXPECT_EQ(to_json(*config.find("batch")->find("global")), "4");
+}
+
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2 --limit 0.2");
   EXPECT_EQ(r.code, 1);
