@@ -30,15 +30,23 @@ std::vector<std::string> words_of(const TrialOptions& o, const std::vector<std::
   if (o.ranks > 1) words.insert(words.end(), {"-n", std::to_string(o.ranks)});
   words.insert(words.end(), o.keys.begin(), o.keys.end());
   words.insert(words.end(), keys.begin(), keys.end());
-  words.insert(words.end(), {"run.directory=" + (folder / "run").string(),
-                             fmt::format("run.stop_after_steps={}", o.steps),
-                             "checkpoint.every_steps=0", "checkpoint.resume=never",
-                             "metrics.every_steps=1", "metrics.validate_every_steps=0",
-                             "metrics.validate_sequences=1", "metrics.tensorboard=false"});
+  const std::vector<std::string> fixed = trial_keys(folder / "run", o.steps);
+  words.insert(words.end(), fixed.begin(), fixed.end());
   return words;
 }
 
 }  // namespace
+
+std::vector<std::string> trial_keys(const Path& directory, int64_t steps) {
+  return {"run.directory=" + directory.string(),
+          fmt::format("run.stop_after_steps={}", steps),
+          "checkpoint.every_steps=0",
+          "checkpoint.resume=never",
+          "metrics.every_steps=1",
+          "metrics.validate_every_steps=0",
+          "metrics.validate_sequences=1",
+          "metrics.tensorboard=false"};
+}
 
 double median_step_s(const std::string& metrics_lines) {
   std::vector<double> seconds;

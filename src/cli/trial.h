@@ -42,6 +42,9 @@ class Trial {
   std::unique_ptr<Child> child_;
 };
 
+// Returns the keys that every trial sets besides its point, whatever the run file has.
+std::vector<std::string> trial_keys(const Path& directory, int64_t steps);
+
 // Median of the steps after the first; 0 where there are none.
 double median_step_s(const std::string& metrics_lines);
 

@@ -10,6 +10,7 @@
 #include "cli/tune_history.h"
 #include "cli/tune_points.h"
 #include "cli/verbs.h"
+#include "launch/command.h"
 #include "plan/cluster_target.h"
 #include "plan/shapley.h"
 #include "train/signals.h"
@@ -53,7 +54,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   a.required(t.run.run, "RUN", "the run file");
   a.many(t.run.keys, "key=value", "replaces what the run file says");
   a.option(t.run.ranks, "-n", "RANKS", "of each trial");
-  a.option(t.trials, "--trials", "N", "in all, those of the history among them");
+  a.option(t.trials, "--trials", "N", "total trials, including those of the history that count");
   a.option(t.knobs, "--knob", "KEY=A,B", "what may be chosen; without one, what usually matters");
   a.option(t.cluster, "--cluster", "FILE", "the machine: its simulator says what to try first");
   a.flag(t.simulate, "--simulate", "simulate the trials, too");
@@ -84,6 +85,7 @@ class Tuning {
   };
   std::vector<PriorBelief> beliefs() const;
   std::string text(size_t point) const { return space_.text(space_.points[point]); }
+  std::string keys(size_t point) const;
   void tell(size_t point, const TrialResult& result, const std::string& why);
   void begin(size_t point);
   bool wait_for_one(const StopSignals& stop);
@@ -98,6 +100,7 @@ class Tuning {
   Simulator nominal_, actual_;
   TrialOptions options_;
   Path history_;
+  TrialConditions conditions_;
   Path folder_;  // of the trials, made by this process; empty before the first
   std::unique_ptr<Tuner> tuner_;
   std::vector<PastTrial> past_;
@@ -125,7 +128,8 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
   }
   tuner_ = std::make_unique<Tuner>(space_, beliefs(),
                                    TunerOptions{.seed = static_cast<uint64_t>(t.seed)});
-  past_ = read_history(history_, space_);
+  conditions_ = conditions_of(t.run, space_, t.steps, t.simulate ? &actual_.hardware : nullptr);
+  past_ = read_history(history_, space_, conditions_);
   for (const PastTrial& p : past_) tuner_->tell(p.point, p.result);
 }
 
@@ -139,7 +143,7 @@ std::vector<PriorBelief> Tuning::beliefs() const {
 void Tuning::tell(size_t point, const TrialResult& result, const std::string& why) {
   tuner_->tell(point, result);
   past_.push_back({point, result});
-  write_history(history_, space_, past_);
+  add_to_history(history_, space_, conditions_, past_.back());
   const std::string outcome = result.outcome == Outcome::kRan
                                   ? fmt::format("{:.4g} s a step", result.seconds)
                                   : std::string(name_of(result.outcome));
@@ -172,6 +176,13 @@ bool Tuning::wait_for_one(const StopSignals& stop) {
   return false;
 }
 
+// Returns the keys that make the run of a point, as a shell takes them.
+std::string Tuning::keys(size_t point) const {
+  std::vector<std::string> all = t_.run.keys;
+  for (const std::string& key : keys_of(t_.run, space_, space_.points[point])) all.push_back(key);
+  return quote_words(all);
+}
+
 void Tuning::report() const {
   const std::optional<size_t> best = tuner_->best();
   if (!best) throw Error("none of {} trials ran: see the messages above.", past_.size());
@@ -184,6 +195,7 @@ void Tuning::report() const {
   Tree t, knobs = Tree::object();
   for (size_t k = 0; k < worth.size(); ++k) knobs.set(space_.knobs[k].key, Tree(worth[k]));
   t.set("best", Tree(text(*best)));
+  t.set("keys", Tree(keys(*best)));
   t.set("step_s", Tree(seconds));
   t.set("importance", std::move(knobs));
   t.set("points", Tree(static_cast<int64_t>(space_.points.size())));
@@ -192,8 +204,8 @@ void Tuning::report() const {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  fmt::print("best of {} trials ({} points): {:.4g} s a step\n  {}\n", past_.size(),
-             space_.points.size(), seconds, text(*best));
+  fmt::print("best of {} trials ({} points): {:.4g} s per step\nuse it:  {}\n", past_.size(),
+             space_.points.size(), seconds, keys(*best));
   fmt::print("what each choice is worth, in % of the time (mean over all points):\n");
   for (size_t k = 0; k < worth.size(); ++k)
     fmt::print("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));

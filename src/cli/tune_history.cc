@@ -1,6 +1,13 @@
 #include "cli/tune_history.h"
 
+#include <algorithm>
+#include <set>
+#include <sstream>
+
 #include "base/error.h"
+#include "base/philox.h"
+#include "cli/trial.h"
+#include "tensor/cpu_features.h"
 
 namespace tessera {
 namespace {
@@ -20,45 +27,114 @@ bool is_point(const Space& space, const Point& p, const Tree& told) {
   return true;
 }
 
+Tree as_tree(const Space& space, const PastTrial& trial) {
+  Tree point = Tree::object(), one;
+  for (size_t k = 0; k < space.knobs.size(); ++k) {
+    const int choice = space.points[trial.point][k];
+    point.set(space.knobs[k].key, Tree(space.knobs[k].choices[static_cast<size_t>(choice)]));
+  }
+  one.set("point", std::move(point));
+  one.set("outcome", Tree(std::string(name_of(trial.result.outcome))));
+  one.set("seconds", Tree(trial.result.seconds));
+  return one;
+}
+
+std::string hash_text(const std::string& text) { return fmt::format("{:016x}", hash_name(text)); }
+
+// A hash of the keys that are equal in all trials of a tuning. layout.data follows from the point.
+std::string hash_of(const TunedRun& run, const Space& space, int64_t steps) {
+  std::vector<std::string> keys = run.keys;
+  for (const std::string& key : trial_keys("trial", steps)) keys.push_back(key);
+  RunConfig config = load_run(run.run, keys);
+  Tree fixed;
+  for (const Field& field : fields_of(config)) {
+    const auto is_field = [&](const Knob& knob) { return knob.key == field.path; };
+    if (field.path != "layout.data" &&
+        std::none_of(space.knobs.begin(), space.knobs.end(), is_field))
+      fixed.set(field.path, field.write());
+  }
+  return hash_text(to_json(fixed));
+}
+
+// Returns the models of NVIDIA's GPUs. The driver lists them here without a CUDA context, which
+// would take memory of the device from the trials.
+std::set<std::string> gpu_models() {
+  std::set<std::string> models;
+  std::error_code none;
+  for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+    const Path file = gpu.path() / "information";
+    if (!std::filesystem::exists(file, none)) continue;
+    std::istringstream lines(read_file(file));
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("Model:"))
+        models.insert(line.substr(std::min(line.find_first_not_of(" \t", 6), line.size())));
+  }
+  return models;
+}
+
+std::string this_machine() {
+  const CpuFeatures cpu = read_cpu_features();
+  std::string text = fmt::format("{}, {} cores", cpu.model, cpu.cores);
+  for (const std::string& model : gpu_models()) text += ", " + model;
+  return text;
+}
+
+// Returns an empty history if there is no file.
+Tree read_trials(const Path& path) {
+  if (!std::filesystem::exists(path)) return Tree::list();
+  Tree t = parse_json(read_file(path), path.string());
+  Tree trials = member(t, "trials", path);
+  if (trials.as_list() == nullptr) throw Error("{}: 'trials' is not a list.", path.string());
+  return trials;
+}
+
 }  // namespace
 
+TrialConditions conditions_of(const TunedRun& run, const Space& space, int64_t steps,
+                              const Hardware* simulated) {
+  TrialConditions c;
+  c.run = hash_of(run, space, steps);
+  c.machine = simulated == nullptr
+                  ? this_machine()
+                  : fmt::format("{}, {}", simulated->name, hash_text(to_json(to_tree(*simulated))));
+  c.ranks = run.ranks;
+  c.steps = steps;
+  c.simulated = simulated != nullptr;
+  return c;
+}
+
 Tree as_tree(const Space& space, const std::vector<PastTrial>& trials) {
-  Tree list = Tree::list();
-  for (const PastTrial& trial : trials) {
-    Tree point = Tree::object(), one;
-    for (size_t k = 0; k < space.knobs.size(); ++k) {
-      const int choice = space.points[trial.point][k];
-      point.set(space.knobs[k].key, Tree(space.knobs[k].choices[static_cast<size_t>(choice)]));
-    }
-    one.set("point", std::move(point));
-    one.set("outcome", Tree(std::string(name_of(trial.result.outcome))));
-    one.set("seconds", Tree(trial.result.seconds));
-    list.push(std::move(one));
-  }
-  Tree t;
+  Tree list = Tree::list(), t;
+  for (const PastTrial& trial : trials) list.push(as_tree(space, trial));
   t.set("trials", std::move(list));
   return t;
 }
 
-void write_history(const Path& path, const Space& space, const std::vector<PastTrial>& trials) {
+void add_to_history(const Path& path, const Space& space, const TrialConditions& conditions,
+                    const PastTrial& trial) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  write_file(path, to_json(as_tree(space, trials), 1) + "\n");
+  Tree trials = read_trials(path), one = as_tree(space, trial), t;
+  one.set("of", to_tree(conditions));
+  trials.push(std::move(one));
+  t.set("trials", std::move(trials));
+  write_file(path, to_json(t, 1) + "\n");
 }
 
-std::vector<PastTrial> read_history(const Path& path, const Space& space) {
+std::vector<PastTrial> read_history(const Path& path, const Space& space,
+                                    const TrialConditions& conditions) {
   std::vector<PastTrial> past;
-  if (!std::filesystem::exists(path)) return past;
-  const Tree t = parse_json(read_file(path), path.string());
-  const Tree::List* list = member(t, "trials", path).as_list();
-  if (list == nullptr) throw Error("{}: 'trials' is no list.", path.string());
-  for (const Tree& one : *list) {
+  const std::string ours = to_json(to_tree(conditions));
+  const Tree trials = read_trials(path);
+  for (const Tree& one : *trials.as_list()) {
     const Tree& told = member(one, "point", path);
     const std::string* outcome = member(one, "outcome", path).as_string();
     const double* seconds = std::get_if<double>(&member(one, "seconds", path).value);
-    if (outcome == nullptr) throw Error("{}: an outcome is no text.", path.string());
+    if (outcome == nullptr) throw Error("{}: an outcome is not a text.", path.string());
     const TrialResult result{parse_outcome(*outcome), seconds == nullptr ? 0 : *seconds};
     if (result.outcome == Outcome::kRan && !(result.seconds > 0))
       throw Error("{}: a trial that ran took no time.", path.string());
+    const Tree* of = one.find("of");  // absent in a file of an older version
+    if (of == nullptr || to_json(*of) != ours) continue;
     for (size_t i = 0; i < space.points.size(); ++i)
       if (is_point(space, space.points[i], told)) past.push_back({i, result});
   }

@@ -1,8 +1,10 @@
-// The trials of `tessera tune` in a file, so that a tuning goes on where it was stopped.
+// The trials of `tessera tune` in a file, so that a stopped tuning resumes.
 #pragma once
 
+#include "base/config.h"
 #include "base/file.h"
 #include "base/tree.h"
+#include "cli/tune_points.h"
 #include "plan/tune.h"
 
 namespace tessera {
@@ -12,12 +14,38 @@ struct PastTrial {
   TrialResult result;
 };
 
+// What the time of a trial depends on besides its point. A trial of the file counts only if all of
+// this is equal.
+struct TrialConditions {
+  std::string run;      // hash of all keys but the knobs and those that every trial sets
+  std::string machine;  // its processors; of a simulated one its name and a hash of its figures
+  int64_t ranks = 1, steps = 5;
+  bool simulated = false;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("run", self.run, "");
+    visit("machine", self.machine, "");
+    visit("ranks", self.ranks, "");
+    visit("steps", self.steps, "");
+    visit("simulated", self.simulated, "");
+  }
+};
+
+// `simulated`: the machine of the simulator, or nullptr if the trials run on this machine.
+TrialConditions conditions_of(const TunedRun& run, const Space& space, int64_t steps,
+                              const Hardware* simulated);
+
 // {"trials": [{"point": {"batch.micro": "2", …}, "outcome": "ran", "seconds": 0.41}, …]}
 Tree as_tree(const Space& space, const std::vector<PastTrial>& trials);
-// Written beside and renamed.
-void write_history(const Path& path, const Space& space, const std::vector<PastTrial>& trials);
-// Those of the file that are points of the space; none where there is no file. Throws Error for a
-// file that is not one of these.
-std::vector<PastTrial> read_history(const Path& path, const Space& space);
+
+// Adds a trial to the file, with its conditions as {"of": {"run": …}}. All others stay as they are.
+// The file is replaced atomically.
+void add_to_history(const Path& path, const Space& space, const TrialConditions& conditions,
+                    const PastTrial& trial);
+
+// Returns the trials of the file that have these conditions and are points of the space; none if
+// there is no file. Throws Error for a file that is not a history.
+std::vector<PastTrial> read_history(const Path& path, const Space& space,
+                                    const TrialConditions& conditions);
 
 }  // namespace tessera

@@ -31,18 +31,51 @@ TEST(TuneTrial, TheFirstStepIsNotMeasured) {
 
 TEST(TuneHistory, IsReadBackAndPointsOfOtherSpacesAreLeft) {
   const Path path = Path(::testing::TempDir()) / "tune_history.json";
+  std::filesystem::remove(path);
+  TrialConditions here;
   const Space space = product({parse_knob("batch.micro=1,2"), parse_knob("layout.zero=0,1")});
-  write_history(path, space, {{1, {Outcome::kRan, 0.5}}, {2, {Outcome::kOutOfMemory, 0}}});
-  const std::vector<PastTrial> past = read_history(path, space);
+  add_to_history(path, space, here, {1, {Outcome::kRan, 0.5}});
+  add_to_history(path, space, here, {2, {Outcome::kOutOfMemory, 0}});
+  const std::vector<PastTrial> past = read_history(path, space, here);
   ASSERT_EQ(past.size(), 2u);
   EXPECT_EQ(past[0].point, 1u);
   EXPECT_DOUBLE_EQ(past[0].result.seconds, 0.5);
   EXPECT_EQ(past[1].result.outcome, Outcome::kOutOfMemory);
   const Space other = product({parse_knob("batch.micro=1,4"), parse_knob("layout.zero=0,1")});
-  EXPECT_EQ(read_history(path, other).size(), 1u);
-  EXPECT_TRUE(read_history(path.string() + ".none", space).empty());
+  EXPECT_EQ(read_history(path, other, here).size(), 1u);
+  EXPECT_TRUE(read_history(path.string() + ".none", space, here).empty());
   write_file(path, "{\"trials\": [{\"point\": {}, \"seconds\": 1.5}]}");
-  EXPECT_THROW(read_history(path, space), Error);
+  EXPECT_THROW(read_history(path, space, here), Error);
+  write_file(path, "{\"trials\": 7}");
+  EXPECT_THROW(read_history(path, space, here), Error);
+  std::filesystem::remove(path);
+}
+
+TEST(TuneHistory, TrialsUnderOtherConditionsStayAndAreNotCounted) {
+  const Path path = Path(::testing::TempDir()) / "tune_conditions.json";
+  const std::string old =
+      R"({"trials": [{"point": {"batch.micro": "1"}, "outcome": "ran", "seconds": 9.5}]})";
+  write_file(path, old);
+  const Space space = product({parse_knob("batch.micro=1,2")});
+  TrialConditions here;
+  here.ranks = 2;
+  EXPECT_TRUE(read_history(path, space, here).empty());
+  add_to_history(path, space, here, {0, {Outcome::kRan, 0.5}});
+  std::vector<TrialConditions> others(5, here);
+  others[0].run = "2";
+  others[1].machine = "another CPU";
+  others[2].ranks = 1;
+  others[3].steps = 4;
+  others[4].simulated = true;
+  for (const TrialConditions& other : others) {
+    EXPECT_TRUE(read_history(path, space, other).empty());
+    add_to_history(path, space, other, {0, {Outcome::kRan, 0.25}});
+    EXPECT_EQ(read_history(path, space, other).size(), 1u);
+  }
+  const std::vector<PastTrial> past = read_history(path, space, here);
+  ASSERT_EQ(past.size(), 1u);
+  EXPECT_DOUBLE_EQ(past[0].result.seconds, 0.5);
+  EXPECT_EQ(parse_json(read_file(path), "").find("trials")->as_list()->size(), 7u);
   std::filesystem::remove(path);
 }
 

@@ -1,4 +1,4 @@
-// `tessera tune` with real trials, two at once.
+// `tessera tune` with real trials, two at once, and simulated ones.
 #include <set>
 
 #include "tests/cli/program.h"
@@ -58,6 +58,47 @@ TEST_F(TuneProgram, TriesEveryPointOnceAndGoesOnWhereItWas) {
   EXPECT_EQ(trials().size(), 4u);
   EXPECT_FALSE(leftovers());
   EXPECT_NE(parse_json(second.out, "answer").find("best"), nullptr);
+}
+
+TEST_F(TuneProgram, ATrialCountsOnlyForTheSameRunMachineRanksAndSteps) {
+  constexpr const char* kKnobs = " --knob batch.micro=1,2 --trials 2 ";
+  const std::vector<std::string> tunings = {"--simulate --cluster h100",
+                                            "--steps 3",
+                                            "--steps 2",
+                                            "--steps 2 model.hidden=64",
+                                            "--simulate --cluster h100 layout.data=2 -n 2",
+                                            "--simulate --cluster a100-80gb"};
+  size_t expected = 0;
+  for (const std::string& tuning : tunings) {
+    const ProgramResult r = run("tune run.yaml" + std::string(kKnobs) + tuning);
+    ASSERT_EQ(r.code, 0) << tuning << r.out << r.err;
+    EXPECT_EQ(r.out.find("known"), std::string::npos) << tuning << r.out;
+    // With two ranks, a micro-batch of 2 does not divide the batch.
+    expected += tuning.find("-n 2") == std::string::npos ? 2 : 1;
+    EXPECT_EQ(trials().size(), expected) << tuning;
+  }
+  for (const std::string& tuning : tunings) {
+    const ProgramResult r = run("tune run.yaml" + std::string(kKnobs) + tuning);
+    EXPECT_NE(r.out.find("known"), std::string::npos) << tuning << r.out;
+  }
+  EXPECT_EQ(trials().size(), expected);
+}
+
+TEST_F(TuneProgram, TheKeysOfTheBestMakeARunAsPrinted) {
+  const ProgramResult r =
+      run("tune run.yaml -n 2 --simulate --cluster h100 --trials 9 batch.global=4 "
+          "--knob layout.tensor=1 --knob batch.micro=1,2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const size_t at = r.out.find("use it:  ");
+  ASSERT_NE(at, std::string::npos) << r.out;
+  const std::string keys = r.out.substr(at + 9, r.out.find('\n', at) - at - 9);
+  EXPECT_NE(keys.find("layout.data=2"), std::string::npos) << keys;
+  const ProgramResult plan = run("plan run.yaml --cluster h100 " + keys);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  const ProgramResult resolved = run("config print run.yaml --json " + keys);
+  const Tree config = parse_json(resolved.out, "config print");
+  EXPECT_EQ(to_json(*config.find("layout")->find("data")), "2");
+  EXPECT_EQ(to_json(*config.find("batch")->find("global")), "4");
 }
 
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
