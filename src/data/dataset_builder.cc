@@ -296,6 +296,12 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   DocumentOptions documents = options.documents;
   documents.piece_bytes = kBatchBytes;
   DocumentStream stream(std::move(sources), documents);
+  const auto report = [&] {
+    if (progress)
+      progress({about.documents, about.tokens, about.text_bytes, stream.bytes_read(),
+                stream.bytes_total()});
+  };
+  stream.on_wait(report);
   BatchReader reader(stream, tokenizer);
   std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
   if (batch->entries.empty()) {
@@ -310,10 +316,7 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
   const auto write_oldest = [&] {
     accounts.write(*encoders.pop());
-    if (progress) {
-      progress({about.documents, about.tokens, about.text_bytes, stream.bytes_read(),
-                stream.bytes_total()});
-    }
+    report();
   };
   while (!batch->entries.empty()) {
     encoders.push(std::move(batch));
