@@ -156,8 +156,8 @@ FACTORS = {
         "tensor x data": layout(tensor=2, data=2, zero=2),
     },
 }
-# Training validates on data that eval does not read: examples, or documents kept apart.
-NOT_EVALUATED = {"instructions", "packed"}
+# Training validates on examples, which eval does not read.
+NOT_EVALUATED = {"instructions"}
 
 
 def keys_of(chosen, without=()):

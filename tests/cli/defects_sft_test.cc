@@ -345,6 +345,31 @@ TEST_F(Defects, C_EvalTakesTheLengthOfTheRun) {
   EXPECT_NE(run(eval).out, run(eval + " --sequence-length 64").out);
 }
 
+TEST_F(Defects, EvalKeepsDocumentsApartAsTheRunDid) {
+  good("data build --tokenizer t.json --split lines --out lines a.txt");
+  for (const char* keys :
+       {"run.directory=apart data.documents_apart=true", "run.directory=plain"}) {
+    SCOPED_TRACE(keys);
+    good(
+        fmt::format("train run.yaml precision=fp32 data.train=[lines] data.validation=[lines] "
+                    "metrics.validate_sequences=0 {}",
+                    keys));
+  }
+  const auto validated = [&](const std::string& run) {
+    double loss = 0;
+    for (const Tree& t : parse_json_lines(get(run + "/metrics.jsonl"), "metrics"))
+      if (const Tree* v = t.find("validation_loss")) loss = std::get<double>(v->value);
+    return loss;
+  };
+  const auto evaluated = [&](const std::string& run) {
+    const Tree t = json("eval " + run + " lines --json");
+    return std::get<double>((*t.find("results")->as_list())[0].find("loss")->value);
+  };
+  EXPECT_NEAR(evaluated("apart"), validated("apart"), 1e-5);
+  EXPECT_NEAR(evaluated("plain"), validated("plain"), 1e-5);
+  EXPECT_GT(std::abs(validated("apart") - validated("plain")), 1e-3);
+}
+
 TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {
   put("bad.jsonl",
       "{\"text\":\"one\"}\n{\"text\":null}\n{\"text\": oh}\n{\"other\":1}\n{\"text\":\"two\"}\n");
