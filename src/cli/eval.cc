@@ -19,11 +19,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{4} << 30;  // bytes of a file of token ids
+constexpr int64_t kMostTokenFileBytes = int64_t{4} << 30;
 
 // [[ids…], …], all of one length.
 std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
-  const Tree tree = parse_json(read_pipe_or_file(file, kMostTokens), file);
+  const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
   sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
