@@ -50,6 +50,12 @@ TEST_F(TrainProgram, FaultsOfTheRunFile) {
   expect_fault("train run.yaml modle.layers=3", {"command line", "modle", "model"});
 }
 
+TEST_F(TrainProgram, AMissingCheckpointIsReportedBeforeMemoryIsTaken) {
+  const ProgramResult r = run("train run.yaml checkpoint.from=nowhere");
+  expect_message("train", r, {"nowhere: there is no such checkpoint"});
+  EXPECT_EQ(r.out.find("memory "), std::string::npos) << r.out;
+}
+
 TEST_F(TrainProgram, FaultsOfTheData) {
   expect_fault("train run.yaml data.train=[nowhere]",
                {"nowhere.idx", "No such file", "tessera data build"});
