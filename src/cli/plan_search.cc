@@ -127,7 +127,7 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   const Hardware hardware = open_cluster(config.layout_search.cluster);
   RunConfig resolved = config;
   const CpuFeatures cpu = read_cpu_features();
-  resolved.precision = resolve_precision(config.precision, cpu);
+  resolve_machine(resolved, cpu);
   resolve_sizes(resolved);
   Library library(cpu, threads_or_all(config.run.threads));
   const SearchResult found =

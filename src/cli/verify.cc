@@ -75,7 +75,7 @@ Curve read_curve(const Path& metrics) {
 }
 
 RunConfig resolved(RunConfig config) {
-  config.precision = resolve_precision(config.precision, read_cpu_features());
+  resolve_machine(config, read_cpu_features());
   return config;
 }
 

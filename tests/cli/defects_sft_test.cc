@@ -297,6 +297,15 @@ TEST_F(Defects, C_ConfigPrintResolves) {
   EXPECT_EQ(number(*t.find("model"), "vocabulary"), 257);
   EXPECT_NE(to_json(*t.find("precision")), "\"auto\"");
   EXPECT_EQ(number(*t.find("layout"), "zero"), 0);
+  // Device and precision are those that `train` writes.
+  good("train run.yaml schedule.steps=1");
+  for (const char* key : {"device: ", "precision: "}) {
+    const std::string ran = get("run/run.yaml");
+    const std::string line =
+        ran.substr(ran.find(key), ran.find('\n', ran.find(key)) - ran.find(key));
+    EXPECT_FALSE(has(line, "auto")) << line;
+    EXPECT_TRUE(has(good("config print run.yaml"), line)) << line;
+  }
   EXPECT_EQ(
       number(*json("config print open.yaml --json layout.data=2 batch.global=2").find("layout"),
              "zero"),
