@@ -23,9 +23,9 @@ each configuration:
     generate     exit code 0, and the same text twice
     export       to Hugging Face and back: the same text (adapters are merged before)
 
-A command may refuse a configuration, with exit code 1 and an error that names a key. The smallest
-set of choices that is refused is then found, listed and left out of later configurations. Anything
-else fails: a signal, an internal error, a refusal without a key, results that differ.
+A command may reject a configuration, with exit code 1 and an error that names a key. The smallest
+set of choices that is rejected is then found, listed and left out of later configurations. Anything
+else fails: a signal, an internal error, a rejection without a key, results that differ.
 
 A new factor or choice is a line in FACTORS; a new command is a function in VERBS.
 Ends with 1 if anything failed, with 77 (skipped) where there is no mpirun.

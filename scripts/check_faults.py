@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that meet a fault lose no completed step and end like an unbroken one.
+"""Runs with a fault keep every completed step and end with the results of an unbroken run.
 
     scripts/check_faults.py [--faults 50] [--seed N] [--ranks 1,2,4]
 

@@ -21,7 +21,7 @@ them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summe
 (compiler.gradients: half), each term is rounded once more: twice the bounds, in rows of their own.
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
-Optimizers are drawn, too, and now and then adapters or a frozen embedding, and a ramp of batches.
+Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;

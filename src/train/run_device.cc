@@ -153,7 +153,7 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 
 std::vector<std::string> device_lines(const Machine& machine) {
   const CudaFeatures& f = machine.library().cuda();
-  return {fmt::format("device    {}: its kernels are not yet proven on a card, see "
+  return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
                       f.model),
           fmt::format("transport {}", machine.transport())};

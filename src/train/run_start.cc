@@ -71,8 +71,7 @@ void Run::prepare() {
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
-      "check     {} rank{}, {} calls each: collectives agree, every read finds what was meant, no "
-      "wait can cycle",
+      "check     {} rank{}, {} calls each: collectives match, data flow verified, no deadlock",
       world_.size(), world_.size() > 1 ? "s" : "", p.schedule.size()));
   say(fmt::format("startup   config {:.2f} s, compile and check {:.2f}, touch memory {:.2f}",
                   began - options_.started_s, compiled, since(touching)));

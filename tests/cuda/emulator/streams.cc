@@ -273,7 +273,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
     join(host, e->state->clock);
     return cudaSuccess;
   }
-  // The host sleeps between its questions; the device goes on meanwhile.
+  // The host sleeps between two queries; the device continues meanwhile.
   constexpr int kTasks = 256;
   for (int i = 0; i < kTasks && e->state->over < e->state->recorded; ++i) run_one();
   return cuda_emulator::device_conduct.last_error = cudaErrorNotReady;
