@@ -23,9 +23,9 @@ each configuration:
     generate     exit code 0, and the same text twice
     export       to Hugging Face and back: the same text (adapters are merged before)
 
-A command may refuse a configuration, with exit code 1 and an error that names a key. The smallest
-set of choices that is refused is then found, listed and left out of later configurations. Anything
-else fails: a signal, an internal error, a refusal without a key, results that differ.
+A command may reject a configuration, with exit code 1 and an error that names a key. The smallest
+set of choices that is rejected is then found, listed and left out of later configurations. Anything
+else fails: a signal, an internal error, a rejection without a key, results that differ.
 
 A new factor or choice is a line in FACTORS; a new command is a function in VERBS.
 Ends with 1 if anything failed, with 77 (skipped) where there is no mpirun.
@@ -45,6 +45,8 @@ import sys
 import tempfile
 import threading
 import time
+
+from small_runs import SKIPPED, RandomTexts, metrics, mpirun, run_tessera, unigram_tokenizer
 
 STEPS = 4
 CONTEXT = 32
@@ -71,9 +73,6 @@ network: { bytes_per_s: 1.0e9, efficiency: 0.8, latency_s: 1.0e-5 }
 BOUNDS = {"fp32": 3e-5, "bf16": 4e-3, "bf16_sr": 4e-3, "fp16": 1e-3}
 FP8_BOUND = 3e-2
 EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-          "--timeout", "120"]
-SKIPPED = 77
 
 
 # The factors. The first choice of each is the default. A choice is a dict of run-file keys, or a
@@ -156,8 +155,8 @@ FACTORS = {
         "tensor x data": layout(tensor=2, data=2, zero=2),
     },
 }
-# Training validates on data that eval does not read: examples, or documents kept apart.
-NOT_EVALUATED = {"instructions", "packed"}
+# Training validates on examples, which eval does not read.
+NOT_EVALUATED = {"instructions"}
 
 
 def keys_of(chosen, without=()):
@@ -282,7 +281,7 @@ class Case:
         self.rng = random.Random(words_of(chosen.items()))
 
     def say(self, *words, ranks=1):
-        start = [*MPIRUN, "-n", str(ranks)] if ranks > 1 else []
+        start = [*mpirun(120), "-n", str(ranks)] if ranks > 1 else []
         command = [*start, str(self.place.tessera), *map(str, words)]
         with (self.folder / "commands.txt").open("a") as file:
             file.write(" ".join(f"'{word}'" if " " in word else word for word in command) + "\n")
@@ -302,8 +301,7 @@ class Case:
         return self.metrics(directory)
 
     def metrics(self, directory):
-        text = (self.folder / directory / "metrics.jsonl").read_text()
-        lines = [json.loads(line) for line in text.splitlines()]
+        lines = metrics(self.folder / directory)
         losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
         validation = [line["validation_loss"] for line in lines if "validation_loss" in line]
         return losses, validation[-1] if validation else None
@@ -575,28 +573,16 @@ class Place:
 
     def __init__(self, tessera, work):
         self.tessera, self.work = tessera, work
-        rng, text = random.Random(5), work / "text.txt"
-        words = ["".join(rng.choices("aeiounrstlm", k=rng.randint(1, 9))) for _ in range(300)]
-        text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
-        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 311, "--sentinels", 20,
-                 "--out", work / "spiece.model", text)
-        lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(800)]
-        (work / "lines.txt").write_text("\n".join(lines))
-        (work / "few.txt").write_text(" ".join(rng.choice(words) for _ in range(60)))
-        for name, source, how in (("train", text, "none"), ("lines", work / "lines.txt", "lines"),
-                                  ("few", work / "few.txt", "none")):
-            self.say("data", "build", "--tokenizer", work / "spiece.model", "--split", how, "--out",
-                     work / name, source)
-        asked = [json.dumps({"prompt": line, "response": "a" * rng.choice([1, 1, 1, 12])})
-                 for line in lines]
+        texts, pieces = RandomTexts(work), unigram_tokenizer(tessera, work)
+        (work / "few.txt").write_text(texts.text(60))
+        for name, source, how in (("train", "text", "none"), ("lines", "lines", "lines"),
+                                  ("few", "few", "none")):
+            run_tessera(tessera, "data", "build", "--tokenizer", pieces, "--split", how, "--out",
+                        work / name, work / f"{source}.txt")
+        asked = texts.examples()
         (work / "asked.jsonl").write_text("\n".join(asked))
         (work / "few.jsonl").write_text("\n".join(asked[:8]))
         (work / "machine.yaml").write_text(MACHINE)
-
-    def say(self, *words):
-        done = subprocess.run([self.tessera, *map(str, words)], capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(done.stderr[-1000:])
 
 
 def choices_of(text):

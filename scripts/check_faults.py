@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that meet a fault lose no completed step and end like an unbroken one.
+"""Runs with a fault keep every completed step and end with the results of an unbroken run.
 
     scripts/check_faults.py [--faults 50] [--seed N] [--ranks 1,2,4]
 
@@ -16,8 +16,6 @@ Needs build/tessera, build/tests/resume/libfail_calls.so and, for several ranks,
 """
 import argparse
 import collections
-import hashlib
-import json
 import os
 import pathlib
 import random
@@ -28,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from small_runs import build_data, checkpoint_digests, metrics, require_files
 
 RUN = """\
 run: {{ name: faults, directory: run, seed: 7, threads: 1 }}
@@ -96,9 +96,7 @@ class Round:
             time.sleep(0.005)
 
     def lines(self):
-        path = self.run / "metrics.jsonl"
-        text = path.read_bytes() if path.exists() else b""
-        return [json.loads(line) for line in text[:text.rfind(b"\n") + 1].splitlines()]
+        return metrics(self.run)
 
     def completed(self):
         return max((line["step"] for line in self.lines() if "loss" in line), default=0)
@@ -118,8 +116,7 @@ class Round:
         return {line["step"]: line["loss"] for line in self.lines() if "loss" in line}
 
     def checkpoint(self):
-        files = sorted((self.run / "checkpoints" / str(self.check.options.steps)).iterdir())
-        return {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+        return checkpoint_digests(self.run, self.check.options.steps)
 
     def inject(self, fault, process):
         """Returns what keeps the fault going, a function that ends it."""
@@ -266,18 +263,13 @@ def main():
     parser.add_argument("--ranks", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2, 4])
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
-    for path in (options.tessera, options.library, options.text):
-        if not path.exists():
-            raise SystemExit(f"{path} is missing; build first, or give --{path.stem}")
+    require_files(options.tessera, options.library, options.text)
     if shutil.which("mpirun") is None:
         options.ranks = [1]
     print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        for command in (["tokenizer", "train", "--vocabulary", "512", "--out", work / "tokenizer.json"],
-                        ["data", "build", "--tokenizer", work / "tokenizer.json", "--out", work / "train"]):
-            subprocess.run([options.tessera, *command, options.text], check=True,
-                           stdout=subprocess.DEVNULL)
+        build_data(options.tessera, work, options.text)
         return Check(options, work).all() > 0
 
 

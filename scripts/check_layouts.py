@@ -21,7 +21,7 @@ them; those of fp16 (2^-11 each) a quarter or a fifth. Where gradients are summe
 (compiler.gradients: half), each term is rounded once more: twice the bounds, in rows of their own.
 AdamW's epsilon is well above a gradient's roundings (1e-6 in fp32 where its norm is 10): gradients
 that are zero but for these, as of GPT-2's key biases, would else become steps of any size.
-Optimizers are drawn, too, and now and then adapters or a frozen embedding, and a ramp of batches.
+Optimizers are sampled, too, and now and then adapters, a frozen embedding or a batch-size warm-up.
 
 Bits: on one mesh, losses, norms, gradients and the last checkpoint are the same bytes
     of ZeRO 0 and 1 at any accumulation, of 0 to 3 with one micro-batch, of 2 and 3 at any;
@@ -45,6 +45,8 @@ import sys
 import tempfile
 import time
 
+from small_runs import SKIPPED, RandomTexts, metrics, mpirun, run_tessera, unigram_tokenizer
+
 RUN = """\
 run: {{ name: layouts, directory: {folder}, seed: 7, threads: 1 }}
 data: {{ tokenizer: {work}/tokenizer.json, train: [{work}/train], validation: [{work}/train] }}
@@ -63,9 +65,6 @@ EPSILON = {"fp32": 1e-4, "bf16": 1e-3, "bf16_sr": 1e-3, "fp16": 1e-3}
 CONTINUED_LOSS = 3e-5
 FAMILIES = ["gpt2", "neox", "llama", "qwen2", "t5"]
 RUN_SECONDS = 300  # longer is a hang: it takes two where cores are free, a hundred where not
-MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-          "--timeout", str(RUN_SECONDS)]
-SKIPPED = 77
 
 
 # What is run. A case is a dict of keys of the run file; those of `layout` are the layout.
@@ -348,34 +347,24 @@ class Place:
 
     def __init__(self, tessera, work):
         self.tessera, self.work = tessera, work
-        rng, text = random.Random(5), work / "text.txt"
-        words = ["".join(rng.choices("aeiounrstlm", k=rng.randint(1, 9))) for _ in range(300)]
-        text.write_text(" ".join(rng.choice(words) for _ in range(4000)))
-        tokenizer = work / "tokenizer.json"
+        texts, text, tokenizer = RandomTexts(work), work / "text.txt", work / "tokenizer.json"
         self.say("tokenizer", "train", "--vocabulary", 257, "--out", tokenizer, text)
         self.say("data", "build", "--tokenizer", tokenizer, "--out", work / "train", text)
-        pieces = work / "spiece.model"
-        self.say("tokenizer", "train", "--kind", "unigram", "--vocabulary", 311, "--sentinels", 20,
-                 "--out", pieces, text)
+        pieces = unigram_tokenizer(tessera, work)
         self.say("data", "build", "--tokenizer", pieces, "--out", work / "pieces", text)
-        lines = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(800)]
-        (work / "lines.txt").write_text("\n".join(lines))
         self.say("data", "build", "--tokenizer", tokenizer, "--split", "lines", "--out",
                  work / "lines", work / "lines.txt")
-        (work / "asked.jsonl").write_text("\n".join(json.dumps(
-            {"prompt": line, "response": "a" * rng.choice([1, 1, 1, 12])}) for line in lines))
+        (work / "asked.jsonl").write_text("\n".join(texts.examples()))
 
     def say(self, *words):
-        done = subprocess.run([self.tessera, *map(str, words)], capture_output=True, text=True)
-        if done.returncode:
-            raise Broken(done.stderr[-1000:])
+        run_tessera(self.tessera, *words)
 
     def train(self, folder, case, *more, steps=5):
         """Trains in `folder`; what it wrote there, and the gradients of its first step."""
         folder.mkdir(exist_ok=True)
         (folder / "run.yaml").write_text(RUN.format(folder=folder, work=self.work, steps=steps))
         ranks = ranks_of(case)
-        start = [] if ranks == 1 else [*MPIRUN, "-n", str(ranks)]
+        start = [] if ranks == 1 else [*mpirun(RUN_SECONDS), "-n", str(ranks)]
         command = [*start, str(self.tessera), "train", str(folder / "run.yaml"), *keys(case),
                    *data_keys(case, self.work),
                    f"run.dump_gradients={folder / 'gradients'}", *more]
@@ -394,7 +383,7 @@ class Trained:
 
     def __init__(self, place, folder, steps):
         self.place = place
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines = metrics(folder)
         self.steps = [(line["step"], line["loss"], line["grad_norm"]) for line in lines
                       if "loss" in line]
         self.validation = [line["validation_loss"] for line in lines

@@ -11,8 +11,6 @@ After each, metrics.jsonl must have each step once with the same loss, norm and 
 the last checkpoint the same bytes. Needs build/tessera and build/tests/resume/libkill_at_call.so.
 """
 import argparse
-import hashlib
-import json
 import os
 import pathlib
 import random
@@ -22,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from small_runs import build_data, checkpoint_digests, metrics, require_files
 
 RUN = """\
 run: {{ name: resume, directory: run, seed: 7, threads: {threads} }}
@@ -62,12 +62,10 @@ class Check:
 
     def result(self, folder):
         """What must be the same: the recorded numbers, and the files of the last checkpoint."""
-        lines = [json.loads(l) for l in (folder / "run/metrics.jsonl").read_text().splitlines()]
+        lines = metrics(folder / "run")
         numbers = [tuple(repr(l.get(k)) for k in ("step", "name", "tokens", "loss", "grad_norm",
                                                   "learning_rate", "validation_loss")) for l in lines]
-        last = folder / "run/checkpoints" / str(self.options.steps)
-        files = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(last.iterdir())}
-        return numbers, files
+        return numbers, checkpoint_digests(folder / "run", self.options.steps)
 
     def compare(self, folder, what):
         numbers, files = self.result(folder)
@@ -146,16 +144,11 @@ def main():
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--threads", type=int, default=1, help="so small a model is no faster with more")
     options = parser.parse_args()
-    for path in (options.tessera, options.library, options.text):
-        if not path.exists():
-            raise SystemExit(f"{path} is missing; build first, or give --{path.stem}")
+    require_files(options.tessera, options.library, options.text)
     print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        for command in (["tokenizer", "train", "--vocabulary", "512", "--out", work / "tokenizer.json"],
-                        ["data", "build", "--tokenizer", work / "tokenizer.json", "--out", work / "train"]):
-            subprocess.run([options.tessera, *command, options.text], check=True,
-                           stdout=subprocess.DEVNULL)
+        build_data(options.tessera, work, options.text)
         check = Check(options, work)
         check.in_one_go()
         check.random_moments()

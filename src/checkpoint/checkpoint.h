@@ -48,11 +48,12 @@ struct CheckpointHeader {
   int ranks = 1;          // that saved it; set by the writer
 };
 
-// The ranks that save. With more than one, `barrier` waits for all of them, and `broadcast` gives
-// the text of rank 0 to all of them.
+// The ranks that save. With more than one, both functions are collective. `require_no_error` gets
+// why this rank failed, empty if it did not, and throws Error on every rank if one failed
+// (comm/agree.h). `broadcast` gives the text of rank 0 to all ranks.
 struct SaveGroup {
   int rank = 0, ranks = 1;
-  std::function<void()> barrier = {};
+  std::function<void(const std::string& own)> require_no_error = {};
   std::function<void(std::string&)> broadcast = {};
 };
 
@@ -81,7 +82,8 @@ struct StoredTensor {
 // Writes one checkpoint piece by piece; nothing is at `folder` before commit(). Without commit(),
 // also after an error, what was written is removed. An existing checkpoint at `folder` is replaced
 // atomically, or kept: then commit() throws Error, as it does for any other folder that has files.
-// All ranks construct, and all ranks commit, or finish. Throws Error (full disk …), and
+// All ranks construct, and all ranks commit, or finish. If commit() fails on one rank, it throws
+// Error on every rank, and nothing appears at `folder`. Throws Error (full disk …), and
 // NumericError for a tensor that holds NaN or infinity: such a state is never saved.
 class CheckpointWriter {
  public:

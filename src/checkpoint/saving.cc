@@ -157,16 +157,9 @@ double Saving::seconds() const {
   return ended_s_ - began_s_;
 }
 
-void save(const Path& checkpoints, const CheckpointHeader& header, std::vector<StateTensor> tensors,
-          const SaveGroup& group) {
-  Saving saving({checkpoints, header, std::move(tensors), group});
-  if (group.ranks > 1) {
-    saving.wait_until_written();
-    group.barrier();
-    if (saving.state() == SaveState::kWritten) saving.publish();
-  }
-  saving.wait();
-  if (group.ranks > 1) group.barrier();
+void save(const Path& checkpoints, const CheckpointHeader& header,
+          std::vector<StateTensor> tensors) {
+  Saving({checkpoints, header, std::move(tensors), {}}).wait();
 }
 
 }  // namespace tessera

@@ -91,8 +91,8 @@ class Saving {
   std::thread thread_;
 };
 
-// Saves and waits: Saving for who has nothing else to do. Collective over the group.
-void save(const Path& checkpoints, const CheckpointHeader& header, std::vector<StateTensor> tensors,
-          const SaveGroup& group = {});
+// Saves on one rank and waits until the save is complete. Throws as Saving::wait().
+void save(const Path& checkpoints, const CheckpointHeader& header,
+          std::vector<StateTensor> tensors);
 
 }  // namespace tessera

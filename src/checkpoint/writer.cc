@@ -19,19 +19,18 @@ namespace fs = std::filesystem;
 // Bytes hashed and written at a time: large enough for the disk, small enough for the cache.
 constexpr int64_t kChunk = int64_t{4} << 20;
 
-void wait_for_all(const SaveGroup& group) {
-  if (group.ranks > 1) group.barrier();
-}
-
-// Calls `part` and returns its error, which the caller throws after the barriers.
+// Calls this rank's part of a collective action. Throws on every rank if it failed on one of them.
 template <class F>
-std::exception_ptr caught(F part) {
+void on_all(const SaveGroup& group, F part) {
+  if (group.ranks == 1) return part();
+  std::string failed;
   try {
     part();
-  } catch (...) {
-    return std::current_exception();
+  } catch (const std::exception& e) {
+    failed = e.what();
+    if (failed.empty()) failed = "an error without a message";
   }
-  return nullptr;
+  group.require_no_error(failed);
 }
 
 Box box_of(const StateTensor& t) {
@@ -79,7 +78,11 @@ CheckpointWriter::CheckpointWriter(Path folder, SaveGroup group, Existing existi
   if (!folder_.has_filename()) folder_ = folder_.parent_path();
   std::string part;
   std::exception_ptr failed;
-  if (group_.rank == 0) failed = caught([&] { part = make_part_folder(folder_).string(); });
+  try {
+    if (group_.rank == 0) part = make_part_folder(folder_).string();
+  } catch (...) {
+    failed = std::current_exception();
+  }
   if (group_.ranks > 1) group_.broadcast(part);
   if (failed) std::rethrow_exception(failed);
   if (part.empty()) throw Error("{}: rank 0 could not create its folder", folder_.string());
@@ -201,11 +204,10 @@ void CheckpointWriter::publish(const CheckpointHeader& header) {
 }
 
 void CheckpointWriter::commit(const CheckpointHeader& header) {
-  std::exception_ptr failed = caught([this] { finish(); });
-  wait_for_all(group_);
-  if (!failed && group_.rank == 0) failed = caught([&] { publish(header); });
-  wait_for_all(group_);
-  if (failed) std::rethrow_exception(failed);
+  on_all(group_, [this] { finish(); });
+  on_all(group_, [&] {
+    if (group_.rank == 0) publish(header);
+  });
 }
 
 }  // namespace tessera

@@ -57,7 +57,7 @@ int verb_compile(Args args) {
   a.flag(print_stages, "--stages", "where the stages of the pipeline differ");
   a.option(rank, "--rank", "N", "whose program --print and --text show");
   a.option(timeline, "--timeline", "text|svg", "draw who computes what when");
-  a.flag(check_only, "--check", "prove that every read finds what was meant");
+  a.flag(check_only, "--check", "verify the program: data flow, races, deadlocks");
   a.json(json);
   if (!a.parse(args)) return 0;
   RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
@@ -80,7 +80,7 @@ int verb_compile(Args args) {
   if (print_stages && !json) fmt::print("{}", summary(stages));
   if (!json && !print_text)
     fmt::print("check     {} calls on {} frames: {}\n", p.schedule.size(), p.frames.size(),
-               wrong.empty() ? "every read finds what was meant, no wait can cycle"
+               wrong.empty() ? "data flow verified, no deadlock"
                              : fmt::format("{} findings", wrong.size()));
   for (const std::string& w : wrong) fmt::print(stderr, "  {}\n", w);
   return wrong.empty() ? 0 : 1;

@@ -10,7 +10,6 @@
 #include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
-#include "tensor/cuda.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -115,11 +114,10 @@ RunConfig resolved(RunConfig config) {
     fmt::print(stderr, "note: model.vocabulary = 0 (the tokenizer's) is not resolved: {}\n",
                e.what());
   }
-  const bool cuda = config.run.device == Device::kCuda ||
-                    (config.run.device == Device::kAuto && why_no_cuda().empty());
-  if (cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
-  config.precision = resolve_precision(config.precision, read_cpu_features());
-  if (config.layout.data == 1) config.layout.zero = 0;  // there is nothing to divide
+  resolve_machine(config, read_cpu_features());
+  // With one data rank there is nothing to shard. A run keeps the key, so that it can be resumed on
+  // more ranks.
+  if (config.layout.data == 1) config.layout.zero = 0;
   return config;
 }
 

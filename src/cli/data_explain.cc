@@ -8,6 +8,7 @@
 #include "base/count.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/data_instructions.h"
+#include "cli/row_tree.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "data/explain.h"
@@ -72,8 +73,7 @@ Subject subject_of(const std::string& name, const RunConfig& run) {
 // The data of the subject, with its position and its batches.
 TrainingData open_data(Subject& subject) {
   TrainingData data(subject.spec);
-  subject.batch.sequence_length = data.row_tokens();
-  subject.batch.source_length = data.row_source();
+  subject.batch = with_row_lengths(std::move(subject.batch), data);
   if (!subject.position) return data;
   data.continue_from(subject.position->data, subject.changes);
   subject.batch = resumed(subject.batch, *subject.position);
@@ -88,26 +88,10 @@ void require_known(const TrainingData& data, const Subject& subject, int64_t sam
       subject.name, sample, data.first_sample(), subject.checkpoint);
 }
 
-Tree list_of(std::span<const int32_t> ids) {
-  Tree list = Tree::list();
-  for (const int32_t id : ids) list.push(Tree(int64_t{id}));
-  return list;
-}
-
 Tree tokens_of(TrainingData& data, int64_t sample) {
   std::vector<int32_t> ids(static_cast<size_t>(data.sample_tokens()));
   data.read(sample, ids);
   return list_of(ids);
-}
-
-// Adds the encoder input and the labels that span corruption makes of a sample.
-void add_row(TrainingData& data, int64_t sample, Tree& out) {
-  const auto t = static_cast<size_t>(data.row_tokens());
-  std::vector<int32_t> tokens(t), labels(t), positions(t), documents(t),
-      source(static_cast<size_t>(data.row_source()));
-  data.read_row(sample, {tokens, labels, positions, documents, source});
-  out.set("encoder", list_of(source));
-  out.set("labels", list_of(labels));
 }
 
 void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool json) {
@@ -125,7 +109,10 @@ void explain_step(TrainingData& data, const Subject& subject, int64_t step, bool
       one.set("sample", Tree(s));
       one.set("dataset", Tree(prefix));
       one.set("tokens", tokens_of(data, s));
-      if (data.row_source() > 0) add_row(data, s, one);
+      if (data.row_source() > 0) {  // what span corruption makes of the sample
+        const Tree row = row_tree(data, s);
+        for (const char* key : {"encoder", "labels"}) one.set(key, *row.find(key));
+      }
       list.push(std::move(one));
     } else {
       show("step {} sample {}: {} sample {} (epoch {}), {} pieces from document {}\n", step, s,

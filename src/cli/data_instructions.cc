@@ -2,6 +2,7 @@
 #include "cli/data_instructions.h"
 
 #include "cli/arguments.h"
+#include "cli/row_tree.h"
 #include "cli/show.h"
 #include "data/tokenizer.h"
 #include "train/origin.h"
@@ -10,13 +11,6 @@
 
 namespace tessera {
 namespace {
-
-template <class T>
-Tree list_of(const T& values) {
-  Tree list = Tree::list();
-  for (const auto value : values) list.push(Tree(static_cast<int64_t>(value)));
-  return list;
-}
 
 // The text of an example with [ and ] around what has a loss.
 std::string marked(const Tokenizer& tokenizer, const InstructionData& data, int64_t example) {
@@ -40,19 +34,6 @@ Tree as_tree(const Tokenizer& tokenizer, const InstructionData& data, int64_t ex
   return t;
 }
 
-// Adds the row that the model gets for a sample.
-void add_row(TrainingRows& rows, int64_t sample, Tree& out) {
-  const auto length = static_cast<size_t>(rows.row_tokens());
-  std::vector<int32_t> tokens(length), labels(length), positions(length), documents(length),
-      source(static_cast<size_t>(rows.row_source()));
-  rows.read_row(sample, {tokens, labels, positions, documents, source});
-  out.set("tokens", list_of(tokens));
-  out.set("labels", list_of(labels));
-  out.set("positions", list_of(positions));
-  out.set("documents", list_of(documents));
-  if (!source.empty()) out.set("encoder", list_of(source));
-}
-
 Tree show_sample(const Tokenizer& tokenizer, TrainingRows& rows, int64_t sample, bool json) {
   const InstructionData& data = *rows.instructions();
   Tree t, examples = Tree::list();
@@ -66,7 +47,9 @@ Tree show_sample(const Tokenizer& tokenizer, TrainingRows& rows, int64_t sample,
            marked(tokenizer, data, example));
   }
   t.set("examples", std::move(examples));
-  if (json) add_row(rows, sample, t);
+  if (!json) return t;
+  const Tree row = row_tree(rows, sample);
+  for (const auto& [key, values] : *row.as_members()) t.set(key, values);
   return t;
 }
 

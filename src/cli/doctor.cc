@@ -15,6 +15,7 @@
 #include "base/tree.h"
 #include "cli/rank.h"
 #include "cli/rank_rates.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "tensor/cpu_features.h"
 #include "tensor/cuda.h"
@@ -228,8 +229,8 @@ int examine_ranks(bool json, const RankPlace& place) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  for (const std::string& line : summary_of(rates)) fmt::print("  {}\n", line);
-  for (const std::string& line : slow) fmt::print("! {}\n", line);
+  for (const std::string& line : summary_of(rates)) show("  {}\n", line);
+  for (const std::string& line : slow) show("! {}\n", line);
   fmt::print("\n{}\n", slow.empty()
                            ? "No rank is slower than its like."
                            : "The slowest decides the speed of a step: mend or leave it out.");
@@ -253,9 +254,9 @@ int verb_doctor(Args args) {
   }
   size_t advised = 0;
   for (const Finding& f : findings) {
-    fmt::print("{} {:13} {}\n", f.advice.empty() ? ' ' : '!', f.topic, f.text);
+    show("{} {:13} {}\n", f.advice.empty() ? ' ' : '!', f.topic, f.text);
     if (f.advice.empty()) continue;
-    fmt::print("{:16}→ {}\n", "", f.advice);
+    show("{:16}→ {}\n", "", f.advice);
     ++advised;
   }
   fmt::print("\n{}\n", advised == 0 ? "Nothing to mend."

@@ -19,11 +19,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{4} << 30;  // bytes of a file of token ids
+constexpr int64_t kMostTokenFileBytes = int64_t{4} << 30;
 
 // [[ids…], …], all of one length.
 std::vector<int32_t> read_ids(const std::string& file, int64_t& sequences) {
-  const Tree tree = parse_json(read_pipe_or_file(file, kMostTokens), file);
+  const Tree tree = parse_json(read_pipe_or_file(file, kMostTokenFileBytes), file);
   const Tree::List* rows = tree.as_list();
   std::vector<int32_t> ids;
   sequences = rows == nullptr ? 0 : static_cast<int64_t>(rows->size());
@@ -111,29 +111,30 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
   return t;
 }
 
-// Sets `value` to the number at config.section.key of the run, if there is one.
+// Sets `value` to the number or the flag at config.section.key of the run, if there is one.
 template <class T>
-void take_number(const Tree& config, const char* section, const char* key, T& value) {
+void take_value(const Tree& config, const char* section, const char* key, T& value) {
   const Tree* const of = config.as_members() != nullptr ? config.find(section) : nullptr;
   const Tree* const found = of != nullptr && of->as_members() != nullptr ? of->find(key) : nullptr;
   if (found == nullptr) return;
   if (const auto* whole = std::get_if<int64_t>(&found->value)) value = static_cast<T>(*whole);
   if (const auto* real = std::get_if<double>(&found->value)) value = static_cast<T>(*real);
+  if (const auto* flag = std::get_if<bool>(&found->value)) value = static_cast<T>(*flag);
 }
 
 // Corrupts the spans that the run of the checkpoint corrupts when it validates.
 void corrupt_as_trained(const Tree& config, const Tokenizer& tokenizer, DatasetSpec& spec) {
   spec.spans = span_objective(tokenizer);
-  take_number(config, "run", "seed", spec.seed);
-  take_number(config, "data", "noise_density", spec.spans->how.noise_density);
-  take_number(config, "data", "mean_span", spec.spans->how.mean_span);
+  take_value(config, "run", "seed", spec.seed);
+  take_value(config, "data", "noise_density", spec.spans->how.noise_density);
+  take_value(config, "data", "mean_span", spec.spans->how.mean_span);
 }
 
 // The length of the samples that the run trained on; the model's context where the header does not
 // have it (an imported model) or it is longer.
 int64_t trained_length(const CheckpointReader& reader, const ModelConfig& model) {
   int64_t length = 0;
-  take_number(reader.header().config, "data", "sequence_length", length);
+  take_value(reader.header().config, "data", "sequence_length", length);
   return length > 0 ? std::min(length, model.context) : model.context;
 }
 
@@ -171,7 +172,10 @@ void score_sets(const std::vector<std::string>& sets, const SetOptions& o, Check
     spec.datasets = {{set, 1}};
     spec.sequence_length = length > 0 ? length : trained_length(reader, model);
     spec.vocabulary = model.padded_vocabulary();
-    if (model.encoder_layers > 0) corrupt_as_trained(reader.header().config, *tokenizer, spec);
+    if (model.encoder_layers > 0)
+      corrupt_as_trained(reader.header().config, *tokenizer, spec);
+    else
+      take_value(reader.header().config, "data", "documents_apart", spec.documents_apart);
     const ValidationData data(spec);
     Score s = score(reader, data, samples, options);
     if (!std::isfinite(s.loss()))

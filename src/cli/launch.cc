@@ -25,7 +25,7 @@ double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-constexpr int64_t kMostHosts = int64_t{64} << 20;  // bytes of a file of hosts
+constexpr int64_t kMostHostFileBytes = int64_t{64} << 20;
 
 struct LaunchArguments {
   std::string run, hosts, on_loss = "stop", starter = "auto", mpi = "pmix", more, address,
@@ -90,7 +90,7 @@ class Launch {
     srun_ = l.starter == "srun" || (l.starter == "auto" && slurm);
     world_.ranks = static_cast<int>(l.ranks);
     if (!l.hosts.empty())
-      world_.hosts = parse_hosts(read_pipe_or_file(l.hosts, kMostHosts), l.hosts);
+      world_.hosts = parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
     scale_ = scale_of(l);

@@ -1,5 +1,4 @@
-// The one rule for files and folders that a command writes: it does not replace existing ones
-// unless --force is given.
+// The option --force: commands replace existing files only with it (data/source_list.h).
 #pragma once
 
 #include "cli/arguments.h"
@@ -8,8 +7,5 @@ namespace tessera {
 
 // Adds the option --force.
 void add_force(Arguments& arguments, bool& force);
-
-// Throws Error if `file` exists and `force` is not set.
-void refuse_existing(const std::string& file, bool force);
 
 }  // namespace tessera

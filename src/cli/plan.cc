@@ -6,6 +6,7 @@
 #include "cli/machine_files.h"
 #include "cli/plan_search.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "model/presets.h"
 #include "plan/cluster_target.h"
@@ -59,7 +60,7 @@ void propose(const Plan& plan, const Prediction& now) {
     text += fmt::format("{}{} (−{}, {})", text.empty() ? "" : ", ", tried[i].keys, step_text(gain),
                         memory_text(tried[i].prediction));
   }
-  fmt::print("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
+  show("try: {}\n", text.empty() ? "no neighbouring layout is faster" : text);
 }
 
 // What fits instead; throws Error, since this does not.
@@ -172,7 +173,7 @@ int verb_plan(Args args) {
     return fits(p, plan.hardware) ? 0 : 1;
   }
   if (!fits(p, plan.hardware)) refuse(plan, p);
-  fmt::print("{}", page(p, plan.hardware, plan.subject));
+  show("{}", page(p, plan.hardware, plan.subject));
   propose(plan, p);
   return 0;
 }

@@ -11,6 +11,7 @@
 #include "cli/checkpoint_file.h"
 #include "cli/machine_files.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "plan/explain.h"
 #include "plan/predict.h"
 #include "plan/units.h"
@@ -60,16 +61,16 @@ void print_rows(const std::vector<Found>& best) {
     return fmt::format("  {:>9}  {:>9}  {:>7}", step_text(p.step_s),
                        bytes_text(p.fullest().peak_bytes), percent_text(p.mfu()));
   };
-  fmt::print("       step     memory    MFU (of the {})\n", peak_text(best[0].prediction));
+  show("       step     memory    MFU (of the {})\n", peak_text(best[0].prediction));
   for (size_t i = 0; i < best.size();) {
     const Prediction& p = best[i].prediction;
     const std::string row = figures(p);
     size_t end = i + 1;
     while (end < best.size() && figures(best[end].prediction) == row) ++end;
     const int64_t host = p.host_bytes();
-    fmt::print("{}  {}{}{}\n", row, text_of(best[i].candidate),
-               host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
-               end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
+    show("{}  {}{}{}\n", row, text_of(best[i].candidate),
+         host == 0 ? "" : fmt::format(" ({} of the host)", bytes_text(host)),
+         end == i + 1 ? "" : fmt::format(" (and {} more)", end - i - 1));
     i = end;
   }
 }
@@ -81,9 +82,9 @@ void print_next(const std::vector<Found>& best) {
     return step_text(f.prediction.step_s) != step_text(first.step_s);
   });
   if (slower == best.end()) return;
-  fmt::print("{} takes {} more:\n", text_of(slower->candidate),
-             step_text(slower->prediction.step_s - first.step_s));
-  for (const std::string& line : differences(slower->prediction, first)) fmt::print("  {}\n", line);
+  show("{} takes {} more:\n", text_of(slower->candidate),
+       step_text(slower->prediction.step_s - first.step_s));
+  for (const std::string& line : differences(slower->prediction, first)) show("  {}\n", line);
 }
 
 void print_page(const SearchResult& r, double seconds) {
@@ -94,7 +95,7 @@ void print_page(const SearchResult& r, double seconds) {
       r.fit, seconds);
   print_rows(r.best);
   print_next(r.best);
-  fmt::print("use it:  {}\n", keys_of(r.best[0].candidate));
+  show("use it:  {}\n", keys_of(r.best[0].candidate));
 }
 
 }  // namespace
@@ -126,7 +127,7 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   const Hardware hardware = open_cluster(config.layout_search.cluster);
   RunConfig resolved = config;
   const CpuFeatures cpu = read_cpu_features();
-  resolved.precision = resolve_precision(config.precision, cpu);
+  resolve_machine(resolved, cpu);
   resolve_sizes(resolved);
   Library library(cpu, threads_or_all(config.run.threads));
   const SearchResult found =

@@ -4,6 +4,7 @@
 #include "cli/rank.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
+#include "train/load_run.h"
 #include "train/small_twin.h"
 
 namespace tessera {
@@ -81,14 +82,15 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
     overrides.insert(overrides.begin(), "run.directory=" + path.string());
     path = run_file_in(path);
   }
-  RunConfig config = load_run(path, overrides);
+  const RunFile file = read_run_file(path);
+  RunConfig config = load_run(file, overrides);
   if (small) {
-    std::vector<std::string> keys = small_twin(load_run(path, {}));
+    std::vector<std::string> keys = small_twin(load_run(file, {}));
     keys.insert(keys.end(), overrides.begin(), overrides.end());
-    config = load_run(path, keys);
+    config = load_run(file, keys);
     const std::vector<std::string> less = without_missing_validation(config);
     keys.insert(keys.end(), less.begin(), less.end());
-    if (!less.empty()) config = load_run(path, keys);
+    if (!less.empty()) config = load_run(file, keys);
   }
   validate(config, use);
   validate_names(config);

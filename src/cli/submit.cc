@@ -1,6 +1,7 @@
 // tessera submit RUN --nodes N [--tasks-per-node N] [--time T] [--print] [key=value …]
 #include "base/tree.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "launch/child.h"
 #include "launch/sbatch.h"
@@ -25,7 +26,7 @@ std::string submit(const std::string& script) {
     throw Error(
         "sbatch rejected {} (exit code {}):\n{}You can edit the script and submit it yourself.",
         script, sbatch.code, sbatch.err);
-  fmt::print(stderr, "{}", sbatch.err);
+  fmt::print(stderr, "{}", printable(sbatch.err));
   std::string& said = sbatch.out;
   while (!said.empty() && said.back() == '\n') said.pop_back();
   return said;
@@ -43,8 +44,8 @@ void submit_job(const Path& folder, const std::string& script, bool json) {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  fmt::print("{}\nscript    {}\noutput    {}/slurm-JOB.txt, of each rank: {}/ranks/\n", said,
-             file.string(), folder.string(), folder.string());
+  show("{}\nscript    {}\noutput    {}/slurm-JOB.txt, of each rank: {}/ranks/\n", said,
+       file.string(), folder.string(), folder.string());
 }
 
 struct SubmitArguments {

@@ -6,6 +6,7 @@
 
 #include "checkpoint/durable.h"
 #include "cli/machine_files.h"
+#include "cli/show.h"
 #include "cli/trial.h"
 #include "cli/tune_history.h"
 #include "cli/tune_points.h"
@@ -92,7 +93,8 @@ class Tuning {
   void report() const;
   template <class... A>
   void say(fmt::format_string<A...> format, A&&... a) const {
-    fmt::print(t_.json ? stderr : stdout, "{}\n", fmt::format(format, std::forward<A>(a)...));
+    const std::string text = printable(fmt::format(format, std::forward<A>(a)...));
+    fmt::print(t_.json ? stderr : stdout, "{}\n", text);
   }
 
   const TuneArguments& t_;
@@ -204,11 +206,11 @@ void Tuning::report() const {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  fmt::print("best of {} trials ({} points): {:.4g} s per step\nuse it:  {}\n", past_.size(),
-             space_.points.size(), seconds, keys(*best));
-  fmt::print("what each choice is worth, in % of the time (mean over all points):\n");
+  show("best of {} trials ({} points): {:.4g} s per step\nuse it:  {}\n", past_.size(),
+       space_.points.size(), seconds, keys(*best));
+  show("what each choice is worth, in % of the time (mean over all points):\n");
   for (size_t k = 0; k < worth.size(); ++k)
-    fmt::print("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
+    show("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
 }
 
 int Tuning::go() {

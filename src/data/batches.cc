@@ -172,18 +172,17 @@ BatchPeriod BatchShape::period() const {
 
 int64_t BatchShape::global_at(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).sizes().at(step);
-  return BatchRule{global, ramp, ramp_steps}.at(step);
+  return period().sizes().at(step);
 }
 
 int64_t BatchShape::samples_before(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).samples_before(step);
-  const BatchRule sizes{global, ramp, ramp_steps};
-  return first_sample + sizes.before(step) - sizes.before(first_step);
+  return period().samples_before(step);
 }
 
 int64_t BatchShape::tokens_before(int64_t step) const {
   if (step < first_step) return period_of(past, &BatchPeriod::step, step).tokens_before(step);
-  return first_tokens + (samples_before(step) - first_sample) * (sequence_length + source_length);
+  return period().tokens_before(step);
 }
 
 int64_t BatchShape::step_of(int64_t sample) const {

@@ -1,6 +1,7 @@
 #include "data/byte_stream.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -119,6 +120,7 @@ namespace {
 
 constexpr int64_t kBufferBytes = int64_t{1} << 16;
 constexpr int64_t kLeastBuffer = 64;  // holds the first bytes that tell the format
+constexpr int kWait_ms = 100;         // between two calls of on_wait
 
 bool ends_with(const std::string& s, const char* suffix) {
   const size_t n = std::strlen(suffix);
@@ -127,11 +129,13 @@ bool ends_with(const std::string& s, const char* suffix) {
 
 }  // namespace
 
-ByteStream::ByteStream(const std::string& name) : name_(name == "-" ? "standard input" : name) {
+ByteStream::ByteStream(const std::string& name, std::function<void()> on_wait)
+    : name_(name == "-" ? "standard input" : name), on_wait_(std::move(on_wait)) {
   if (name == "-") {
     fd_ = dup(STDIN_FILENO);
   } else {
-    fd_ = open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK: opening a FIFO must not wait for a writer; wait_for_bytes() does.
+    fd_ = open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
   if (fd_ < 0) throw Error("{}: cannot be read: {}", name_, std::strerror(errno));
   struct stat status {};
@@ -167,12 +171,24 @@ ByteStream::ByteStream(const std::string& name) : name_(name == "-" ? "standard 
 
 ByteStream::~ByteStream() { close(fd_); }
 
+// Returns once a read gives bytes or the end. A FIFO that has had no writer yet has neither.
+// Unlike open() and read(), poll() is never restarted after a signal.
+void ByteStream::wait_for_bytes() const {
+  pollfd one{fd_, POLLIN, 0};
+  for (;;) {
+    const int ready = ::poll(&one, 1, on_wait_ ? kWait_ms : -1);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+    if (on_wait_) on_wait_();
+  }
+}
+
 bool ByteStream::refill() {
   if (begin_ == end_) begin_ = end_ = 0;
   ssize_t n;
   do {
+    if (file_bytes_ < 0) wait_for_bytes();
     n = ::read(fd_, buffer_.data() + end_, buffer_.size() - end_);
-  } while (n < 0 && errno == EINTR);
+  } while (n < 0 && (errno == EINTR || errno == EAGAIN));
   if (n < 0) throw Error("{}: reading failed at byte {}: {}", name_, stored_, std::strerror(errno));
   end_ += static_cast<size_t>(n);
   stored_ += n;

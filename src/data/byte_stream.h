@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,8 +16,10 @@ struct ZstdDecoder;
 class ByteStream {
  public:
   // "-" is standard input. A name that ends in .gz or .zst must hold what it says.
+  // `on_wait` (may be empty) is called about ten times per second while a pipe or a terminal has no
+  // bytes yet, also before a FIFO has a writer. What it throws ends the constructor or read().
   // Throws Error if there is no such file, if it is a folder, or if it may not be read.
-  explicit ByteStream(const std::string& name);
+  explicit ByteStream(const std::string& name, std::function<void()> on_wait = {});
   ~ByteStream();
   ByteStream(const ByteStream&) = delete;
   ByteStream& operator=(const ByteStream&) = delete;
@@ -32,9 +35,11 @@ class ByteStream {
  private:
   friend struct StoredBytes;
   bool refill();  // false at the end of the file
+  void wait_for_bytes() const;
   size_t copy(std::span<char> out);
 
   std::string name_;
+  std::function<void()> on_wait_;
   int fd_ = -1;
   int64_t stored_ = 0, file_bytes_ = -1, produced_ = 0;
   std::string buffer_;                 // stored bytes

@@ -245,14 +245,6 @@ void make_folder(const Path& folder) {
   if (error) throw Error("{}: the folder cannot be made: {}", folder.string(), error.message());
 }
 
-// PREFIX.idx appears last: without it there is no dataset.
-void refuse_existing(const BuildOptions& options) {
-  const std::string index = options.out.string() + ".idx";
-  std::error_code error;
-  if (!options.replace && std::filesystem::exists(index, error))
-    throw Error("{}: exists already. Choose another place, or give --force to replace it.", index);
-}
-
 DatasetAbout describe(const Tokenizer& tokenizer, const BuildOptions& options,
                       const std::vector<std::string>& files) {
   DatasetAbout about;
@@ -296,6 +288,12 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   DocumentOptions documents = options.documents;
   documents.piece_bytes = kBatchBytes;
   DocumentStream stream(std::move(sources), documents);
+  const auto report = [&] {
+    if (progress)
+      progress({about.documents, about.tokens, about.text_bytes, stream.bytes_read(),
+                stream.bytes_total()});
+  };
+  stream.on_wait(report);
   BatchReader reader(stream, tokenizer);
   std::unique_ptr<Batch> batch = reader.next();  // a mistake in the first lines costs nothing
   if (batch->entries.empty()) {
@@ -305,15 +303,14 @@ BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& option
   }
   if (options.out.has_parent_path()) make_folder(options.out.parent_path());
   IndexedDatasetWriter writer(options.out, dtype_for_vocabulary(about.vocabulary));
-  refuse_existing(options);  // the prefix is locked: no other build can create one now
+  // PREFIX.idx appears last: without it there is no dataset. The prefix is locked: no other build
+  // can create one now.
+  refuse_existing(options.out.string() + ".idx", options.replace);
   Accounts accounts(writer, about);
   Encoders encoders(tokenizer, about.end_of_text, options.threads);
   const auto write_oldest = [&] {
     accounts.write(*encoders.pop());
-    if (progress) {
-      progress({about.documents, about.tokens, about.text_bytes, stream.bytes_read(),
-                stream.bytes_total()});
-    }
+    report();
   };
   while (!batch->entries.empty()) {
     encoders.push(std::move(batch));

@@ -39,10 +39,10 @@ struct BuildResult {
 // Documents are encoded in parallel and written in order, so the files do not depend on `threads`.
 // Memory is bounded: about 64 MiB of text and its ids are under way; a document of more than 1 MiB
 // is encoded in pieces that give the same ids. Text of more than 64 MiB without a position to split
-// it is rejected. `progress` (may be empty) is called by the caller's thread now and then. Throws
-// Error if there is no document in the inputs, if there is a dataset that must not be replaced, if
-// end_of_text is set and the tokenizer has none, and whatever reading, encoding and writing throw;
-// then no file has changed.
+// it is rejected. `progress` (may be empty) is called by the caller's thread now and then, also
+// while an input has no bytes yet. Throws Error if there is no document in the inputs, if there is
+// a dataset that must not be replaced, if end_of_text is set and the tokenizer has none, and
+// whatever reading, encoding and writing throw; then no file has changed.
 BuildResult build_dataset(const Tokenizer& tokenizer, const BuildOptions& options,
                           const std::function<void(const BuildProgress&)>& progress);
 

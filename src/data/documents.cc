@@ -41,7 +41,7 @@ bool DocumentStream::open_next() {
   if (source_ + 1 >= static_cast<int64_t>(sources_.files.size())) return false;
   ++source_;
   const std::string& name = sources_.files[static_cast<size_t>(source_)];
-  stream_ = std::make_unique<ByteStream>(name);
+  stream_ = std::make_unique<ByteStream>(name, on_wait_);
   json_lines_ = options_.format == TextFormat::kJsonLines ||
                 (options_.format == TextFormat::kAuto && named_json_lines(name));
   begin_ = end_ = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ class DocumentStream {
   static constexpr int64_t kLongestWhole = int64_t{1} << 30;
 
   DocumentStream(SourceList sources, DocumentOptions options);
+  // Sets a function that is called while an input has no bytes yet (ByteStream). It may throw.
+  void on_wait(std::function<void()> call) { on_wait_ = std::move(call); }
 
   // The next document, or false at the end. Throws Error with file, line and column. `out` keeps
   // its memory from call to call.
@@ -78,6 +81,7 @@ class DocumentStream {
 
   SourceList sources_;
   DocumentOptions options_;
+  std::function<void()> on_wait_;
   JsonLineParser json_;
   std::unique_ptr<ByteStream> stream_;
   bool json_lines_ = false;  // of the file that is open

@@ -69,6 +69,13 @@ void check_output(const fs::path& out, const SourceList& sources) {
                   out.string());
 }
 
+void refuse_existing(const fs::path& out, bool replace) {
+  std::error_code error;
+  if (!replace && fs::is_regular_file(out, error))
+    throw Error("{}: exists already. Choose another place, or give --force to replace it.",
+                out.string());
+}
+
 std::string_view without_compression(std::string_view name) {
   for (const std::string_view suffix : {".gz", ".zst"}) {
     if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());

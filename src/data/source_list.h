@@ -25,6 +25,9 @@ SourceList list_sources(const std::vector<std::string>& inputs);
 // sources. For writers that read first: what took long is not lost at its end.
 void check_output(const std::filesystem::path& out, const SourceList& sources);
 
+// Throws Error if `out` exists and `replace` is false. The message names --force.
+void refuse_existing(const std::filesystem::path& out, bool replace);
+
 // A name without .gz or .zst at its end.
 std::string_view without_compression(std::string_view name);
 

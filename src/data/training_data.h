@@ -154,6 +154,7 @@ class ValidationData {
   // Row lengths, as those of TrainingData.
   int64_t row_tokens() const { return row_tokens_; }
   int64_t row_source() const { return row_source_; }
+  bool documents_apart() const { return spec_.documents_apart; }
   int64_t samples() const;
   int64_t predicted_tokens() const;  // of all samples
   // As TrainingData::read_row; beyond samples() padding without labels.

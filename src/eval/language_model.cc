@@ -117,14 +117,15 @@ ModelConfig model_of(const CheckpointReader& checkpoint) { return stored_model(c
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
             const ModelOptions& options) {
   const ModelConfig model = model_of(checkpoint);
-  const auto machine = load(checkpoint,
-                            {request(model, Purpose::kValidate, kScoredSequences, data.row_tokens(),
-                                     options.precision, data.row_source())},
-                            options);
+  CompileRequest validate = request(model, Purpose::kValidate, kScoredSequences, data.row_tokens(),
+                                    options.precision, data.row_source());
+  validate.documents_apart = data.documents_apart();
+  const auto machine = load(checkpoint, {validate}, options);
   Executor& e = machine->executor(0);
   BatchView view = {values<int32_t>(e, "batch.tokens"), values<int32_t>(e, "batch.labels"),
                     values<int32_t>(e, "batch.positions"), values<int64_t>(e, "batch.samples")};
   if (data.row_source() > 0) view.source = values<int32_t>(e, "batch.source");
+  if (data.documents_apart()) view.documents = values<int32_t>(e, "batch.documents");
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   for (int64_t first = 0; first < count; first += kScoredSequences) {

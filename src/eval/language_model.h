@@ -29,7 +29,8 @@ struct Score {
 // The model of a checkpoint's header. Throws Error if it describes none.
 ModelConfig model_of(const CheckpointReader& checkpoint);
 
-// Cross-entropy of the first `samples` samples of a set (0: all).
+// Returns the cross-entropy of the first `samples` samples of a set (0: all). If the set keeps
+// documents separate (DatasetSpec::documents_apart), no token attends to another document.
 Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t samples,
             const ModelOptions& options);
 

@@ -29,12 +29,13 @@ struct CheckpointSection {
     visit("keep", self.keep, "how many of the latest stay; 0: all");
     visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none");
     visit("keep_every_tokens", self.keep_every_tokens,
-          "the first step past each multiple of so many tokens (an encoder's and its decoder's) is "
-          "saved and stays for good; 0: none");
+          "the first step past each multiple of this number of tokens (encoder and decoder) is "
+          "saved and "
+          "kept; 0: none");
     visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
     visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
     visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
-    visit("resume", self.resume, "whether a run goes on from the last checkpoint of its directory");
+    visit("resume", self.resume, "whether a run resumes from the last checkpoint of its directory");
     visit("allow_changes", self.allow_changes,
           "resume with another model, data or seed; each data set continues at its own place");
     visit("reserve", self.reserve,

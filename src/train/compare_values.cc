@@ -47,6 +47,10 @@ double distance(const ValueDigest& a, const ValueDigest& b) {
   return std::sqrt(squares / kDigestSums);
 }
 
+bool is_finite(const ValueDigest& d) {
+  return std::all_of(d.sums.begin(), d.sums.end(), [](double x) { return std::isfinite(x); });
+}
+
 // Returns true for a weight after an update, false for optimizer state:
 // "1|state|layer0.attn.qkv.weight".
 bool is_updated_weight(const std::string& key) {
@@ -130,6 +134,7 @@ class Comparison {
     double worst = 0;
     std::vector<std::vector<int64_t>> wrong;
     for (const auto& [copy, digest] : f.copies) {
+      if (bounds_.overflows && !is_finite(digest) && !is_finite(right)) continue;
       const double gap = distance(digest, right) / std::sqrt(right.squares);
       if (gap <= bound || distance(digest, right) == 0) {
         if (gap / bound > largest_) largest_ = gap / bound, largest_of_ = f.told;
@@ -209,7 +214,7 @@ double gradient_rounding(const CompileRequest& r) {
 ValueBounds value_bounds(const CompileRequest& r) {
   const double walk = std::sqrt(static_cast<double>(r.model.layers) + 1);
   if (r.precision == Precision::kFp32) return {3e-5 * walk, 3e-4 * walk};
-  return {4e-2 * walk, 1e-1 * walk + gradient_rounding(r)};
+  return {4e-2 * walk, 1e-1 * walk + gradient_rounding(r), 0, r.precision == Precision::kFp16};
 }
 
 ValueComparison compare_values(const RankRecords& one, std::span<const RankRecords> ranks,

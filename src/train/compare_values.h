@@ -19,6 +19,8 @@ struct ValueBounds {
   // weight may differ after an update with the other sign; only values of the first step are
   // compared then. 0 for other optimizers.
   double signs = 0;
+  // fp16: a step that overflows is skipped. A value that is infinite or NaN on both sides is equal.
+  bool overflows = false;
 };
 
 // Sums in another order: errors of a unit in the last place a layer add up like a random walk.

@@ -1,11 +1,13 @@
 // Watches the losses of a run for divergence and for spikes. Pure: losses in, findings out.
 //
 // Divergence. Let a be the loss of the run's first step and u = ln(vocabulary), the loss of a
-// uniform guess. The run has diverged when the median loss of its last `steps` steps exceeds
+// uniform guess. The run has diverged when both the median loss of its last `steps` steps and the
+// loss of the last step exceed
 //   limit = max(ratio · a, u)
-// A run that ends earlier is judged by the steps that it has. Noise does not trigger this: half of
-// the last steps must be worse than a guess and far worse than the beginning. Neither does a
-// fine-tuning run, whose a is far below u, nor a resumed one, whose a is in its checkpoint.
+// A run that ends earlier is judged by the steps that it has. A run that recovers is not stopped.
+// Noise does not trigger this: half of the last steps must be worse than a guess and far worse than
+// the beginning. Neither does a fine-tuning run, whose a is far below u, nor a resumed one, whose a
+// is in its checkpoint.
 //
 // Spike. With m the median of the last 50 losses and s = 1.4826 · median |x − m|, which is the
 // standard deviation of normal noise, the loss x of a step is a spike when

@@ -1,23 +1,31 @@
 // Reads a run file from disk; a run file without a model section has that of checkpoint.from.
+#include "train/load_run.h"
+
 #include "train/origin.h"
-#include "train/run_config.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostRunFile = int64_t{16} << 20;  // bytes
+constexpr int64_t kMostRunFileBytes = int64_t{16} << 20;
 
 }  // namespace
 
-RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
+RunFile read_run_file(const Path& path) {
   const std::string source = path.string();
-  const Tree tree = parse_yaml(read_pipe_or_file(path, kMostRunFile), source);
-  RunConfig config = read_run(tree, source, overrides);
+  return {parse_yaml(read_pipe_or_file(path, kMostRunFileBytes), source), source};
+}
+
+RunConfig load_run(const Path& path, std::span<const std::string> overrides) {
+  return load_run(read_run_file(path), overrides);
+}
+
+RunConfig load_run(const RunFile& file, std::span<const std::string> overrides) {
+  RunConfig config = read_run(file.tree, file.source, overrides);
   const bool has_model =
       config.places.contains("model.preset") || config.places.contains("model.layers");
   if (has_model || config.checkpoint.from.empty()) return config;
   const ModelConfig model = origin_model(config);
-  return read_run(tree, source, overrides, &model);
+  return read_run(file.tree, file.source, overrides, &model);
 }
 
 }  // namespace tessera

@@ -46,10 +46,10 @@ class Run {
 
  private:
   void prepare();
-  void open_data();
+  void open_inputs();
   void start();
-  LoadedStart resume(const StartingPoint& start);
-  void begin_record(const StartingPoint& start, const LoadedStart& loaded);
+  LoadedStart resume();
+  void begin_record(const LoadedStart& loaded);
   void catch_up();
   void run_steps();
   bool begin_step(int64_t step);
@@ -104,6 +104,7 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::optional<StepJudge> judge_;  // made from the resolved configuration
   std::unique_ptr<TrainingInput> input_;
+  StartingPoint start_;                  // the same on all ranks
   std::optional<RunPosition> position_;  // of the checkpoint that the run continues
   std::optional<RunValidation> validation_;
   std::optional<RunRecord> record_;  // of the first rank

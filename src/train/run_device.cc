@@ -100,15 +100,12 @@ void require_card_for(const RunConfig& config, const CudaFeatures& card) {
 RunDevice resolve_device(RunConfig& config, const World& world) {
   RunDevice d;
   d.cpu = read_cpu_features();
-  Device& asked = config.run.device;
-  if (asked == Device::kAuto) asked = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
-  if (asked == Device::kCuda) {
+  resolve_machine(config, d.cpu);
+  if (config.run.device == Device::kCuda) {
     d.cuda = use_cuda_device(number_on_host(world));
     require_card_for(config, *d.cuda);
   }
   d.tf32 = config.run.tf32;
-  if (d.cuda && config.precision == Precision::kAuto) config.precision = Precision::kBf16;
-  config.precision = resolve_precision(config.precision, d.cpu);
   return d;
 }
 
@@ -156,7 +153,7 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 
 std::vector<std::string> device_lines(const Machine& machine) {
   const CudaFeatures& f = machine.library().cuda();
-  return {fmt::format("device    {}: its kernels are not yet proven on a card, see "
+  return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
                       f.model),
           fmt::format("transport {}", machine.transport())};

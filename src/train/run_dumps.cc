@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "comm/agree.h"
 #include "train/gradient_file.h"
 
 namespace tessera {
@@ -47,10 +48,10 @@ void RunDumps::begin(Trainer& trainer) {
 
 void RunDumps::after_step(Trainer& trainer, bool is_first) {
   if (is_first && !config_.run.dump_gradients.empty())
-    write_gradients(
-        config_.run.dump_gradients, trainer, config_.model,
-        {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
-         [this] { world_.barrier(); }, [this](std::string& text) { world_.broadcast(text, 0); }});
+    write_gradients(config_.run.dump_gradients, trainer, config_.model,
+                    {static_cast<int>(world_.rank()), static_cast<int>(world_.size()),
+                     [this](const std::string& own) { require_no_error(world_, own); },
+                     [this](std::string& text) { world_.broadcast(text, 0); }});
   if (recorder_) recorder_->finish(trainer.gradients(), trainer.state());
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "checkpoint/tree_fields.h"
 #include "data/token_texts.h"
@@ -101,12 +102,6 @@ void check_sources(const DataPosition& d, const std::string& place) {
       place, d.samples, d.samples - d.blend_sample, given);
 }
 
-Tree list_of(const std::vector<int64_t>& values) {
-  Tree list = Tree::list();
-  for (const int64_t v : values) list.push(Tree(v));
-  return list;
-}
-
 // Derives the position of a checkpoint that stores none.
 RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& tokenizer) {
   RunPosition p;
@@ -116,9 +111,7 @@ RunPosition derived_position(const CheckpointHeader& header, const Tokenizer& to
   RunConfig old = read_run(header.config, "its configuration", {});
   resolve_sizes(old);
   TrainingRows rows(old, old.model.vocabulary, tokenizer);
-  BatchShape shape = batch_shape(old, 0);
-  shape.sequence_length = rows.row_tokens();
-  shape.source_length = rows.row_source();
+  const BatchShape shape = with_row_lengths(batch_shape(old, 0), rows);
   const int64_t most = rows.sources() > 1 ? kMostCounted : kMost;
   if (!countable(shape.period(), header.step) || shape.samples_before(header.step) > most)
     throw Error("step {} with a batch of {} is beyond what can be counted", header.step,
@@ -159,7 +152,7 @@ Tree to_tree(const RunPosition& position) {
     one.set("tokens", Tree(b.tokens));
     one.set("row_tokens", Tree(b.row_tokens));
     one.set("global", Tree(b.global));
-    one.set("ramp", list_of(b.ramp));
+    one.set("ramp", write_value(b.ramp));
     one.set("ramp_steps", Tree(b.ramp_steps));
     batches.push(std::move(one));
   }

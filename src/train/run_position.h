@@ -35,6 +35,14 @@ RunPosition position_from_tree(const Tree& tree, int64_t step, const std::string
 RunPosition position_of(const CheckpointHeader& header, const std::string& folder,
                         const Tokenizer& tokenizer);
 
+// Returns `shape` with the lengths of the rows of TrainingRows or TrainingData.
+template <class Rows>
+BatchShape with_row_lengths(BatchShape shape, const Rows& rows) {
+  shape.sequence_length = rows.row_tokens();
+  shape.source_length = rows.row_source();
+  return shape;
+}
+
 // Returns `shape` (with its row lengths) for the steps that follow: the first of them takes the
 // first sample that is not consumed, whatever the batch, its ramp and the layout were before.
 BatchShape resumed(BatchShape shape, const RunPosition& position);

@@ -11,6 +11,7 @@
 #include "compile/communicators.h"
 #include "data/span_corruption.h"
 #include "data/tokenizer.h"
+#include "tensor/cuda.h"
 #include "train/origin.h"
 
 namespace tessera {
@@ -111,6 +112,14 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
   if (asked != Precision::kAuto) return asked;
   return cpu.bf16_products() ? Precision::kBf16 : Precision::kFp32;
+}
+
+void resolve_machine(RunConfig& config, const CpuFeatures& cpu) {
+  Device& device = config.run.device;
+  if (device == Device::kAuto) device = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
+  if (device == Device::kCuda && config.precision == Precision::kAuto)
+    config.precision = Precision::kBf16;
+  config.precision = resolve_precision(config.precision, cpu);
 }
 
 void resolve_sizes(RunConfig& config) {

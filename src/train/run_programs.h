@@ -15,6 +15,9 @@ namespace tessera {
 // The fastest policy that trains well on this CPU, where the run file says `auto`.
 Precision resolve_precision(Precision asked, const CpuFeatures& cpu);
 
+// Replaces `auto` of run.device and of precision by what `train` uses on this machine.
+void resolve_machine(RunConfig& config, const CpuFeatures& cpu);
+
 // Fills sizes that the run file leaves to the tokenizer and the model.
 void resolve_sizes(RunConfig& config);
 

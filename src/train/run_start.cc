@@ -19,9 +19,11 @@ const Tokenizer& Run::tokenizer() {
   return *tokenizer_;
 }
 
-// Runs before memory is allocated, so that unusable data is reported at once.
-void Run::open_data() {
+// Runs before memory is allocated, so that unusable data or a missing checkpoint is reported at
+// once.
+void Run::open_inputs() {
   doing(0, "opening the data");
+  start_ = agreed_start(world_, [this] { return find_start(config_, options_.from_step); });
   input_ = std::make_unique<TrainingInput>(config_, tokenizer());
   validation_.emplace(config_, tokenizer(), world_);
   if (first_) require_vocabulary(config_, tokenizer(), input_->rows(), validation_->sets());
@@ -37,7 +39,7 @@ void Run::prepare() {
   world_.barrier();
   if (first_) log_.open(directory() / "log.txt");
   dumps_.emplace(config_, world_);
-  open_data();
+  open_inputs();
   doing(0, "compiling");
   auto library = device.library(static_cast<int>(config_.run.threads));
   share_products(*library, config_, world_, options_.now_s,
@@ -73,26 +75,25 @@ void Run::prepare() {
   const double touching = options_.now_s();
   trainer_->machine().touch();
   say(fmt::format(
-      "check     {} rank{}, {} calls each: collectives agree, every read finds what was meant, no "
-      "wait can cycle",
+      "check     {} rank{}, {} calls each: collectives match, data flow verified, no deadlock",
       world_.size(), world_.size() > 1 ? "s" : "", p.schedule.size()));
   say(fmt::format("startup   config {:.2f} s, compile and check {:.2f}, touch memory {:.2f}",
                   began - options_.started_s, compiled, since(touching)));
 }
 
-LoadedStart Run::resume(const StartingPoint& start) {
+LoadedStart Run::resume() {
   doing(0, "reading the checkpoint");
   const double began = options_.now_s();
   LoadedStart loaded = load_newest_intact(
-      start, world_,
+      start_, world_,
       [&](const Path& p) {
-        return load_checkpoint(p, start, config_, *trainer_, [this](auto& line) { say(line); });
+        return load_checkpoint(p, start_, config_, *trainer_, [this](auto& line) { say(line); });
       },
       [this](const std::string& line) { warn(line); });
   const CheckpointHeader& header = loaded.header;
-  const bool all = start.load == Load::kAll;
+  const bool all = start_.load == Load::kAll;
   if (!header.tokenizer.empty())
-    require_same_tokenizer(config_, loaded.checkpoint, start.resumes, tokenizer());
+    require_same_tokenizer(config_, loaded.checkpoint, start_.resumes, tokenizer());
   saves_->begin_from(header);
   if (all) {
     first_step_ = header.step + 1;
@@ -101,7 +102,7 @@ LoadedStart Run::resume(const StartingPoint& start) {
     if (is_own(directory(), loaded.checkpoint)) saves_->resumed(header.step);
     judge_->restore(header.state);
   }
-  say(fmt::format("{:<9} {} {} in {:.2f} s", start.resumes ? "resume" : "weights",
+  say(fmt::format("{:<9} {} {} in {:.2f} s", start_.resumes ? "resume" : "weights",
                   all ? fmt::format("step {} from", format_count(header.step)) : "from",
                   loaded.checkpoint.string(), since(began)));
   return loaded;
@@ -129,15 +130,13 @@ void Run::make_saves() {
 void Run::start() {
   make_saves();
   dumps_->begin(*trainer_);
-  const StartingPoint from =
-      agreed_start(world_, [this] { return find_start(config_, options_.from_step); });
-  for (const Path& p : from.unfinished)
+  for (const Path& p : start_.unfinished)
     warn(fmt::format("{} is not used: its save was not finished", p.string()));
   LoadedStart loaded;
-  if (from.candidates.empty())
+  if (start_.candidates.empty())
     trainer_->initialise();
   else
-    loaded = resume(from);
+    loaded = resume();
   input_->begin(config_, trainer_->data_rank(), position_);
   last_step_ = config_.schedule.steps;
   if (config_.run.stop_after_steps > 0)
@@ -149,15 +148,15 @@ void Run::start() {
   schedule_ = make_schedule(config_.schedule, config_.optimizer.learning_rate);
   outcome_.step = first_step_ - 1;
   world_.barrier();  // all have found the same start before anything is written
-  if (first_) begin_record(from, loaded);
+  if (first_) begin_record(loaded);
   if (first_step_ > last_step_) return;
   constexpr int64_t kMore = int64_t{1} << 20;  // for the index and the rounding of file sizes
   saves_->reserve(state_bytes_ + static_cast<int64_t>(tokenizer_bytes_.size()) + kMore);
 }
 
-void Run::begin_record(const StartingPoint& start, const LoadedStart& loaded) {
+void Run::begin_record(const LoadedStart& loaded) {
   const double wall_s = options_.wall_s ? options_.wall_s() : 0;
-  for (const std::string& line : make_way(directory(), start, loaded, first_step_ - 1, wall_s))
+  for (const std::string& line : make_way(directory(), start_, loaded, first_step_ - 1, wall_s))
     say(line);
   record_.emplace(RunRecordOptions{directory(), first_step_, config_.metrics.tensorboard,
                                    options_.wall_s,

@@ -6,6 +6,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/hf_folder.h"
+#include "comm/agree.h"
 
 namespace tessera {
 namespace {
@@ -72,7 +73,7 @@ SaveRequest Saves::request(CheckpointHeader header, std::vector<StateTensor> ten
   request.header = std::move(header);
   request.tensors = std::move(tensors);
   request.group = {static_cast<int>(world.rank()), static_cast<int>(world.size()),
-                   [&world] { world.barrier(); },
+                   [&world](const std::string& own) { require_no_error(world, own); },
                    [&world](std::string& text) { world.broadcast(text, 0); }};
   std::vector<int64_t> saved = saved_;
   saved.push_back(request.header.step);

@@ -18,9 +18,7 @@ TrainingInput::TrainingInput(const RunConfig& config, const Tokenizer& tokenizer
 
 void TrainingInput::begin(const RunConfig& config, int64_t data_rank,
                           const std::optional<RunPosition>& from) {
-  BatchShape shape = batch_shape(config, data_rank);
-  shape.sequence_length = rows_.row_tokens();
-  shape.source_length = rows_.row_source();
+  BatchShape shape = with_row_lengths(batch_shape(config, data_rank), rows_);
   if (from) {
     rows_.continue_from(from->data, config.checkpoint.allow_changes);
     shape = resumed(std::move(shape), *from);

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <barrier>
 #include <fstream>
+#include <functional>
+#include <thread>
 
 #include "base/box.h"
 #include "checkpoint/checksum.h"
@@ -79,7 +83,7 @@ TEST(Checkpoint, SavedByThreeRanksReadAsOne) {
   SampleState state(5);
   std::string of_first;
   const auto group = [&](int rank) {
-    return SaveGroup{rank, 3, [] {},
+    return SaveGroup{rank, 3, [](const std::string&) {},
                      [&of_first, rank](std::string& text) {
                        (rank == 0 ? of_first : text) = rank == 0 ? text : of_first;
                      }};
@@ -106,6 +110,63 @@ TEST(Checkpoint, SavedByThreeRanksReadAsOne) {
   writers[0]->commit(sample_header(7));
   EXPECT_TRUE(holds_sample(folder, 5));
   EXPECT_EQ(CheckpointReader(folder).header().ranks, 3);
+}
+
+// Two ranks, each on a thread. `fail` makes one of them fail.
+std::vector<std::string> errors_of_two_ranks(const Path& folder,
+                                             const std::function<void(int rank)>& fail) {
+  std::array<std::string, 2> own, errors;
+  std::string part;
+  std::barrier both(2);
+  const auto work = [&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    SaveGroup group{rank, 2,
+                    [&, r](const std::string& text) {
+                      own[r] = text;
+                      both.arrive_and_wait();
+                      const std::string first = own[0].empty() ? own[1] : own[0];
+                      both.arrive_and_wait();
+                      if (!first.empty()) throw Error(first);
+                    },
+                    [&, rank](std::string& text) {
+                      if (rank == 0) part = text;
+                      both.arrive_and_wait();
+                      text = part;
+                    }};
+    SampleState state(5);
+    CheckpointWriter writer(folder, group);
+    if (rank == 0)
+      for (size_t i = 0; i < state.names.size(); ++i) writer.add(state.tensor(i));
+    both.arrive_and_wait();
+    fail(rank);
+    errors[r] = error_of([&] { writer.commit(sample_header(7)); });
+  };
+  std::thread second(work, 1);
+  work(0);
+  second.join();
+  return {errors[0], errors[1]};
+}
+
+TEST(Checkpoint, ACommitThatFailsOnOneRankFailsOnAll) {
+  TemporaryFolder temporary;
+  const Path folder = temporary.path() / "7";
+  EXPECT_EQ(errors_of_two_ranks(folder, [](int) {}), (std::vector<std::string>(2, "no error")));
+  EXPECT_TRUE(holds_sample(folder, 5));
+  // The folder of the save is gone, or a file is where the checkpoint is to be.
+  for (const int failing : {0, 1}) {
+    const auto errors = errors_of_two_ranks(temporary.path() / "8", [&](int rank) {
+      if (rank != failing) return;
+      if (rank == 0)
+        std::ofstream(temporary.path() / "8") << "in the way";
+      else
+        for (const auto& e : std::filesystem::recursive_directory_iterator(temporary.path()))
+          if (e.path().filename().string().starts_with("pieces-1.bin."))
+            std::filesystem::remove(e.path());
+    });
+    for (const std::string& error : errors) EXPECT_NE(error, "no error");
+    EXPECT_EQ(errors[0], errors[1]);
+    std::filesystem::remove_all(temporary.path() / "8");
+  }
 }
 
 TEST(Checkpoint, ReadingConvertsFloats) {

@@ -154,7 +154,7 @@ class TwoRanks : public testing::Test {
       for (size_t i = 0; i < r.tensors.size(); ++i)
         if (static_cast<int>(i % 2) == rank) own.push_back(r.tensors[i]);
       r.tensors = std::move(own);
-      r.group = {rank, 2, [] {},
+      r.group = {rank, 2, [](const std::string&) {},
                  [this](std::string& text) {
                    if (folder_.empty()) folder_ = text;  // rank 0 comes first
                    text = folder_;

@@ -2,6 +2,7 @@
 // fault must give its exit code, name its place, say what was found and wanted and what to do, and
 // leave every file as it was.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -153,6 +154,22 @@ TEST_F(DataProgram, FaultsOfTheInput) {
   expect_fault("build --tokenizer none.json --out d a.txt", 1, {"none.json"});
   expect_fault("build --tokenizer a.txt --out d a.txt", 1, {"a.txt: is no tokenizer"});
   expect_fault("build --tokenizer t.json --out a.txt/d a.txt", 1, {"a.txt"});
+}
+
+TEST_F(DataProgram, TheFirstSignalEndsABuildThatWaitsForItsInput) {
+  ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  const std::string stop = "timeout --preserve-status -k 8 -s INT 1";
+  for (const std::string& input : {std::string("sleep 0 |"),         // the FIFO has no writer
+                                   std::string("sleep 3 >fifo | "),  // a writer without bytes
+                                   std::string("(echo text; sleep 3) >fifo | ")}) {
+    SCOPED_TRACE(input);
+    const Result r = run("build --tokenizer t.json --out d fifo", input + stop);
+    EXPECT_EQ(r.code, 130) << r.err;
+    EXPECT_NE(r.err.find("stopped by a signal: d was not written"), std::string::npos) << r.err;
+  }
+  const Result r = run("build --tokenizer t.json --out d -", "sleep 3 | " + stop);
+  EXPECT_EQ(r.code, 130) << r.err;
+  EXPECT_EQ(run("build --tokenizer t.json --out d fifo", "cat a.txt >fifo |").code, 0);
 }
 
 TEST_F(DataProgram, AFullDisk) {

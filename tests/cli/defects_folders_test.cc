@@ -308,6 +308,12 @@ TEST_F(Defects, L13_PipesAndDevicesAreRefusedByName) {
   EXPECT_EQ(run("data build --force --tokenizer t.json --out z /dev/stdin", "cat a.txt |").code, 0);
   EXPECT_EQ(get("z.bin"), get("d.bin"));
   EXPECT_EQ(run("config print /dev/stdin", "cat run.yaml |").code, 0);
+  // The scaled-down run needs the run file several times, but a pipe can be read only once.
+  ProgramResult small = run("config print run.yaml --small run.name=n run.directory=r");
+  r = run("config print /dev/stdin --small run.name=n run.directory=r", "cat run.yaml |");
+  EXPECT_EQ(small.code, 0) << small.err;
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out, small.out);
 }
 
 TEST_F(Defects, M5_VerifyLeavesWhatItDidNotMake) {

@@ -267,6 +267,22 @@ TEST_F(Defects, L12_NamesReachTheTerminalEscaped) {
   EXPECT_NE(run("checkpoint ls runs/a").out.find("\\x1b]0;pwned"), std::string::npos);
 }
 
+TEST_F(Defects, L12_NamesInAClusterFileReachTheTerminalEscaped) {
+  put_run("a");
+  std::string cluster = read_file(TESSERA_CLUSTERS "/h100.yaml");
+  for (const std::string key : {"name: h100", "name: H100-80GB"}) {
+    ASSERT_NE(cluster.find(key), std::string::npos);
+    cluster.replace(cluster.find(key), key.size(), R"(name: "\e]0;pwned\a\e[2J")");
+  }
+  put("c.yaml", cluster);
+  for (const char* verb : {"plan a.yaml --cluster c.yaml", "plan a.yaml --cluster c.yaml --search",
+                           "tune a.yaml --cluster c.yaml --simulate --trials 1"}) {
+    const ProgramResult r = run(verb);
+    EXPECT_EQ((r.out + r.err).find_first_of("\x1b\x07"), std::string::npos) << verb;
+  }
+  EXPECT_NE(run("plan a.yaml --cluster c.yaml").out.find("\\x1b]0;pwned"), std::string::npos);
+}
+
 TEST_F(Defects, L14_AbsurdNumbersOfThreadsAreIgnored) {
   put_run("a");
   const ProgramResult r = run("train a.yaml run.threads=0", "OMP_NUM_THREADS=1000000");

@@ -335,6 +335,15 @@ TEST_F(Defects, C_ConfigPrintResolves) {
   EXPECT_EQ(number(*t.find("model"), "vocabulary"), 257);
   EXPECT_NE(to_json(*t.find("precision")), "\"auto\"");
   EXPECT_EQ(number(*t.find("layout"), "zero"), 0);
+  // Device and precision are those that `train` writes.
+  good("train run.yaml schedule.steps=1");
+  for (const char* key : {"device: ", "precision: "}) {
+    const std::string ran = get("run/run.yaml");
+    const std::string line =
+        ran.substr(ran.find(key), ran.find('\n', ran.find(key)) - ran.find(key));
+    EXPECT_FALSE(has(line, "auto")) << line;
+    EXPECT_TRUE(has(good("config print run.yaml"), line)) << line;
+  }
   EXPECT_EQ(
       number(*json("config print open.yaml --json layout.data=2 batch.global=2").find("layout"),
              "zero"),
@@ -381,6 +390,31 @@ TEST_F(Defects, C_EvalTakesTheLengthOfTheRun) {
   const std::string eval = "eval run d --samples 4 --json";
   EXPECT_EQ(run(eval).out, run(eval + " --sequence-length 32").out);
   EXPECT_NE(run(eval).out, run(eval + " --sequence-length 64").out);
+}
+
+TEST_F(Defects, EvalKeepsDocumentsApartAsTheRunDid) {
+  good("data build --tokenizer t.json --split lines --out lines a.txt");
+  for (const char* keys :
+       {"run.directory=apart data.documents_apart=true", "run.directory=plain"}) {
+    SCOPED_TRACE(keys);
+    good(
+        fmt::format("train run.yaml precision=fp32 data.train=[lines] data.validation=[lines] "
+                    "metrics.validate_sequences=0 {}",
+                    keys));
+  }
+  const auto validated = [&](const std::string& run) {
+    double loss = 0;
+    for (const Tree& t : parse_json_lines(get(run + "/metrics.jsonl"), "metrics"))
+      if (const Tree* v = t.find("validation_loss")) loss = std::get<double>(v->value);
+    return loss;
+  };
+  const auto evaluated = [&](const std::string& run) {
+    const Tree t = json("eval " + run + " lines --json");
+    return std::get<double>((*t.find("results")->as_list())[0].find("loss")->value);
+  };
+  EXPECT_NEAR(evaluated("apart"), validated("apart"), 1e-5);
+  EXPECT_NEAR(evaluated("plain"), validated("plain"), 1e-5);
+  EXPECT_GT(std::abs(validated("apart") - validated("plain")), 1e-3);
 }
 
 TEST_F(Defects, C_BadLinesAreSkippedIfAsked) {

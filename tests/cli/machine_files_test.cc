@@ -2,14 +2,36 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "base/error.h"
 
 namespace tessera {
 namespace {
 
-// The tests run in the build's directory, which has no configs/.
+// Changes to a new, empty directory, and back at its end.
+class EmptyDirectory {
+ public:
+  EmptyDirectory() : before_(std::filesystem::current_path()) {
+    std::string name = std::filesystem::temp_directory_path() / "tessera_empty.XXXXXX";
+    CHECK(::mkdtemp(name.data()) != nullptr, "no folder for the test");
+    here_ = name;
+    std::filesystem::current_path(here_);
+  }
+  ~EmptyDirectory() {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove(here_);
+  }
+  EmptyDirectory(const EmptyDirectory&) = delete;
+  EmptyDirectory& operator=(const EmptyDirectory&) = delete;
+
+ private:
+  std::filesystem::path before_, here_;
+};
+
 TEST(MachineFiles, B10_NamesWorkInEveryDirectory) {
-  ASSERT_FALSE(std::filesystem::exists("configs"));
+  const EmptyDirectory here;
   EXPECT_EQ(open_cluster("h100").device.kind, "gpu");
   EXPECT_NO_THROW(open_software("megatron-2022"));
 }

@@ -31,6 +31,19 @@ TEST_F(VerifyProgram, RightLayoutsAgreeWithOneRank) {
   }
 }
 
+// The first steps overflow at this loss scale, so the loss scaler skips them.
+TEST_F(VerifyProgram, StepsThatBothSidesSkipAreEqual) {
+  const ProgramResult r =
+      run("verify run.yaml --steps 3 layout.data=2 precision=fp16 loss_scale.initial=4294967296 "
+          "loss_scale.hysteresis=1");
+  EXPECT_EQ(r.code, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("all values agree"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("≠"), std::string::npos) << r.out;
+  EXPECT_TRUE(r.out.find("norm nan") != std::string::npos ||
+              r.out.find("norm inf") != std::string::npos)
+      << r.out;
+}
+
 TEST_F(VerifyProgram, FaultsOfTheRunFileAreTold) {
   put("run.yaml", "");
   const ProgramResult r = run("verify run.yaml layout.data=2");

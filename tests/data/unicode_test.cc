@@ -86,7 +86,7 @@ TEST(Nfc, L6_RunsOfMarksAreOrderedStably) {
       drawn.push_back(marks[random() % std::size(marks)]);
       text += drawn.back().second;
     }
-    EXPECT_EQ(nfc("q" + text + "q"), "q" + ordered_by_exchanges(drawn) + "q");  // q composes not
+    EXPECT_EQ(nfc("q" + text + "q"), "q" + ordered_by_exchanges(drawn) + "q");  // q never composes
   }
 }
 

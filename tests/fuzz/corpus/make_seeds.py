@@ -187,7 +187,7 @@ def models():
 
 
 def relays():
-    """What mpirun, srun and ranks write, behind the byte that says how much comes at a time."""
+    """Output of mpirun, srun and ranks, after a byte with the size of each read."""
     lines = {
         "mpirun": ["[1,0]<stdout>:step 1", "[1,12]<stderr>:warning", "[1,", "[1,x]<std", "[1,2]<stdin>:x",
                    "mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).",

@@ -1,0 +1,36 @@
+// Rows of training data as JSON.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/tree.h"
+
+namespace tessera {
+
+// Returns a list of the integers in a range.
+template <class Range>
+Tree list_of(const Range& values) {
+  Tree list = Tree::list();
+  for (const auto value : values) list.push(Tree(static_cast<int64_t>(value)));
+  return list;
+}
+
+// Returns the row that the model gets for a sample. `Rows` is TrainingRows or TrainingData.
+// "encoder" is missing without an encoder.
+template <class Rows>
+Tree row_tree(Rows& rows, int64_t sample) {
+  const auto length = static_cast<size_t>(rows.row_tokens());
+  std::vector<int32_t> tokens(length), labels(length), positions(length), documents(length),
+      source(static_cast<size_t>(rows.row_source()));
+  rows.read_row(sample, {tokens, labels, positions, documents, source});
+  Tree row;
+  row.set("tokens", list_of(tokens));
+  row.set("labels", list_of(labels));
+  row.set("positions", list_of(positions));
+  row.set("documents", list_of(documents));
+  if (!source.empty()) row.set("encoder", list_of(source));
+  return row;
+}
+
+}  // namespace tessera
