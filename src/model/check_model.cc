@@ -12,6 +12,8 @@
 namespace tessera {
 namespace {
 
+constexpr double kLeastEpsilon = 1e-37;  // f32 has normal numbers from 1.2e-38 on
+
 template <class... A>
 [[noreturn]] void fail(std::string_view key, fmt::format_string<A...> format, A&&... a) {
   throw Error("model.{} {}", key, fmt::format(format, std::forward<A>(a)...));
@@ -25,8 +27,9 @@ void between(std::string_view key, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most) fail(key, "= {}, expected {} to {}", value, least, most);
 }
 
-void above_zero(std::string_view key, double value) {
-  if (!(value > 0)) fail(key, "= {}, expected more than 0", value);
+void within(std::string_view key, double value, double least, double most) {
+  if (!(value >= least && value <= most))
+    fail(key, "= {}, expected a value in [{:g}, {:g}]", value, least, most);
 }
 
 void check_heads(const ModelConfig& m) {
@@ -60,17 +63,17 @@ void check_encoder(const ModelConfig& m) {
 }
 
 void check_rotary(const ModelConfig& m) {
-  if (!(m.rotary_share >= 0 && m.rotary_share <= 1))
-    fail("rotary_share", "= {}, expected 0 to 1", m.rotary_share);
+  within("rotary_share", m.rotary_share, 0, 1);
   const auto turned = static_cast<int64_t>(m.rotary_share * static_cast<double>(m.head_size()));
   if (rule_of(m.family).turns && (turned % 2 != 0 || turned == 0))
     fail("rotary_share",
          "= {} turns {} of a head's {} dimensions, expected an even number of 2 or more.",
          m.rotary_share, turned, m.head_size());
-  above_zero("rotary_base", m.rotary_base);
+  within("rotary_base", m.rotary_base, 1e-3, 1e15);
   const RotaryScale& s = m.rotary_scale;
-  if (s.factor < 1) fail("rotary_scale.factor", "= {}, expected 1 or more", s.factor);
-  above_zero("rotary_scale.low", s.low);
+  within("rotary_scale.factor", s.factor, 1, 1e9);
+  within("rotary_scale.low", s.low, 1e-9, 1e9);
+  within("rotary_scale.high", s.high, 1e-9, 1e9);
   if (s.high <= s.low)
     fail("rotary_scale.high", "= {}, expected more than low = {}", s.high, s.low);
   at_least("rotary_scale.context", s.context, 1);
@@ -105,7 +108,7 @@ void check_model(const ModelConfig& m) {
   check_heads(m);
   check_encoder(m);
   check_rotary(m);
-  above_zero("norm_epsilon", m.norm_epsilon);
+  within("norm_epsilon", m.norm_epsilon, kLeastEpsilon, 1);
   check_weights(m);
 }
 

@@ -10,8 +10,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMaxLayers = 10'000;
-
 void check_common(const HfReader& in) {
   if (in.find("quantization_config"))
     in.refuse("quantization_config", "given",
@@ -56,8 +54,6 @@ ModelConfig model_from_hf_config(const Tree& config, const std::string& source) 
   m.family = rule.family;
   if (rule.defaults != nullptr) rule.defaults(m);
   rule.hf_read(in, m);
-  if (m.all_layers() > kMaxLayers)
-    throw Error("{}: {} layers, wanted 1 to {}", source, m.all_layers(), kMaxLayers);
   m.vocabulary_multiple = 1;
   ModelConfig derived = m;
   derive_sizes(derived);

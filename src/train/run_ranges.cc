@@ -1,6 +1,7 @@
 #include "train/run_ranges.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -17,34 +18,42 @@ struct Range {
 // f32 has normal numbers from 1.2e-38 to 3.4e38; what is squared needs the root of that.
 constexpr double kTiny = 1e-37, kHuge = 1e38;
 constexpr double kExact = 9007199254740992.0;  // 2^53: integers that a double holds
+constexpr double kAny = std::numeric_limits<double>::infinity();
 // Largest p and beta for which 1 - p is not 0 in f32, with a margin.
 constexpr double kBelowOne = 0.999999;
 
 constexpr Range kRanges[] = {
     {"run.seed", 0, kExact},
-    {"model.rotary_base", 1e-3, 1e15},
-    {"model.rotary_scale.factor", 1, 1e9},
-    {"model.rotary_scale.low", 1e-9, 1e9},
-    {"model.rotary_scale.high", 1e-9, 1e9},
-    {"model.norm_epsilon", kTiny, 1},
+    {"run.threads", 0, kMostThreads},
+    {"run.stop_after_steps", 0, kAny},
     {"model.init_std", 1e-18, 1e18},
     {"model.dropout", 0, kBelowOne},
     {"model.attention_dropout", 0, kBelowOne},
     {"model.embedding_dropout", -kHuge, kBelowOne},
+    {"data.size_exponent", 0, 1},
+    {"data.sequence_length", 1, kAny},
+    {"data.target_length", 0, kAny},
     {"data.noise_density", 1e-6, kBelowOne},
     {"data.mean_span", 1, 1e6},
+    {"batch.global", 1, kAny},
+    {"batch.micro", 1, kAny},
+    {"layout.data", 1, kAny},
+    {"compiler.bucket_bytes", 0, kAny},
     {"optimizer.learning_rate", kTiny, kHuge},
     {"optimizer.beta1", 0, kBelowOne},
     {"optimizer.beta2", 0, kBelowOne},
     {"optimizer.epsilon", kTiny, 1e6},
     {"optimizer.weight_decay", 0, 1e6},
     {"optimizer.clip_norm", 1e-30, 1e30, true},
+    {"optimizer.decay_power", 0, 1},
     {"optimizer.update_clip", 1e-18, 1e18},
     {"optimizer.least_scale", 1e-18, 1e18},
+    {"lora.rank", 0, kAny},
     {"lora.alpha", 1e-9, 1e9},
-    {"schedule.steps", 0, kExact},
+    {"schedule.steps", 0, kExact},  // 0: loads, saves and ends
     {"schedule.warmup_steps", 0, kExact},
     {"schedule.decay_steps", 0, kExact},
+    {"schedule.floor", 0, 1},
     // 2^32 is Megatron's first scale. Below 2^-24 the smallest f16 gradient is 1.
     {"loss_scale.initial", 0x1p-24, 0x1p32},
     {"loss_scale.least", 0x1p-24, 0x1p32},
@@ -53,6 +62,17 @@ constexpr Range kRanges[] = {
     {"divergence.ratio", 1, 1e30, true},
     {"divergence.steps", 1, 1e6},
     {"divergence.spike", 1, 1e30, true},
+    {"checkpoint.every_steps", 0, kAny},
+    {"checkpoint.keep", 0, kAny},
+    {"checkpoint.retry_s", 0, kAny},
+    {"checkpoint.keep_every_steps", 0, kAny},
+    {"checkpoint.keep_every_tokens", 0, kAny},
+    {"evaluation.every_steps", 0, kAny},
+    {"evaluation.limit", 0, kAny},
+    {"metrics.every_steps", 1, kAny},
+    {"metrics.validate_every_steps", 0, kAny},
+    {"metrics.validate_sequences", 0, kAny},
+    {"metrics.trace_step", 0, kAny},
 };
 
 // Weights of a blend: sums and products of them stay far from the ends of f64.
@@ -92,9 +112,11 @@ void check_ranges(const RunConfig& config) {
   for (const Range& r : kRanges) {
     const std::optional<double> x = number_at(tree, r.path);
     if (!x || (*x >= r.least && *x <= r.most) || (r.or_zero && *x == 0)) continue;
+    const std::string range = r.most == kAny
+                                  ? fmt::format("{:g} or more", r.least)
+                                  : fmt::format("a value in [{:g}, {:g}]", r.least, r.most);
     fail(config, r.path,
-         fmt::format("= {}, expected a value in [{:g}, {:g}]{}", *x, r.least, r.most,
-                     r.or_zero ? ", or 0 to turn it off" : ""));
+         fmt::format("= {}, expected {}{}", *x, range, r.or_zero ? ", or 0 to turn it off" : ""));
   }
   check_weights(config, "data.train", config.data.train);
   for (const DataStage& stage : config.data.stages)

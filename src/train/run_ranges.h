@@ -6,7 +6,8 @@
 namespace tessera {
 
 // Throws Error, with the place, for a number outside its range: one that f32 arithmetic cannot use,
-// or that no run needs. Rules between several keys are in validate().
+// or that no run needs. Rules between several keys are in validate(), those of a model's sizes and
+// rotary numbers in model/check_model.h.
 void check_ranges(const RunConfig& config);
 
 }  // namespace tessera

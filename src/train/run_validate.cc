@@ -30,16 +30,15 @@ class Validation {
   void all() const {
     run();
     model();
+    check_ranges(c_);  // the rules below use these numbers
     data();
     batch();
-    optimizer();
     lora();
     loss_scale();
     schedule();
     layout();
     checkpoint();
     evaluation();
-    metrics();
   }
 
   void names() const {
@@ -74,19 +73,6 @@ class Validation {
       r.tokens = fit_spans(r.source, {c_.data.noise_density, c_.data.mean_span}).targets;
     return r;
   }
-  void at_least(const std::string& path, int64_t value, int64_t least) const {
-    if (value < least) fail(path, "= {}, wanted {} or more", value, least);
-  }
-  void between(const std::string& path, int64_t value, int64_t least, int64_t most) const {
-    if (value < least || value > most) fail(path, "= {}, wanted {} to {}", value, least, most);
-  }
-  void above_zero(const std::string& path, double value) const {
-    if (!(value > 0)) fail(path, "= {}, wanted more than 0", value);
-  }
-  void share(const std::string& path, double value, bool one_too) const {
-    if (!(value >= 0 && (value < 1 || (one_too && value == 1))))
-      fail(path, "= {}, wanted 0 to 1{}", value, one_too ? "" : ", 1 excluded");
-  }
 
   void run() const {
     const RunSection& r = c_.run;
@@ -99,9 +85,6 @@ class Validation {
            "= {}, expected a name without '/' and control characters, other than '.' and '..': "
            "without run.directory the run writes into runs/NAME",
            to_json(Tree(r.name)));
-    at_least("run.seed", r.seed, 0);
-    between("run.threads", r.threads, 0, kMostThreads);
-    at_least("run.stop_after_steps", r.stop_after_steps, 0);
   }
 
   void model() const {
@@ -113,22 +96,14 @@ class Validation {
     given("model.hidden", m.hidden);
     given("model.heads", m.heads);
     at_its_key([&] { check_model(m); });
-    above_zero("model.init_std", m.init_std);
-    share("model.dropout", m.dropout, false);
-    share("model.attention_dropout", m.attention_dropout, false);
-    share("model.embedding_dropout", m.dropout_of_embeddings(), false);
   }
 
   void data() const {
     const DataSection& d = c_.data;
     if (use_ == DataUse::kRead && d.train.empty() && d.instructions.empty())
       fail("data.train", "is not given. Build a data set with `tessera data build` and name it.");
-    weights("data.train", d.train);
     stages(d);
-    if (!(d.size_exponent >= 0 && d.size_exponent <= 1))
-      fail("data.size_exponent", "= {}, wanted 0 to 1", d.size_exponent);
     instructions(d);
-    at_least("data.sequence_length", d.sequence_length, 1);
     objective(d);
     if (d.sequence_length > c_.model.context)
       fail("data.sequence_length",
@@ -136,12 +111,6 @@ class Validation {
            "shorten the sequences.",
            d.sequence_length, c_.model.context);
     if (!d.split.empty()) split(d.split);
-  }
-
-  void weights(const char* key, const std::vector<DataSource>& sources) const {
-    for (const DataSource& s : sources)
-      if (!(s.weight > 0))
-        fail(key, "has {} with weight {}, wanted more than 0", s.prefix, s.weight);
   }
 
   void stages(const DataSection& d) const {
@@ -154,7 +123,6 @@ class Validation {
              stage.from_tokens, last);
       if (stage.train.empty())
         fail("data.stages", "has a stage from token {} without `train`", stage.from_tokens);
-      weights("data.stages", stage.train);
       last = stage.from_tokens;
     }
   }
@@ -178,14 +146,10 @@ class Validation {
     if (d.documents_apart && encodes)
       fail("data.documents_apart", "= true, but family {} takes one text a row. Leave it out.",
            name_of_entry(c_.model.family));
-    at_least("data.target_length", d.target_length, 0);
     if (!encodes && d.target_length > 0)
       fail("data.target_length", "= {}, but family {} has no encoder beside its decoder.",
            d.target_length, name_of_entry(c_.model.family));
     if (d.objective == Objective::kNextToken) return pairs(d, encodes);
-    if (!(d.noise_density > 0 && d.noise_density < 1))
-      fail("data.noise_density", "= {}, wanted above 0 and below 1; T5: 0.15", d.noise_density);
-    if (!(d.mean_span >= 1)) fail("data.mean_span", "= {}, wanted 1 or more; T5: 3", d.mean_span);
     if (!d.instructions.empty())
       fail("data.objective", "= span_corruption is for data.train, not for instructions.");
     if (d.documents_apart)
@@ -237,9 +201,6 @@ class Validation {
 
   void batch() const {
     const BatchSection& b = c_.batch;
-    at_least("batch.global", b.global, 1);
-    at_least("batch.micro", b.micro, 1);
-    at_least("layout.data", c_.layout.data, 1);
     const int64_t ranks = c_.layout.data;
     if (b.global % ranks != 0)
       fail("batch.global", "= {} is no multiple of layout.data = {}", b.global, ranks);
@@ -307,24 +268,7 @@ class Validation {
            c_.batch.global, c_.batch.micro, std::max(global, micro), kMostNumbers);
   }
 
-  void optimizer() const {
-    const OptimizerSection& o = c_.optimizer;
-    above_zero("optimizer.learning_rate", o.learning_rate);
-    share("optimizer.beta1", o.beta1, false);
-    share("optimizer.beta2", o.beta2, false);
-    above_zero("optimizer.epsilon", o.epsilon);
-    if (o.weight_decay < 0)
-      fail("optimizer.weight_decay", "= {}, wanted 0 or more", o.weight_decay);
-    if (o.clip_norm < 0)
-      fail("optimizer.clip_norm", "= {}, wanted 0 (no clipping) or more", o.clip_norm);
-    share("optimizer.decay_power", o.decay_power, true);
-    above_zero("optimizer.update_clip", o.update_clip);
-    above_zero("optimizer.least_scale", o.least_scale);
-  }
-
   void lora() const {
-    at_least("lora.rank", c_.lora.rank, 0);
-    above_zero("lora.alpha", c_.lora.alpha);
     if (!c_.lora.targets.empty() && c_.lora.rank == 0)
       fail("lora.targets",
            "are given, but lora.rank is 0. Set lora.rank, such as 16, or for no adapters "
@@ -333,19 +277,12 @@ class Validation {
 
   void loss_scale() const {
     const LossScaleSection& s = c_.loss_scale;
-    above_zero("loss_scale.least", s.least);
     if (!(s.initial >= s.least))
       fail("loss_scale.initial", "= {}, wanted loss_scale.least = {} or more", s.initial, s.least);
-    at_least("loss_scale.window", s.window, 1);
-    at_least("loss_scale.hysteresis", s.hysteresis, 1);
   }
 
   void schedule() const {
     const ScheduleSection& s = c_.schedule;
-    at_least("schedule.steps", s.steps, 0);  // 0: loads, saves and ends
-    at_least("schedule.warmup_steps", s.warmup_steps, 0);
-    at_least("schedule.decay_steps", s.decay_steps, 0);
-    share("schedule.floor", s.floor, true);
     if (s.warmup_steps > s.steps)
       fail("schedule.warmup_steps", "= {} is more than schedule.steps = {}", s.warmup_steps,
            s.steps);
@@ -363,7 +300,6 @@ class Validation {
     });
     recompute(l.recompute);
     offload(l.offload);
-    at_least("compiler.bucket_bytes", c_.compiler.bucket_bytes, 0);
   }
 
   void recompute(const std::string& text) const {
@@ -392,11 +328,6 @@ class Validation {
 
   void checkpoint() const {
     const CheckpointSection& k = c_.checkpoint;
-    at_least("checkpoint.every_steps", k.every_steps, 0);
-    at_least("checkpoint.keep", k.keep, 0);
-    at_least("checkpoint.retry_s", k.retry_s, 0);
-    at_least("checkpoint.keep_every_steps", k.keep_every_steps, 0);
-    at_least("checkpoint.keep_every_tokens", k.keep_every_tokens, 0);
     for (const int64_t step : k.at_steps)
       if (step < 1 || step > c_.schedule.steps)
         fail("checkpoint.at_steps", "has {}, wanted 1 to schedule.steps = {}", step,
@@ -407,19 +338,9 @@ class Validation {
 
   void evaluation() const {
     const EvaluationSection& e = c_.evaluation;
-    at_least("evaluation.every_steps", e.every_steps, 0);
-    at_least("evaluation.limit", e.limit, 0);
     if (e.every_steps > 0 && e.tasks.empty())
       fail("evaluation.every_steps", "= {}, but evaluation.tasks names no task file",
            e.every_steps);
-  }
-
-  void metrics() const {
-    const MetricsSection& m = c_.metrics;
-    at_least("metrics.every_steps", m.every_steps, 1);
-    at_least("metrics.validate_every_steps", m.validate_every_steps, 0);
-    at_least("metrics.validate_sequences", m.validate_sequences, 0);
-    at_least("metrics.trace_step", m.trace_step, 0);
   }
 
   const RunConfig& c_;
@@ -428,10 +349,7 @@ class Validation {
 
 }  // namespace
 
-void validate(const RunConfig& config, DataUse use) {
-  Validation(config, use).all();
-  check_ranges(config);
-}
+void validate(const RunConfig& config, DataUse use) { Validation(config, use).all(); }
 void validate_names(const RunConfig& config) { Validation(config).names(); }
 
 }  // namespace tessera

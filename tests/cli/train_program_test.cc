@@ -156,7 +156,8 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
   expect_fault(write + "64", {"Shorten the prompt or ask for at most 63 tokens"});
   expect_fault(write + "3 --threads -1", {"--threads is -1"}, 2);
   EXPECT_EQ(run(write + "3 --top-p 2").out, "");
-  expect_fault("train run.yaml run.threads=100000", {"run.threads = 100000, wanted 0 to 1024"});
+  expect_fault("train run.yaml run.threads=100000",
+               {"run.threads = 100000, expected a value in [0, 1024]"});
   expect_fault("train run.yaml batch.global=9000000", {"batch.micro = 2 makes 4500000 micro"});
 }
 
