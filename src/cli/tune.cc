@@ -6,6 +6,7 @@
 
 #include "checkpoint/durable.h"
 #include "cli/machine_files.h"
+#include "cli/show.h"
 #include "cli/trial.h"
 #include "cli/tune_history.h"
 #include "cli/tune_points.h"
@@ -20,6 +21,10 @@ namespace {
 
 double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string count(size_t n, std::string_view thing) {
+  return counted(static_cast<int64_t>(n), thing);
 }
 
 struct TuneArguments {
@@ -185,7 +190,7 @@ std::string Tuning::keys(size_t point) const {
 
 void Tuning::report() const {
   const std::optional<size_t> best = tuner_->best();
-  if (!best) throw Error("none of {} trials ran: see the messages above.", past_.size());
+  if (!best) throw Error("none of {} ran: see the messages above.", count(past_.size(), "trial"));
   double seconds = 0;
   for (const PastTrial& p : past_)
     if (p.point == *best) seconds = p.result.seconds;
@@ -204,17 +209,17 @@ void Tuning::report() const {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  fmt::print("best of {} trials ({} points): {:.4g} s per step\nuse it:  {}\n", past_.size(),
-             space_.points.size(), seconds, keys(*best));
+  fmt::print("best of {} ({}): {:.4g} s per step\nuse it:  {}\n", count(past_.size(), "trial"),
+             count(space_.points.size(), "point"), seconds, keys(*best));
   fmt::print("what each choice is worth, in % of the time (mean over all points):\n");
   for (size_t k = 0; k < worth.size(); ++k)
     fmt::print("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
 }
 
 int Tuning::go() {
-  say("tune      {} points of {} knobs, {} trials{}; history {}", space_.points.size(),
-      space_.knobs.size(), t_.trials, past_.empty() ? "" : fmt::format(", {} known", past_.size()),
-      history_.string());
+  say("tune      {} of {}, {}{}; history {}", count(space_.points.size(), "point"),
+      count(space_.knobs.size(), "knob"), counted(t_.trials, "trial"),
+      past_.empty() ? "" : fmt::format(", {} known", past_.size()), history_.string());
   const auto wanted = static_cast<size_t>(t_.trials);
   const StopSignals stop;
   for (;;) {
@@ -224,7 +229,7 @@ int Tuning::go() {
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;
-    say("stopped   {} trials are kept; the same command goes on", past_.size());
+    say("stopped   {} kept; the same command resumes", count(past_.size(), "trial"));
     return 128 + stop.signal();
   }
   report();

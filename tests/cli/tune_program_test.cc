@@ -114,7 +114,7 @@ TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2",
                               "timeout --preserve-status -s INT 4");
   EXPECT_EQ(r.code, 130) << r.err;
-  EXPECT_NE(r.out.find("the same command goes on"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("the same command resumes"), std::string::npos) << r.out;
   EXPECT_FALSE(leftovers());
 }
 
