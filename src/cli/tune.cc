@@ -74,6 +74,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   if (!a.parse(args)) return false;
   if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
   check_arguments(t);
+  if (t.simulate) t.run.data = DataUse::kIgnored;
   return true;
 }
 
