@@ -5,11 +5,11 @@
 
 #include "base/printable.h"
 #include "base/tree.h"
-#include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"
 #include "cli/rank.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
 #include "data/token_texts.h"
@@ -104,7 +104,8 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
     metrics.set(m.name, std::move(one));
     line += fmt::format("  {} {:.4f} ± {:.4f}", m.name, m.value, m.error);
   }
-  if (!quiet) fmt::print("{}  {} examples\n", line, r.examples.size());
+  if (!quiet)
+    fmt::print("{}  {}\n", line, counted(static_cast<int64_t>(r.examples.size()), "example"));
   t.set("task", Tree(name));
   t.set("examples", Tree(static_cast<int64_t>(r.examples.size())));
   t.set("metrics", std::move(metrics));
@@ -265,7 +266,7 @@ int verb_eval(Args args) {
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
   const ModelOptions options = {precision_named(precision), threads_or_all(threads),
                                 cuda_named(device, *world)};
-  CheckpointReader reader(resolve_checkpoint(checkpoint));
+  CheckpointReader reader(choose_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   score_sets(sets, of_sets, reader, options, json, results);

@@ -7,6 +7,40 @@ namespace {
 
 class FirstLook : public TinyRun {};
 
+TEST_F(FirstLook, TheCheckpointThatIsUsedIsNamedAndADamagedNewerOneToo) {
+  trained();
+  const std::string text = "--prompt fox --max-tokens 1";
+  const std::vector<std::string> commands = {"generate run " + text, "eval run d --samples 1",
+                                             "checkpoint export run --to hf"};
+  for (const std::string& command : commands) {
+    const ProgramResult r = run(command);
+    EXPECT_EQ(r.code, 0) << r.err;
+    expect_in(r.err, {"checkpoint run/checkpoints/12, step 12"});
+    EXPECT_EQ(r.err.find("warning"), std::string::npos) << r.err;
+    fs::remove_all(folder_ / "hf");
+  }
+  put("run/checkpoints/12/index.json", "{");
+  for (const std::string& command : commands) {
+    const ProgramResult r = run(command);
+    EXPECT_EQ(r.code, 0) << r.err;
+    expect_in(r.err, {"warning: a newer checkpoint is damaged and not used: run/checkpoints/12",
+                      "checkpoint run/checkpoints/9, step 9"});
+  }
+}
+
+TEST_F(FirstLook, ARunWithoutACheckpointIsARunDirectory) {
+  trained();
+  fs::remove_all(folder_ / "run/checkpoints");
+  const ProgramResult none = run("generate run --prompt fox");
+  EXPECT_EQ(none.code, 1);
+  expect_in(none.err, {"run: this run has not saved a checkpoint yet"});
+  fs::create_directories(folder_ / "run/checkpoints/12.damaged");
+  expect_in(run("generate run --prompt fox").err,
+            {"run: all checkpoints are damaged; the newest is run/checkpoints/12.damaged"});
+  fs::create_directories(folder_ / "empty");
+  expect_in(run("generate empty --prompt fox").err, {"empty: holds no whole checkpoint"});
+}
+
 TEST_F(FirstLook, OneThingIsSingular) {
   put("one.txt", "the quick brown fox\n");
   ASSERT_EQ(run("data build --tokenizer t.json --out one one.txt").code, 0);
