@@ -9,6 +9,7 @@
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"
 #include "cli/rank.h"
+#include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
@@ -144,6 +145,21 @@ struct SetOptions {
   bool foreign = false;  // read sets of another tokenizer
 };
 
+// Throws Error for a text file, which is not the PREFIX of a dataset.
+void require_dataset(const std::string& set) {
+  if (std::filesystem::exists(set + ".idx") || !std::filesystem::is_regular_file(set)) return;
+  throw Error(
+      "{}: is a file; expected the PREFIX of a dataset that `tessera data build` made. JSON lines "
+      "of instructions cannot be evaluated here: a run reports their loss if data.validation "
+      "names them, and --task FILE evaluates prompts with answers (docs/evaluation.md).",
+      set);
+}
+
+void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks) {
+  for (const std::string& set : sets) require_dataset(set);
+  for (const std::string& file : tasks) require_file("--task", file, kTaskHint);
+}
+
 // Throws Error for a set whose ids stand for other texts than the checkpoint's.
 void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool foreign) {
   const std::string found =
@@ -261,6 +277,7 @@ int verb_eval(Args args) {
     throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
   if (tasks.files.empty() && !examples_file.empty())
     throw UsageError("eval: --examples is for --task.");
+  require_inputs(sets, tasks.files);
   // Tasks are for all ranks; what needs one rank alone is not started as several.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();

@@ -169,6 +169,7 @@ int verb_train(Args args) {
       print_to(options.terminal.file, fmt::format("layout    found for {} rank{}: {}\n",
                                                   place.ranks, place.ranks == 1 ? "" : "s",
                                                   keys_of({config.layout, config.batch.micro})));
+    if (!config.data.tokenizer.empty()) require_file("data.tokenizer", config.data.tokenizer);
     const RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);

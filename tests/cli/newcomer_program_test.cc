@@ -41,6 +41,29 @@ TEST_F(FirstLook, ARunWithoutACheckpointIsARunDirectory) {
   expect_in(run("generate empty --prompt fox").err, {"empty: holds no whole checkpoint"});
 }
 
+TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
+  fs::create_directories(folder_ / "sub");
+  const std::string here = fs::canonical(folder_).string();
+  const ProgramResult below = run("train ../run.yaml", "cd sub;");
+  EXPECT_EQ(below.code, 1);
+  expect_in(below.err, {"data.tokenizer = t.json: not found in " + here + "/sub.",
+                        "relative to the current folder"});
+  EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
+  const ProgramResult task = run("train run.yaml evaluation.tasks=[piqa] evaluation.every_steps=2");
+  EXPECT_EQ(task.code, 1);
+  expect_in(task.err, {"evaluation.tasks = piqa: not found in " + here + ".",
+                       "configs/tasks/piqa.yaml"});
+}
+
+TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
+  trained();
+  put("chat.jsonl", "{\"prompt\":\"fox\",\"response\":\"jumps\"}\n");
+  const ProgramResult r = run("eval run chat.jsonl");
+  EXPECT_EQ(r.code, 1);
+  expect_in(r.err, {"chat.jsonl: is a file; expected the PREFIX of a dataset",
+                    "`tessera data build`", "data.validation", "--task"});
+}
+
 TEST_F(FirstLook, OneThingIsSingular) {
   put("one.txt", "the quick brown fox\n");
   ASSERT_EQ(run("data build --tokenizer t.json --out one one.txt").code, 0);
