@@ -72,5 +72,12 @@ TEST_F(FirstLook, OneThingIsSingular) {
             {"the layout has 1 rank (data 1"});
 }
 
+TEST_F(FirstLook, ExplainListsThePresetsOfEachFamily) {
+  const std::string text = run("config explain model.preset").out;
+  expect_in(text, {"of llama: llama2-7b", "of gpt2: ", "pythia-70m"});
+  const ProgramResult near = run("train run.yaml model.preset=llama");
+  expect_in(near.err, {"Did you mean 'llama2-7b'? Presets of llama: llama2-7b, "});
+}
+
 }  // namespace
 }  // namespace tessera
