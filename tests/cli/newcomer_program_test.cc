@@ -51,8 +51,8 @@ TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
   EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
   const ProgramResult task = run("train run.yaml evaluation.tasks=[piqa] evaluation.every_steps=2");
   EXPECT_EQ(task.code, 1);
-  expect_in(task.err, {"evaluation.tasks = piqa: not found in " + here + ".",
-                       "configs/tasks/piqa.yaml"});
+  expect_in(task.err,
+            {"evaluation.tasks = piqa: not found in " + here + ".", "configs/tasks/piqa.yaml"});
 }
 
 TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
