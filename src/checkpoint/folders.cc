@@ -218,8 +218,16 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   if (is_one || is_hf_folder(argument)) return {argument};
   const Path inside = argument / "checkpoints";
   std::vector<Path> found;
-  for (const auto& e : names_in(fs::is_directory(inside, error) ? inside : argument).finished)
-    found.insert(found.begin(), e.path);
+  const CheckpointNames names = names_in(fs::is_directory(inside, error) ? inside : argument);
+  for (const auto& e : names.finished) found.insert(found.begin(), e.path);
+  if (found.empty() && !names.damaged.empty())
+    throw Error("{}: all checkpoints are damaged; the newest is {}.", argument.string(),
+                names.damaged.back().path.string());
+  if (found.empty() && fs::exists(argument / "run.yaml", error))
+    throw Error(
+        "{}: this run has not saved a checkpoint yet. It saves every checkpoint.every_steps steps, "
+        "at its end, and when Ctrl-C stops it.",
+        argument.string());
   if (found.empty())
     throw Error(
         "{}: holds no whole checkpoint; expected a checkpoint's folder (with {}), a checkpoints/ "
@@ -228,13 +236,14 @@ std::vector<Path> checkpoints_of(const Path& argument) {
   return found;
 }
 
-Path resolve_checkpoint(const Path& argument) {
+Path resolve_checkpoint(const Path& argument, std::vector<std::string>* skipped) {
   const std::vector<Path> all = checkpoints_of(argument);
   if (all[0] == argument) return argument;
   std::string reasons;
   for (const Path& path : all) {
     const FoundCheckpoint c = look_at({0, path});
     if (c.broken.empty()) return path;
+    if (skipped != nullptr) skipped->push_back(c.broken);
     reasons += "\n  " + c.broken;
   }
   throw Error("{}: holds no whole checkpoint:{}", argument.string(), reasons);

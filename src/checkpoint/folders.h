@@ -53,7 +53,8 @@ LatestCheckpoint find_latest(const Path& checkpoints_dir);
 // first. Throws Error that names what was found instead.
 std::vector<Path> checkpoints_of(const Path& argument);
 // Returns the first of them whose index and sizes are whole. Throws Error if there is none.
-Path resolve_checkpoint(const Path& argument);
+// `skipped`, if given, receives what is wrong with those before it.
+Path resolve_checkpoint(const Path& argument, std::vector<std::string>* skipped = nullptr);
 
 // Renames a checkpoint of a run to <step>.damaged (or <step>.damaged-2 …), so that no later start
 // reads it. Returns the new place.

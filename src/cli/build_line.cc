@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "cli/show.h"
 #include "train/progress.h"
 
 namespace tessera {
@@ -50,8 +51,8 @@ void BuildLine::show(const BuildProgress& p) {
   const double done = share(p.bytes_read, p.bytes_total);
   std::string line;
   if (p.bytes_total > 0) line = format_bar(done, 20) + fmt::format(" {:.0f} %  ", 100 * done);
-  line += fmt::format("{} documents  {} tokens  {} per second", format_count(p.documents),
-                      format_count(p.tokens),
+  line += fmt::format("{}  {}  {} per second", counted(p.documents, "document"),
+                      counted(p.tokens, "token"),
                       human_bytes(static_cast<int64_t>(static_cast<double>(p.text_bytes) / now)));
   if (p.bytes_total > 0 && done > 0.01)
     line += "  left " + format_duration(now * (1 - done) / done);

@@ -212,7 +212,7 @@ int diff(Args args) {
   arguments.required(second, "CHECKPOINT", "the second");
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  CheckpointReader a(resolve_checkpoint(first)), b(resolve_checkpoint(second));
+  CheckpointReader a(choose_checkpoint(first)), b(choose_checkpoint(second));
   const std::vector<Change> header = differences(header_tree(a.header()), header_tree(b.header()));
   const std::vector<TensorDifference> tensors = compare(a, b);
   Tree root, keys = Tree::list(), values = Tree::list();
@@ -372,7 +372,7 @@ int export_folder(Args args) {
   options.dtype = *known;
   options.max_file_bytes = max_file_bytes;
   const Clock clock;
-  const Path source = resolve_checkpoint(checkpoint);
+  const Path source = choose_checkpoint(checkpoint);
   describe_tokenizer(source, options);
   const HfExport made = export_hf(source, to, options);
   if (json) {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "checkpoint/average.h"
-#include "checkpoint/folders.h"
+#include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
@@ -20,7 +20,7 @@ int checkpoint_average(Args args) {
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
   std::vector<Path> paths;
-  for (const std::string& f : from) paths.push_back(resolve_checkpoint(f));
+  for (const std::string& f : from) paths.push_back(choose_checkpoint(f));
   const Averaged made = average_checkpoints(paths, out, version());
   if (json) {
     Tree t;

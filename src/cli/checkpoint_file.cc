@@ -1,11 +1,29 @@
 #include "cli/checkpoint_file.h"
 
 #include "base/error.h"
+#include "base/print.h"
+#include "base/printable.h"
+#include "checkpoint/folders.h"
+#include "checkpoint/hf_source.h"
 #include "cli/arguments.h"
+#include "cli/rank.h"
 #include "tensor/cpu_features.h"
 #include "train/run_section.h"
 
 namespace tessera {
+
+Path choose_checkpoint(const std::string& argument) {
+  std::vector<std::string> skipped;
+  const Path path = resolve_checkpoint(argument, &skipped);
+  if (read_rank_place().rank > 0) return path;
+  for (const std::string& broken : skipped)
+    print_to(stderr, fmt::format("warning: a newer checkpoint is damaged and not used: {}\n",
+                                 printable(broken)));
+  if (!is_hf_folder(path))
+    print_to(stderr, fmt::format("checkpoint {}, step {}\n", printable(path.string()),
+                                 CheckpointReader(path).header().step));
+  return path;
+}
 
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint) {
   if (checkpoint.header().tokenizer.empty())

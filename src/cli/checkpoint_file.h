@@ -8,6 +8,11 @@
 
 namespace tessera {
 
+// Returns the checkpoint that the argument of a command refers to: of a run the newest whole one.
+// Prints which one it is, and warnings about newer ones that are damaged, on rank 0's standard
+// error. Throws Error if there is none.
+Path choose_checkpoint(const std::string& argument);
+
 // The tokenizer inside the checkpoint. Throws Error if there is none, with what to do.
 std::unique_ptr<Tokenizer> tokenizer_of(const CheckpointReader& checkpoint);
 

@@ -1,8 +1,8 @@
 // tessera checkpoint merge
 #include <fmt/format.h>
 
-#include "checkpoint/folders.h"
 #include "checkpoint/merge.h"
+#include "cli/checkpoint_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 
@@ -17,7 +17,7 @@ int checkpoint_merge(Args args) {
   arguments.option(out, "--out", "CHECKPOINT", "the checkpoint to be made", true);
   arguments.json(json);
   if (!arguments.parse(args)) return 0;
-  const Merged made = merge_adapters(resolve_checkpoint(from), out, version());
+  const Merged made = merge_adapters(choose_checkpoint(from), out, version());
   if (json) {
     Tree t;
     t.set("checkpoint", Tree(out));

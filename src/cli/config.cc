@@ -10,6 +10,8 @@
 #include "checkpoint/stored_model.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
+#include "model/family.h"
+#include "model/presets.h"
 #include "train/run_programs.h"
 
 namespace tessera {
@@ -57,7 +59,8 @@ constexpr const char* kIntroduction =
     "wins: `tessera train run.yaml batch.micro=8`. An unknown key is an error that names the\n"
     "nearest known one. `model.preset` is applied first, keys of `model` then replace what it\n"
     "says. `tessera config explain KEY` says the same as these tables, and `tessera config\n"
-    "print RUN` shows a file with everything resolved.\n\n"
+    "print RUN` shows a file with everything resolved. Relative paths are relative to the current\n"
+    "folder, not to the folder of the run file.\n\n"
     "```yaml\n"
     "run: { name: pythia-70m, seed: 1234 }\n"
     "model: { preset: pythia-70m }\n"
@@ -68,12 +71,48 @@ constexpr const char* kIntroduction =
     "precision: auto\n"
     "```\n";
 
+// Returns the names of the presets of a family, separated by commas.
+std::string presets_of(const FamilyRule& family) {
+  std::string text;
+  for (const Preset& p : family.presets)
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", p.name);
+  return text;
+}
+
+// Returns the defaults of a family that differ from those of ModelConfig, as "key value, …".
+std::string defaults_of(const FamilyRule& family) {
+  ModelConfig own;
+  apply_family(family.family, own);
+  std::string text;
+  for (const Change& c : differences(to_tree(ModelConfig()), to_tree(own)))
+    if (c.path != "family")
+      text += fmt::format("{}`{}: {}`", text.empty() ? "" : ", ", c.path, c.after);
+  return text.empty() ? "as in the table" : text;
+}
+
+void print_model_notes() {
+  fmt::print(
+      "\nThe defaults of the table are those of `family: neox`. A family has defaults of its own, "
+      "which\n`model.family` or a preset sets:\n\n| family | defaults | presets "
+      "|\n|---|---|---|\n");
+  for (const FamilyRule* f : all_families())
+    fmt::print("| `{}` | {} | {} |\n", name_of_entry(f->family), defaults_of(*f), presets_of(*f));
+}
+
+void print_notes(const std::string& section) {
+  if (section == "model") print_model_notes();
+  if (section == "layout")
+    fmt::print(
+        "\nValues of `layout.context` and `layout.expert` other than 1 are not supported.\n");
+}
+
 void print_markdown(const std::vector<Field>& fields) {
   fmt::print("{}", kIntroduction);
   std::string section = "-";
   for (const Field& f : fields) {
     const size_t dot = f.path.find('.');
     const std::string now = dot == std::string::npos ? "" : f.path.substr(0, dot);
+    if (now != section) print_notes(section);
     if (now != section)
       fmt::print("\n## {}\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
                  now.empty() ? f.path : now);
@@ -99,8 +138,12 @@ int explain(Args args) {
   } else if (markdown) {
     print_markdown(fields);
   } else {
-    for (const Field& f : fields)
+    for (const Field& f : fields) {
       fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, f.type, default_of(f));
+      if (f.path != "model.preset") continue;
+      for (const FamilyRule* family : all_families())
+        fmt::print("    of {}: {}\n", name_of_entry(family->family), presets_of(*family));
+    }
   }
   return 0;
 }

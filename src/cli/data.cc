@@ -251,8 +251,9 @@ int inspect(Args args) {
     fmt::print("{}\n", to_json(t));
     return 0;
   }
-  show("{}: {} documents, {} tokens of type {}; index and data agree\n", prefix,
-       format_count(data.documents()), format_count(data.tokens()), name_of(data.dtype()));
+  show("{}: {}, {} of type {}; index and data agree\n", prefix,
+       counted(data.documents(), "document"), counted(data.tokens(), "token"),
+       name_of(data.dtype()));
   fmt::print("  lengths     {} to {}, median {}; {} empty; {} sequences\n",
              format_count(l.shortest), format_count(l.longest), format_count(l.median),
              format_count(l.empty), format_count(data.sequences()));
@@ -267,8 +268,8 @@ int inspect(Args args) {
   constexpr size_t kShown = 10;
   for (const SourceAbout& s :
        std::span(about->sources).first(std::min(kShown, about->sources.size()))) {
-    show("  from        {}: {} documents, {} tokens\n", s.name, format_count(s.documents),
-         format_count(s.tokens));
+    show("  from        {}: {}, {}\n", s.name, counted(s.documents, "document"),
+         counted(s.tokens, "token"));
   }
   if (about->sources.size() > kShown) {
     fmt::print("              and {} files more\n", about->sources.size() - kShown);

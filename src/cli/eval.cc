@@ -5,11 +5,12 @@
 
 #include "base/printable.h"
 #include "base/tree.h"
-#include "checkpoint/folders.h"
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"
 #include "cli/rank.h"
+#include "cli/run_file.h"
+#include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
 #include "data/token_texts.h"
@@ -104,7 +105,8 @@ Tree show_task(const std::string& name, const TaskResult& r, bool quiet) {
     metrics.set(m.name, std::move(one));
     line += fmt::format("  {} {:.4f} ± {:.4f}", m.name, m.value, m.error);
   }
-  if (!quiet) fmt::print("{}  {} examples\n", line, r.examples.size());
+  if (!quiet)
+    fmt::print("{}  {}\n", line, counted(static_cast<int64_t>(r.examples.size()), "example"));
   t.set("task", Tree(name));
   t.set("examples", Tree(static_cast<int64_t>(r.examples.size())));
   t.set("metrics", std::move(metrics));
@@ -143,6 +145,21 @@ struct SetOptions {
   int64_t samples = 0;   // of each set; 0: all
   bool foreign = false;  // read sets of another tokenizer
 };
+
+// Throws Error for a text file, which is not the PREFIX of a dataset.
+void require_dataset(const std::string& set) {
+  if (std::filesystem::exists(set + ".idx") || !std::filesystem::is_regular_file(set)) return;
+  throw Error(
+      "{}: is a file; expected the PREFIX of a dataset that `tessera data build` made. JSON lines "
+      "of instructions cannot be evaluated here: a run reports their loss if data.validation "
+      "names them, and --task FILE evaluates prompts with answers (docs/evaluation.md).",
+      set);
+}
+
+void require_inputs(const std::vector<std::string>& sets, const std::vector<std::string>& tasks) {
+  for (const std::string& set : sets) require_dataset(set);
+  for (const std::string& file : tasks) require_file("--task", file, kTaskHint);
+}
 
 // Throws Error for a set whose ids stand for other texts than the checkpoint's.
 void require_own_set(const std::string& set, const Tokenizer& tokenizer, bool foreign) {
@@ -264,12 +281,13 @@ int verb_eval(Args args) {
     throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
   if (tasks.files.empty() && !examples_file.empty())
     throw UsageError("eval: --examples is for --task.");
+  require_inputs(sets, tasks.files);
   // Tasks are for all ranks; what needs one rank alone is not started as several.
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
   const ModelOptions options = {precision_named(precision), threads_or_all(threads),
                                 cuda_named(device, *world)};
-  CheckpointReader reader(resolve_checkpoint(checkpoint));
+  CheckpointReader reader(choose_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();
   score_sets(sets, of_sets, reader, options, json, results);

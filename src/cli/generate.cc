@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/tree.h"
-#include "checkpoint/folders.h"
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"
 #include "cli/verbs.h"
@@ -75,7 +74,7 @@ int verb_generate(Args args) {
   a.json(json);
   if (!a.parse(args)) return 0;
   if (prompt == "-") prompt = read_standard_input();
-  CheckpointReader reader(resolve_checkpoint(checkpoint));
+  CheckpointReader reader(choose_checkpoint(checkpoint));
   const auto tokenizer = tokenizer_of(reader);
   options.seed = static_cast<uint64_t>(seed);
   const TextRules rules = text_rules(reader, *tokenizer);

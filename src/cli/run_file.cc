@@ -97,6 +97,15 @@ RunConfig open_run(const std::string& argument, std::span<const std::string> giv
   return config;
 }
 
+void require_file(const std::string& key, const std::string& file, const std::string& hint) {
+  std::error_code error;
+  if (std::filesystem::exists(file, error) || error) return;
+  const Path path(file);
+  if (path.is_absolute()) throw Error("{} = {}: there is no such file.{}", key, file, hint);
+  throw Error("{} = {}: not found in {}. Paths are relative to the current folder.{}", key, file,
+              std::filesystem::current_path().string(), hint);
+}
+
 void require_layout(const RunConfig& config, const char* verb) {
   if (!config.layout_search.search) return;
   throw Error(

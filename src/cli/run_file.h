@@ -11,6 +11,14 @@ namespace tessera {
 RunConfig open_run(const std::string& path, std::span<const std::string> overrides,
                    bool small = false, DataUse use = DataUse::kRead);
 
+// Throws Error if a file that a key or an option names does not exist: names both, the folder in
+// which it was looked for, and `hint`.
+void require_file(const std::string& key, const std::string& file, const std::string& hint = "");
+
+// The hint for a task that does not exist.
+inline constexpr const char* kTaskHint =
+    " Tasks of Tessera are in its folder configs/tasks, such as configs/tasks/piqa.yaml.";
+
 // Refuses a run that leaves its layout to be found (`layout.search: true`), where `verb` needs one.
 void require_layout(const RunConfig& config, const char* verb);
 

@@ -4,13 +4,21 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "base/count.h"
 #include "base/printable.h"
 
 namespace tessera {
+
+// "1 rank", "1,240 ranks"
+inline std::string counted(int64_t n, std::string_view thing) {
+  return fmt::format("{} {}{}", format_count(n), thing, n == 1 ? "" : "s");
+}
 
 template <class... A>
 void show(fmt::format_string<A...> format, A&&... a) {

@@ -3,6 +3,7 @@
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "compile/compile.h"
 #include "launch/child.h"
 #include "launch/sbatch.h"
 
@@ -89,6 +90,23 @@ bool read_arguments(Args args, SubmitArguments& s) {
   return true;
 }
 
+// Throws Error if the job starts another number of ranks than the layout has.
+void require_ranks(const SubmitArguments& s, const RunConfig& config) {
+  if (config.layout_search.search) return;  // the ranks find a layout for their number
+  const Layout& l = config.layout;
+  const int64_t model = l.tensor * l.pipeline, ranks = mesh_of(l).ranks();
+  const int64_t started = s.nodes * s.tasks;
+  if (ranks == started) return;
+  const std::string fit =
+      started % model == 0
+          ? fmt::format("layout.data={}", started / model)
+          : fmt::format("a number of ranks that {} (tensor x pipeline) divides", model);
+  throw Error(
+      "the layout has {} rank{} (data {} x tensor {} x pipeline {}), but --nodes {} x "
+      "--tasks-per-node {} starts {}. Give {}, or other --nodes and --tasks-per-node.",
+      ranks, ranks == 1 ? "" : "s", l.data, l.tensor, l.pipeline, s.nodes, s.tasks, started, fit);
+}
+
 BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
   BatchJob job = s.job;
   job.name = config.run.name;
@@ -115,7 +133,9 @@ BatchJob job_of(const SubmitArguments& s, const RunConfig& config) {
 int verb_submit(Args args) {
   SubmitArguments s;
   if (!read_arguments(args, s)) return 0;
-  const BatchJob job = job_of(s, open_run(s.run, s.overrides));
+  const RunConfig config = open_run(s.run, s.overrides);
+  require_ranks(s, config);
+  const BatchJob job = job_of(s, config);
   const std::string script = sbatch_script(job);
   if (s.print)
     fmt::print("{}", script);

@@ -14,6 +14,7 @@
 #include "cli/plan_search.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
+#include "cli/show.h"
 #include "cli/train_tasks.h"
 #include "cli/verbs.h"
 #include "comm/agree.h"
@@ -59,9 +60,10 @@ std::unique_ptr<World> world_of(const RunConfig& config, int64_t started) {
   const int64_t wanted = mesh_of(l).ranks();
   if (started != wanted)
     throw Error(
-        "the layout has {} ranks (data {} x tensor {} x pipeline {}), but {} {} started. Start it "
+        "the layout has {} (data {} x tensor {} x pipeline {}), but {} {} started. Start it "
         "with   tessera launch … -n {}   or set layout.data to {}.",
-        wanted, l.data, l.tensor, l.pipeline, started, started == 1 ? "was" : "were", wanted,
+        counted(wanted, "rank"), l.data, l.tensor, l.pipeline, started,
+        started == 1 ? "was" : "were", wanted,
         std::max<int64_t>(1, started / std::max<int64_t>(1, l.tensor * l.pipeline)));
   return started == 1 ? self_world() : mpi_world();
 }
@@ -167,6 +169,7 @@ int verb_train(Args args) {
       print_to(options.terminal.file, fmt::format("layout    found for {} rank{}: {}\n",
                                                   place.ranks, place.ranks == 1 ? "" : "s",
                                                   keys_of({config.layout, config.batch.micro})));
+    if (!config.data.tokenizer.empty()) require_file("data.tokenizer", config.data.tokenizer);
     const RunFolder folder(config.run.directory);
     const std::string shown = to_json(to_tree(config));
     heartbeat->facts(shown);

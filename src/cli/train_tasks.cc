@@ -1,6 +1,7 @@
 #include "cli/train_tasks.h"
 
 #include "cli/checkpoint_file.h"
+#include "cli/run_file.h"
 #include "comm/agree.h"
 #include "data/tokenizer.h"
 #include "eval/evaluate.h"
@@ -29,6 +30,7 @@ TaskEvaluation task_evaluation(const RunConfig& config) {
   TaskEvaluation out;
   if (e.tasks.empty()) return out;
   out.bytes = [](const RunConfig& c) { return likelihood_bytes(c.model, options_of(c)); };
+  for (const std::string& file : e.tasks) require_file("evaluation.tasks", file, kTaskHint);
   std::vector<Task> tasks = read_tasks({e.tasks, e.data, -1, e.limit});
   for (const Task& t : tasks) out.names.push_back(t.name);
   out.run = [tasks = std::move(tasks)](const Path& checkpoint, const RunConfig& c, World& world) {

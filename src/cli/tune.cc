@@ -23,6 +23,10 @@ double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::string count(size_t n, std::string_view thing) {
+  return counted(static_cast<int64_t>(n), thing);
+}
+
 struct TuneArguments {
   TunedRun run;
   std::vector<std::string> knobs;
@@ -70,6 +74,7 @@ bool read_arguments(Args args, TuneArguments& t) {
   if (!a.parse(args)) return false;
   if (t.simulate && t.cluster.empty()) throw UsageError("tune: --simulate needs --cluster.");
   check_arguments(t);
+  if (t.simulate) t.run.data = DataUse::kIgnored;
   return true;
 }
 
@@ -187,7 +192,7 @@ std::string Tuning::keys(size_t point) const {
 
 void Tuning::report() const {
   const std::optional<size_t> best = tuner_->best();
-  if (!best) throw Error("none of {} trials ran: see the messages above.", past_.size());
+  if (!best) throw Error("none of {} ran: see the messages above.", count(past_.size(), "trial"));
   double seconds = 0;
   for (const PastTrial& p : past_)
     if (p.point == *best) seconds = p.result.seconds;
@@ -206,17 +211,17 @@ void Tuning::report() const {
     fmt::print("{}\n", to_json(t));
     return;
   }
-  show("best of {} trials ({} points): {:.4g} s per step\nuse it:  {}\n", past_.size(),
-       space_.points.size(), seconds, keys(*best));
+  show("best of {} ({}): {:.4g} s per step\nuse it:  {}\n", count(past_.size(), "trial"),
+       count(space_.points.size(), "point"), seconds, keys(*best));
   show("what each choice is worth, in % of the time (mean over all points):\n");
   for (size_t k = 0; k < worth.size(); ++k)
     show("  {:<28} {:5.1f}\n", space_.knobs[k].key, 100 * std::expm1(worth[k]));
 }
 
 int Tuning::go() {
-  say("tune      {} points of {} knobs, {} trials{}; history {}", space_.points.size(),
-      space_.knobs.size(), t_.trials, past_.empty() ? "" : fmt::format(", {} known", past_.size()),
-      history_.string());
+  say("tune      {} of {}, {}{}; history {}", count(space_.points.size(), "point"),
+      count(space_.knobs.size(), "knob"), counted(t_.trials, "trial"),
+      past_.empty() ? "" : fmt::format(", {} known", past_.size()), history_.string());
   const auto wanted = static_cast<size_t>(t_.trials);
   const StopSignals stop;
   for (;;) {
@@ -226,7 +231,7 @@ int Tuning::go() {
     for (const size_t point : tuner_->ask(free)) begin(point);
     if (running_.empty() && (past_.size() >= wanted || past_.size() >= space_.points.size())) break;
     if (running_.empty() || wait_for_one(stop)) continue;
-    say("stopped   {} trials are kept; the same command goes on", past_.size());
+    say("stopped   {} kept; the same command resumes", count(past_.size(), "trial"));
     return 128 + stop.signal();
   }
   report();

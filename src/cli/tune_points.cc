@@ -50,7 +50,7 @@ int64_t value_of(const RunConfig& c, const Space& space, const Point& p, const s
 RunConfig config_of(const TunedRun& run, const Space& space, const Point& point) {
   std::vector<std::string> keys = run.keys;
   for (const std::string& k : keys_of(run, space, point)) keys.push_back(k);
-  return open_run(run.run, keys);
+  return open_run(run.run, keys, false, run.data);
 }
 
 // A choice that changes nothing there is made once; with one rank it is no knob.
@@ -60,15 +60,21 @@ bool is_first_of_its_kind(const RunConfig& c) {
   return (l.tensor > 1 || l.sequence_parallel) && (l.data > 1 || l.zero == 0);
 }
 
-// `why` of the last that can not.
+// Counts the points that are rejected, and has the reason of the last one.
+struct Rejected {
+  int64_t points = 0;
+  std::string why;
+};
+
 bool can_run(const TunedRun& run, const Space& space, const Point& point, bool usual,
-             std::string& why) {
+             Rejected& rejected) {
   try {
     const RunConfig c = config_of(run, space, point);
     return mesh_of(c.layout).ranks() == run.ranks && (!usual || is_first_of_its_kind(c));
   } catch (const Error& e) {
-    why = e.what();
-    return false;  // what does not fit together is no point
+    ++rejected.points;
+    rejected.why = e.what();
+    return false;
   }
 }
 
@@ -120,13 +126,18 @@ Space space_of(const TunedRun& run, const std::vector<Knob>& given) {
   if (given.empty()) knobs = usual_knobs(load_run(run.run, run.keys), run.ranks);
   check_knobs(run, knobs);
   Space space = product(std::move(knobs));
-  std::string why;
+  const size_t all = space.points.size();
+  Rejected rejected;
   std::erase_if(space.points,
-                [&](const Point& p) { return !can_run(run, space, p, given.empty(), why); });
-  if (space.points.empty())
-    throw Error("no combination of the knobs is a run of {} ranks (-n).{}", run.ranks,
-                why.empty() ? "" : " The last said: " + why);
-  return space;
+                [&](const Point& p) { return !can_run(run, space, p, given.empty(), rejected); });
+  if (!space.points.empty()) return space;
+  if (rejected.points == 0)
+    throw Error(
+        "none of {} combinations of the knobs has -n {} as the product of layout.tensor, "
+        "layout.pipeline and layout.data. Change these knobs, or -n.",
+        all, run.ranks);
+  throw Error("{} of {} combinations of the knobs are rejected, the last one for this reason: {}",
+              rejected.points, all, rejected.why);
 }
 
 TrialResult Simulator::run(const TunedRun& tuned, const Space& space, const Point& point) const {

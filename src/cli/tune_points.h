@@ -14,6 +14,7 @@ struct TunedRun {
   std::string run;                // the run file
   std::vector<std::string> keys;  // key=value of the command line
   int64_t ranks = 1;
+  DataUse data = DataUse::kRead;  // kIgnored: trials are simulated, which needs no data
 };
 
 // "batch.micro=1,2,4"; numbers are ordered. Throws UsageError for anything else.

@@ -82,9 +82,16 @@ void start_from_preset(RunConfig& config) {
   if (apply_preset(name, config.model)) return;
   const std::vector<std::string> names = preset_names();
   const std::string guess = nearest(name, names);
+  ModelConfig near;
+  std::vector<std::string> family;  // the presets of the guess's family
+  if (apply_preset(guess, near))
+    for (const std::string& n : names)
+      if (ModelConfig other; apply_preset(n, other) && other.family == near.family)
+        family.push_back(n);
   throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
               guess.empty() ? fmt::format("Known: {}", fmt::join(names, ", "))
-                            : fmt::format("Did you mean '{}'?", guess));
+                            : fmt::format("Did you mean '{}'? Presets of {}: {}", guess,
+                                          name_of_entry(near.family), fmt::join(family, ", ")));
 }
 
 void fill_in(RunConfig& c, const Path& file) {

@@ -101,6 +101,21 @@ TEST_F(TuneProgram, TheKeysOfTheBestMakeARunAsPrinted) {
   EXPECT_EQ(to_json(*config.find("batch")->find("global")), "4");
 }
 
+TEST_F(TuneProgram, SimulatedTrialsNeedNoData) {
+  put("plan.yaml",
+      "model: { layers: 2, hidden: 64, heads: 4, vocabulary: 257, context: 32 }\n"
+      "batch: { global: 4 }\n"
+      "run: { directory: run }\n");
+  const std::string tune = "tune plan.yaml -n 2 --trials 2 --knob batch.micro=1,2 ";
+  const ProgramResult simulated = run(tune + "--simulate --cluster h100");
+  EXPECT_EQ(simulated.code, 0) << simulated.err;
+  const ProgramResult real = run(tune);
+  EXPECT_EQ(real.code, 1);
+  EXPECT_NE(real.err.find("2 of 2 combinations of the knobs are rejected"), std::string::npos)
+      << real.err;
+  EXPECT_NE(real.err.find("data.train is not given"), std::string::npos) << real.err;
+}
+
 TEST_F(TuneProgram, ATimeOutIsAnOutcomeAndNothingStaysBehind) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2 --limit 0.2");
   EXPECT_EQ(r.code, 1);
@@ -114,7 +129,7 @@ TEST_F(TuneProgram, CtrlCEndsTheTrialsWithIt) {
   const ProgramResult r = run(std::string(kTune) + "--steps 100000000 --trials 2",
                               "timeout --preserve-status -s INT 4");
   EXPECT_EQ(r.code, 130) << r.err;
-  EXPECT_NE(r.out.find("the same command goes on"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("the same command resumes"), std::string::npos) << r.out;
   EXPECT_FALSE(leftovers());
 }
 

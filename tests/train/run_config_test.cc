@@ -171,7 +171,9 @@ TEST(RunConfig, GivenKeysWinOverThePreset) {
   EXPECT_EQ(read("", {"model.preset=pythia-14m"}).model.layers, 6);
   EXPECT_EQ(
       error_of("model:\n  preset: pythia-70\n"),
-      "run.yaml:2:11: model.preset: there is no preset 'pythia-70'. Did you mean 'pythia-70m'?");
+      "run.yaml:2:11: model.preset: there is no preset 'pythia-70'. Did you mean 'pythia-70m'? "
+      "Presets of neox: pythia-14m, pythia-31m, pythia-70m, pythia-160m, pythia-410m, pythia-1b, "
+      "pythia-1.4b, pythia-2.8b, pythia-6.9b, pythia-12b, gpt-neox-20b");
 }
 
 TEST(RunConfig, DataSetsComeWithWeightsAndNames) {

@@ -1,0 +1,83 @@
+// Messages that a first look at the program needs: which checkpoint is used, where a file was
+// looked for, what a run directory has.
+#include "tests/cli/held_program.h"
+
+namespace tessera {
+namespace {
+
+class FirstLook : public TinyRun {};
+
+TEST_F(FirstLook, TheCheckpointThatIsUsedIsNamedAndADamagedNewerOneToo) {
+  trained();
+  const std::string text = "--prompt fox --max-tokens 1";
+  const std::vector<std::string> commands = {"generate run " + text, "eval run d --samples 1",
+                                             "checkpoint export run --to hf"};
+  for (const std::string& command : commands) {
+    const ProgramResult r = run(command);
+    EXPECT_EQ(r.code, 0) << r.err;
+    expect_in(r.err, {"checkpoint run/checkpoints/12, step 12"});
+    EXPECT_EQ(r.err.find("warning"), std::string::npos) << r.err;
+    fs::remove_all(folder_ / "hf");
+  }
+  put("run/checkpoints/12/index.json", "{");
+  for (const std::string& command : commands) {
+    const ProgramResult r = run(command);
+    EXPECT_EQ(r.code, 0) << r.err;
+    expect_in(r.err, {"warning: a newer checkpoint is damaged and not used: run/checkpoints/12",
+                      "checkpoint run/checkpoints/9, step 9"});
+  }
+}
+
+TEST_F(FirstLook, ARunWithoutACheckpointIsARunDirectory) {
+  trained();
+  fs::remove_all(folder_ / "run/checkpoints");
+  const ProgramResult none = run("generate run --prompt fox");
+  EXPECT_EQ(none.code, 1);
+  expect_in(none.err, {"run: this run has not saved a checkpoint yet"});
+  fs::create_directories(folder_ / "run/checkpoints/12.damaged");
+  expect_in(run("generate run --prompt fox").err,
+            {"run: all checkpoints are damaged; the newest is run/checkpoints/12.damaged"});
+  fs::create_directories(folder_ / "empty");
+  expect_in(run("generate empty --prompt fox").err, {"empty: holds no whole checkpoint"});
+}
+
+TEST_F(FirstLook, ARelativePathIsNamedWithItsKeyAndTheFolderItWasLookedForIn) {
+  fs::create_directories(folder_ / "sub");
+  const std::string here = fs::canonical(folder_).string();
+  const ProgramResult below = run("train ../run.yaml", "cd sub;");
+  EXPECT_EQ(below.code, 1);
+  expect_in(below.err, {"data.tokenizer = t.json: not found in " + here + "/sub.",
+                        "relative to the current folder"});
+  EXPECT_FALSE(fs::exists(folder_ / "sub/run"));
+  const ProgramResult task = run("train run.yaml evaluation.tasks=[piqa] evaluation.every_steps=2");
+  EXPECT_EQ(task.code, 1);
+  expect_in(task.err,
+            {"evaluation.tasks = piqa: not found in " + here + ".", "configs/tasks/piqa.yaml"});
+}
+
+TEST_F(FirstLook, EvalOfATextFileSaysWhatItReads) {
+  trained();
+  put("chat.jsonl", "{\"prompt\":\"fox\",\"response\":\"jumps\"}\n");
+  const ProgramResult r = run("eval run chat.jsonl");
+  EXPECT_EQ(r.code, 1);
+  expect_in(r.err, {"chat.jsonl: is a file; expected the PREFIX of a dataset",
+                    "`tessera data build`", "data.validation", "--task"});
+}
+
+TEST_F(FirstLook, OneThingIsSingular) {
+  put("one.txt", "the quick brown fox\n");
+  ASSERT_EQ(run("data build --tokenizer t.json --out one one.txt").code, 0);
+  expect_in(run("data inspect one").out, {"one: 1 document, "});
+  expect_in(run("train run.yaml", "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1").err,
+            {"the layout has 1 rank (data 1"});
+}
+
+TEST_F(FirstLook, ExplainListsThePresetsOfEachFamily) {
+  const std::string text = run("config explain model.preset").out;
+  expect_in(text, {"of llama: llama2-7b", "of gpt2: ", "pythia-70m"});
+  const ProgramResult near = run("train run.yaml model.preset=llama");
+  expect_in(near.err, {"Did you mean 'llama2-7b'? Presets of llama: llama2-7b, "});
+}
+
+}  // namespace
+}  // namespace tessera
