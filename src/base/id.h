@@ -116,6 +116,10 @@ class IdVector {
   auto begin() const { return entries_.begin(); }
   auto end() { return entries_.end(); }
   auto end() const { return entries_.end(); }
+  auto rbegin() { return entries_.rbegin(); }
+  auto rbegin() const { return entries_.rbegin(); }
+  auto rend() { return entries_.rend(); }
+  auto rend() const { return entries_.rend(); }
   decltype(auto) front() { return entries_.front(); }
   decltype(auto) front() const { return entries_.front(); }
   decltype(auto) back() { return entries_.back(); }

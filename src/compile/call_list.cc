@@ -37,7 +37,7 @@ std::string label_of(const Program& p, const Call& c) {
 }
 
 // Of the streams between blocks and what else travels with the messages.
-std::set<std::string> streams_of(const std::vector<Block>& blocks) {
+std::set<std::string> streams_of(const IdVector<BlockId, Block>& blocks) {
   std::set<std::string> streams;
   for (const Block& b : blocks) streams.insert({b.from, "d_" + b.from, b.to, "d_" + b.to});
   return streams;
@@ -45,19 +45,18 @@ std::set<std::string> streams_of(const std::vector<Block>& blocks) {
 
 }  // namespace
 
-CallList::CallList(Program& p, const std::vector<Block>& blocks, bool crosses)
+CallList::CallList(Program& p, const IdVector<BlockId, Block>& blocks, bool crosses)
     : p_(p), wires_(p.segments.size()) {
   const std::set<std::string> streams = streams_of(blocks);
-  for (size_t k = 0; k < p_.kinds.size(); ++k)
-    named_.emplace(p_.kinds[k].name, static_cast<FrameKindId>(k));
-  for (size_t k = 0; k < p_.kinds.size(); ++k) {
+  for (const FrameKindId k : p_.kinds.ids()) named_.emplace(p_.kinds[k].name, k);
+  for (const FrameKindId k : p_.kinds.ids()) {
     const FrameKind& kind = p_.kinds[k];
     KindUse use;
     use.output = is_output(kind.name);
     const std::string base = use.output ? kind.name.substr(0, kind.name.size() - 1) : kind.name;
     use.stream = streams.contains(base);
     const bool renamed = use.stream && named_.contains(base);
-    use.kind = renamed ? named_.at(base) : static_cast<FrameKindId>(k);
+    use.kind = renamed ? named_.at(base) : k;
     // On one stage it is handed over in place: there is no message between chunks.
     use.crosses = crosses && (use.stream || base == "memory" || base == "d_memory");
     use.per_layer = (kind.per & kPerLayer) != 0;
@@ -68,15 +67,15 @@ CallList::CallList(Program& p, const std::vector<Block>& blocks, bool crosses)
 
 FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
                         int64_t chunk) {
-  const KindUse& use = uses_[static_cast<size_t>(asked)];
+  const KindUse& use = uses_[asked];
   if (use.stream)
     layer = use.output ? at.out : at.in;
   else if (!use.per_layer)
     layer = kNone;
   if (!use.crosses) chunk = 0;
   if (!use.per_microbatch) microbatch = kNone;
-  const auto [known, made] = frames_.try_emplace({use.kind, layer, microbatch, chunk},
-                                                 static_cast<FrameId>(p_.frames.size()));
+  const auto [known, made] =
+      frames_.try_emplace({use.kind, layer, microbatch, chunk}, p_.frames.next_id());
   if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
   return known->second;
 }
@@ -92,7 +91,7 @@ void CallList::add(SegmentId segment, int64_t layer, int64_t microbatch, Positio
   c.frames.reserve(s.frames.size());
   for (const Parameter& parameter : s.frames)
     c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
-  std::optional<Wire>& wire = wires_[static_cast<size_t>(segment)];
+  std::optional<Wire>& wire = wires_[segment];
   if (!wire) wire = unlabelled_wire(p_, s);
   c.wire = *wire;
   if (!wire->operation.empty()) c.wire.label = label_of(p_, c);

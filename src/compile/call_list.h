@@ -25,7 +25,7 @@ struct FrameKey {
 struct FrameKeyHash {
   size_t operator()(const FrameKey& k) const {
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 over the golden ratio
-    uint64_t h = static_cast<uint64_t>(k.kind);
+    auto h = static_cast<uint64_t>(k.kind.number());
     for (const int64_t x : {k.layer, k.microbatch, k.chunk})
       h = (h ^ (h >> 29)) * kOdd + static_cast<uint64_t>(x);
     return h * kOdd >> 16;
@@ -44,7 +44,7 @@ struct KindUse {
 class CallList {
  public:
   // `crosses`: messages pass between chunks, so each has streams of its own.
-  CallList(Program& p, const std::vector<Block>& blocks, bool crosses);
+  CallList(Program& p, const IdVector<BlockId, Block>& blocks, bool crosses);
 
   // Nothing for the segment kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
@@ -55,10 +55,10 @@ class CallList {
 
  private:
   Program& p_;
-  std::vector<KindUse> uses_;  // of each kind
+  IdVector<FrameKindId, KindUse> uses_;
   std::map<std::string, FrameKindId> named_;
   std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
-  std::vector<std::optional<Wire>> wires_;  // of each segment that was called
+  IdVector<SegmentId, std::optional<Wire>> wires_;  // of each segment that was called
 };
 
 // What a call's frames say of its message or collective; empty for a segment without any.

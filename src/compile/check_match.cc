@@ -43,9 +43,8 @@ Mesh mesh_of(const std::vector<const Program*>& ranks) {
 std::map<std::string, Channel> channels_of(const ChannelNames& names) {
   std::map<std::string, Channel> channels;
   for (size_t r = 0; r < names.size(); ++r)
-    for (size_t c = 0; c < names[r].size(); ++c)
-      if (!names[r][c].empty())
-        channels[names[r][c]][static_cast<int>(r)].push_back(static_cast<CallId>(c));
+    for (const CallId c : names[r].ids())
+      if (!names[r][c].empty()) channels[names[r][c]][static_cast<int>(r)].push_back(c);
   return channels;
 }
 
@@ -100,7 +99,7 @@ void match_members(const std::vector<const Program*>& ranks, const std::string& 
 
 std::vector<Finding> check_wires(const Program& p, int rank) {
   std::vector<Finding> findings;
-  for (CallId id = 0; id < static_cast<CallId>(p.schedule.size()); ++id) {
+  for (const CallId id : p.schedule.ids()) {
     const Call& c = p.call(id);
     for (const CallId y : c.after)
       if (y >= id)

@@ -16,7 +16,7 @@ class Sums : private TwoSteps {
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     for (const int64_t x : order) run(x);
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
+    for (const FrameId f : p_.frames.ids())
       if (is_report(f) && p_.mesh.ranks() > 1 && known(f).over.empty())
         say(known(f).writer, fmt::format("the step ends with {} of one rank alone", frame(f)));
     return findings();
@@ -29,14 +29,12 @@ class Sums : private TwoSteps {
     int64_t writer = kNone, step = kNone;
   };
 
-  Known& known(FrameId f) { return known_[static_cast<size_t>(f)]; }
+  Known& known(FrameId f) { return known_[f]; }
   Role role(FrameId f) const {
     const FrameKind& kind = p_.kind(p_.frame(f).kind);
     return kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
   }
-  const Axes& needed(FrameId f) const {
-    return sums_.needed[static_cast<size_t>(p_.frame(f).kind)];
-  }
+  const Axes& needed(FrameId f) const { return sums_.needed[p_.frame(f).kind]; }
   bool is_sum(FrameId f) const {
     return role(f) == Role::kGradient || sums_.measures.contains(p_.frame(f).kind);
   }
@@ -108,7 +106,7 @@ class Sums : private TwoSteps {
 
   const Program& p_;
   SumAxes sums_;
-  std::vector<Known> known_;  // of each frame
+  IdVector<FrameId, Known> known_;
 };
 
 }  // namespace

@@ -50,13 +50,12 @@ SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue 
   }
   kinds.erase(kNone);
   for (const FrameKindId k : kinds) s.frames.push_back({k, access_of(s, k)});
-  p.segments.push_back(std::move(s));
-  return static_cast<SegmentId>(p.segments.size() - 1);
+  return p.segments.push_back(std::move(s));
 }
 
 ValueId Expander::only(Role role, const std::string& name) const {
-  for (size_t i = 0; i < g_.values.size(); ++i)
-    if (g_.values[i].role == role && g_.values[i].name == name) return static_cast<ValueId>(i);
+  for (const ValueId i : g_.values.ids())
+    if (g_.values[i].role == role && g_.values[i].name == name) return i;
   CHECK(false, "the graph has no {}", name);
 }
 
@@ -85,7 +84,7 @@ Expanded Expander::run() {
   saved_frames();
   pending_frames();
   prepare_products();
-  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+  for (const BlockId b : g_.blocks.ids()) {
     out_.segments.emplace_back();
     block_segments(Block(g_.blocks[b]), out_.segments[b]);
   }
@@ -102,7 +101,7 @@ Expanded Expander::run() {
 }
 
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target, const std::vector<std::vector<int64_t>>& holders) {
+                const Target& target, const StagesOfBlocks& holders) {
   return Expander(std::move(graph), request, recompute, target, holders).run();
 }
 

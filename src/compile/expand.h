@@ -13,6 +13,8 @@
 
 namespace tessera {
 
+using GroupId = Id<struct GroupTag>;  // of a WeightGroup
+
 // The segments a block has; kNone where it has none.
 struct BlockSegments {
   SegmentId forward = kNone;   // saves what the backward reads
@@ -26,8 +28,8 @@ struct BlockSegments {
 // Weights that live and are reduced together: those of a block (or those several blocks share)
 // whose gradients are partial over the same axes.
 struct WeightGroup {
-  std::string name;            // "layer", "layer.tensor", "shared", "encoder.common"
-  std::vector<size_t> blocks;  // that use it
+  std::string name;             // "layer", "layer.tensor", "shared", "encoder.common"
+  std::vector<BlockId> blocks;  // that use it
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
@@ -59,15 +61,16 @@ struct Messages {
 
 struct Expanded {
   Program program;  // no frames and no calls yet
-  std::vector<Block> blocks;
-  std::vector<BlockSegments> segments;  // of each block
-  std::vector<WeightGroup> groups;
+  IdVector<BlockId, Block> blocks;
+  IdVector<BlockId, BlockSegments> segments;
+  IdVector<GroupId, WeightGroup> groups;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
   std::array<Messages, kCrossings> messages;  // by Crossing
 };
 
-// `holders`: of each block, the stages that have it.
+// The stages that have each block.
+using StagesOfBlocks = IdVector<BlockId, std::vector<int64_t>>;
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target, const std::vector<std::vector<int64_t>>& holders);
+                const Target& target, const StagesOfBlocks& holders);
 
 }  // namespace tessera

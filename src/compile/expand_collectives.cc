@@ -22,7 +22,7 @@ SegmentId Expander::collective(const std::string& name, OpKind kind, const std::
 
 // A sum of gradients in the type of the wire, cut into ops that each send a bucket at most.
 std::vector<Op> Expander::buckets(Op op) {
-  const Value whole = local_values({g_[op.inputs[0]]})[0];
+  const Value whole = local_values({g_[op.inputs[0]]}).front();
   const DType low = type_of(request_.precision);
   if (request_.options.communication == WireType::kHalf && size_of(low) < size_of(whole.dtype))
     op.attributes.set("wire", std::string(name_of(low)));
@@ -41,7 +41,7 @@ std::vector<Op> Expander::buckets(Op op) {
 
 // Groups of one rank have nothing to gather and nothing to reduce.
 void Expander::reduce_segments(WeightGroup& g) {
-  const FrameKind& kind = out_.program.kinds[static_cast<size_t>(g.weights)];
+  const FrameKind& kind = out_.program.kinds[g.weights];
   const std::string stages = fmt::format("{}", fmt::join(kind.stages, ","));
   const bool several = shards() > 1;
   if (divides(3))

@@ -37,7 +37,7 @@ int64_t Expander::columns_of(ValueId weight) const {
 }
 
 void Expander::factor_frames(WeightGroup& g) {
-  const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
+  const FrameKind weights = out_.program.kinds[g.weights];
   int64_t matrices = 0;
   for (const ValueId w : weights.values) matrices += std::ssize(parts_of(g_[w]));
   const auto make = [&](const std::string& suffix, DType type, bool state) {
@@ -50,7 +50,7 @@ void Expander::factor_frames(WeightGroup& g) {
       v.role = state ? Role::kFactor : Role::kScratch;
       v.per = weights.per;
       g_.values.push_back(std::move(v));
-      members.push_back(static_cast<ValueId>(g_.values.size() - 1));
+      members.push_back(ValueId(g_.values.size() - 1));
     };
     const std::string mark = state ? "|" : "|sums.";
     for (const ValueId w : weights.values) {
@@ -79,8 +79,7 @@ void Expander::factor_frames(WeightGroup& g) {
   squares.shape = {matrices};
   squares.role = Role::kScratch;
   squares.per = weights.per;
-  g_.values.push_back(std::move(squares));
-  const auto id = static_cast<ValueId>(g_.values.size() - 1);
+  const ValueId id = g_.values.push_back(std::move(squares));
   g.update_squares = frame(g_[id].name, {id}, weights.per, false);
 }
 
@@ -88,9 +87,9 @@ void Expander::factor_segments(WeightGroup& g) {
   const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId gradients = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[static_cast<size_t>(g.weights)].name;
+  const std::string members = out_.program.kinds[g.weights].name;
   const ValueId sums = flat(g.factor_sums, false), factors = flat(g.factors, false);
-  const ValueId squares = out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0];
+  const ValueId squares = out_.program.kinds[g.update_squares].values[0];
   const Attributes a = {{"members", members},
                         {"sums", g_[sums].shape[0]},
                         {"factors", g_[factors].shape[0]},

@@ -18,7 +18,7 @@ FrameKindId Expander::frame(const std::string& name, const std::vector<ValueId>&
   kind.values = values;
   kind.per = per;
   kind.state = state;
-  const auto id = static_cast<FrameKindId>(out_.program.kinds.size());
+  const auto id = out_.program.kinds.next_id();
   for (const ValueId v : values) {
     g_[v].frame = id;
     g_[v].offset = kind.bytes;
@@ -31,9 +31,8 @@ FrameKindId Expander::frame(const std::string& name, const std::vector<ValueId>&
 
 void Expander::batch_frames() {
   std::vector<ValueId> batch;
-  for (size_t i = 0; i < g_.values.size(); ++i) {
-    const auto id = static_cast<ValueId>(i);
-    const Value& v = g_.values[i];
+  for (const ValueId id : g_.values.ids()) {
+    const Value& v = g_.values[id];
     if (v.role == Role::kStep || v.role == Role::kReport) frame(v.name, {id}, kOne, true);
     if (v.role == Role::kCache) frame(v.name, {id}, v.per, true);
     if (v.role == Role::kBatch) batch.push_back(id);
@@ -51,7 +50,7 @@ void Expander::stream_frames() {
     known[name] = id;
     g_[v].frame = id;
     g_[v].offset = 0;
-    auto& members = out_.program.kinds[static_cast<size_t>(id)].values;
+    auto& members = out_.program.kinds[id].values;
     if (std::find(members.begin(), members.end(), v) == members.end()) members.push_back(v);
   };
   for (const Block& b : g_.blocks) add(b.from, b.input);

@@ -26,7 +26,7 @@ std::string partial_axes(const Value& weight, const Mesh& mesh) {
 // all, but stand where the program that ran it has them.
 WeightGroup& Expander::group_for(ValueId weight) {
   WeightGroup g;
-  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+  for (const BlockId b : g_.blocks.ids()) {
     const Block& block = g_.blocks[b];
     const bool past = request_.encoded && g_[weight].name.starts_with(block.name + ".");
     if (past || readers(block.forward, weight) + readers(block.backward, weight) > 0)
@@ -44,22 +44,20 @@ WeightGroup& Expander::group_for(ValueId weight) {
   if (!g.partial.empty()) g.name += "." + g.partial;
   for (WeightGroup& known : out_.groups)
     if (known.name == g.name) return known;
-  out_.groups.push_back(g);
-  return out_.groups.back();
+  return out_.groups[out_.groups.push_back(g)];
 }
 
 void Expander::group_weights() {
   std::map<std::string, std::vector<ValueId>> members;
-  for (size_t i = 0; i < g_.values.size(); ++i)
-    if (g_.values[i].role == Role::kWeight)
-      members[group_for(static_cast<ValueId>(i)).name].push_back(static_cast<ValueId>(i));
+  for (const ValueId i : g_.values.ids())
+    if (g_.values[i].role == Role::kWeight) members[group_for(i).name].push_back(i);
   for (WeightGroup& g : out_.groups) {
     const std::vector<ValueId>& weights = members.at(g.name);
     g.weights = frame(g.name + ".weights", weights, g_[weights[0]].per, !divides(3));
     FrameKind& kind = out_.program.kinds.back();
     const int64_t unit = shards() * kUnitElements * size_of(g_[weights[0]].dtype);
     kind.bytes = (kind.bytes + unit - 1) / unit * unit;
-    for (const size_t b : g.blocks)
+    for (const BlockId b : g.blocks)
       for (const int64_t stage : holders_[b])
         if ((g.blocks.size() > 1 || g.common) &&
             !std::count(kind.stages.begin(), kind.stages.end(), stage))

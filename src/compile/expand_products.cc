@@ -19,7 +19,7 @@ void Expander::pack_weight(const std::string& block, Op& op) {
     v.role = Role::kPacked;
     v.per = g_[w].per;
     g_.values.push_back(std::move(v));
-    packed_[key] = static_cast<ValueId>(g_.values.size() - 1);
+    packed_[key] = ValueId(g_.values.size() - 1);
     packs_[block].emplace_back(op, packed_[key]);
   }
   op.packed = packed_[key];
@@ -38,7 +38,7 @@ void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
     v.shape = {bytes};
     v.role = Role::kScratch;
     g_.values.push_back(std::move(v));
-    op.workspace = static_cast<ValueId>(g_.values.size() - 1);
+    op.workspace = ValueId(g_.values.size() - 1);
   }
 }
 
@@ -56,7 +56,7 @@ void Expander::prepare_products() {
 }
 
 void Expander::pack_segments() {
-  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+  for (const BlockId b : g_.blocks.ids()) {
     std::vector<Op> ops;
     for (const auto& [product, value] : packs_[g_.blocks[b].name]) {
       Op pack;

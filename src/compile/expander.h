@@ -18,7 +18,7 @@ constexpr int64_t kUnitElements = 64;
 class Expander {
  public:
   Expander(Graph graph, const CompileRequest& request, const Recompute& recompute,
-           const Target& target, const std::vector<std::vector<int64_t>>& holders)
+           const Target& target, const StagesOfBlocks& holders)
       : g_(std::move(graph)),
         request_(request),
         recompute_(recompute),
@@ -102,9 +102,9 @@ class Expander {
   const CompileRequest& request_;
   const Recompute& recompute_;
   const Target& target_;
-  const std::vector<std::vector<int64_t>>& holders_;
+  const StagesOfBlocks& holders_;
   Expanded out_;
-  std::vector<Value> local_;  // the values as one rank has them, for the target
+  ValueVector local_;  // the values as one rank has them, for the target
   std::map<std::pair<FrameKindId, bool>, ValueId> flats_;
   std::map<std::string, std::vector<std::pair<Op, ValueId>>> packs_;  // block → pack ops
   std::map<std::pair<ValueId, OpKind>, ValueId> packed_;

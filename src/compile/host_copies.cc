@@ -17,7 +17,7 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
 }
 
 FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
-  const auto host = static_cast<FrameKindId>(p_.kinds.size());
+  const auto host = p_.kinds.next_id();
   FrameKind k = p_.kind(kind);
   k.name += ".host";
   k.host = true;
@@ -28,7 +28,7 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
     Value twin = p_[v];
     twin.name += ".host";
     twin.frame = host;
-    k.values.push_back(static_cast<ValueId>(p_.values.size()));
+    k.values.push_back(p_.values.next_id());
     Op op;
     op.kind = OpKind::kCopy;
     op.inputs = {v};
@@ -52,8 +52,7 @@ SegmentId HostCopies::segment(const std::string& name, std::vector<Op> ops, Queu
   for (Op& op : s.ops) op.queue = queue;
   s.queue = queue;
   s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
-  p_.segments.push_back(std::move(s));
-  return static_cast<SegmentId>(p_.segments.size() - 1);
+  return p_.segments.push_back(std::move(s));
 }
 
 }  // namespace tessera

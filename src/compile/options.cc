@@ -93,8 +93,8 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
 
 void decode(Graph& graph, int64_t context, bool encoded) {
   ValueId positions = kNone;
-  for (size_t i = 0; i < graph.values.size(); ++i)
-    if (graph.values[i].name == "batch.positions") positions = static_cast<ValueId>(i);
+  for (const ValueId i : graph.values.ids())
+    if (graph.values[i].name == "batch.positions") positions = i;
   CHECK(positions != kNone, "the graph has no positions");
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
     if (op.attributes.has("whole")) {

@@ -1,6 +1,7 @@
 #include "compile/overlap.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tessera {
@@ -31,18 +32,18 @@ bool conflict(const Program& p, const Call& a, const Call& b) {
 
 void overlap(Program& p, int64_t calls) {
   if (calls == 0) return;
-  for (size_t at = 0; at < p.schedule.size(); ++at) {
-    if (!moves_early(p, p.schedule[at])) continue;
-    const Queue queue = p.segment(p.schedule[at]).queue;
+  for (auto at = p.schedule.begin(); at != p.schedule.end(); ++at) {
+    if (!moves_early(p, *at)) continue;
+    const Queue queue = p.segment(*at).queue;
     int64_t passed = 0;
-    for (size_t i = at; i > 0; --i) {
-      const Call& before = p.schedule[i - 1];
+    for (auto call = at; call != p.schedule.begin(); --call) {
+      Call& before = *std::prev(call);
       const bool computes = p.segment(before).queue == Queue::kCompute;
       const bool same =
           p.segment(before).queue == queue && (queue != Queue::kData || moves_early(p, before));
-      if (same || conflict(p, before, p.schedule[i]) || (computes && passed == calls)) break;
+      if (same || conflict(p, before, *call) || (computes && passed == calls)) break;
       if (computes) ++passed;
-      std::swap(p.schedule[i - 1], p.schedule[i]);
+      std::swap(before, *call);
     }
   }
 }

@@ -106,9 +106,9 @@ std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
 std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
   const PieceCutter cutter(p, at, out);
-  for (size_t i = 0; i < p.kinds.size(); ++i) {
+  for (const FrameKindId i : p.kinds.ids()) {
     if (!is_table(p.kinds[i], p)) continue;
-    const Kept k = kept_of(p, static_cast<FrameKindId>(i));
+    const Kept k = kept_of(p, i);
     for (const int64_t layer : layers_of(p, k.weights))
       for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
     const FrameKindId factors = find_kind(p, group_of(p, k.table) + ".factors");
@@ -122,12 +122,12 @@ std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
 std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
   const PieceCutter cutter(p, at, out);
-  for (size_t i = 0; i < p.kinds.size(); ++i) {
+  for (const FrameKindId i : p.kinds.ids()) {
     if (!is_table(p.kinds[i], p)) continue;
-    const std::string group = group_of(p, static_cast<FrameKindId>(i));
+    const std::string group = group_of(p, i);
     const FrameKindId shard = find_kind(p, group + ".gradients.shard");
     FlatFrame s;
-    s.weights = static_cast<FrameKindId>(i);
+    s.weights = i;
     s.kind = shard == kNone ? find_kind(p, group + ".gradients") : shard;
     s.divided = shard != kNone;
     s.role = Role::kGradient;

@@ -26,8 +26,7 @@ ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix) {
   copy.name += suffix;
   copy.frame = kNone;
   copy.offset = kNone;
-  graph.values.push_back(std::move(copy));
-  return static_cast<ValueId>(graph.values.size() - 1);
+  return graph.values.push_back(std::move(copy));
 }
 
 }  // namespace tessera

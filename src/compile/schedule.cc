@@ -54,7 +54,7 @@ class Scheduler {
 };
 
 void Scheduler::pack() {
-  for (size_t b = 0; b < e_.blocks.size(); ++b) {
+  for (const BlockId b : e_.blocks.ids()) {
     if (!own_.holds(b) || own_.is_past(b)) continue;
     if (!e_.blocks[b].is_stack())
       call(e_.segments[b].pack, kNone, kNone);

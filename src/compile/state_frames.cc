@@ -18,10 +18,9 @@ class StateFrames {
 
   // All but the batches: logits, or all else.
   void add_kinds(bool logits) {
-    for (size_t k = 0; k < p_.kinds.size(); ++k) {
-      const auto id = static_cast<FrameKindId>(k);
-      const std::string& name = p_.kinds[k].name;
-      if (!p_.kinds[k].state || name == "batch" || (name == "logits") != logits) continue;
+    for (const FrameKindId id : p_.kinds.ids()) {
+      const std::string& name = p_.kinds[id].name;
+      if (!p_.kinds[id].state || name == "batch" || (name == "logits") != logits) continue;
       if (!owner_.contains(id))
         add_layers(id, layers_using(id));
       else if (own_.holds(*owner_.at(id)))
@@ -31,7 +30,7 @@ class StateFrames {
 
   void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
     const FrameId f = calls_.frame(kind, layer, microbatch);
-    p_.frames[static_cast<size_t>(f)].offset = p_.state_bytes;
+    p_.frames[f].offset = p_.state_bytes;
     p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
   }
 
@@ -44,7 +43,7 @@ class StateFrames {
   // Those of the stack whose forward reads or writes it; of all where none does.
   std::vector<int64_t> layers_using(FrameKindId kind) const {
     const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
-    for (size_t b = 0; b < e_.blocks.size(); ++b)
+    for (const BlockId b : e_.blocks.ids())
       for (const Op& op : e_.blocks[b].forward)
         if (std::any_of(op.inputs.begin(), op.inputs.end(), is_in) ||
             std::any_of(op.outputs.begin(), op.outputs.end(), is_in))

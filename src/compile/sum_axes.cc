@@ -36,7 +36,7 @@ void mark_measures(const Program& p, SumAxes& sums) {
       if (op.kind == OpKind::kAdafactorSums || op.kind == OpKind::kAdafactorSquares) {
         const FrameKindId kind = p[op.outputs.back()].frame;
         sums.measures.insert(kind);
-        sums.needed[static_cast<size_t>(kind)] = stage;
+        sums.needed[kind] = stage;
       }
 }
 

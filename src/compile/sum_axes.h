@@ -17,8 +17,8 @@ Axes axes_named(const std::string& over);  // of "data+tensor"
 std::string axes_text(const Axes& axes);   // "data+tensor"
 
 struct SumAxes {
-  std::vector<Axes> needed;        // of each frame kind; empty for what is no sum
-  std::set<FrameKindId> measures;  // that Adafactor writes of each rank's own part
+  IdVector<FrameKindId, Axes> needed;  // empty for what is no sum
+  std::set<FrameKindId> measures;      // that Adafactor writes of each rank's own part
 };
 SumAxes sum_axes(const Program& p);
 

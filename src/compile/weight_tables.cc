@@ -10,8 +10,8 @@ std::string without_suffix(const std::string& name) { return name.substr(0, name
 }  // namespace
 
 FrameKindId find_kind(const Program& p, const std::string& name) {
-  for (size_t k = 0; k < p.kinds.size(); ++k)
-    if (p.kinds[k].name == name) return static_cast<FrameKindId>(k);
+  for (const FrameKindId k : p.kinds.ids())
+    if (p.kinds[k].name == name) return k;
   return kNone;
 }
 

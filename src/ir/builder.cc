@@ -13,8 +13,7 @@ ValueId Builder::value(const std::string& name, DType dtype, Shape shape, Role r
   v.shape = std::move(shape);
   v.role = role;
   v.per = per;
-  graph_.values.push_back(std::move(v));
-  return static_cast<ValueId>(graph_.values.size() - 1);
+  return graph_.values.push_back(std::move(v));
 }
 
 std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attributes attributes,
@@ -85,7 +84,7 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     if (way->dim != kNone) op.attributes.set("dim", int64_t{way->dim});
     if (from == kPartialMax) op.attributes.set("max", int64_t{1});
     op.inputs = {v};
-    v = static_cast<ValueId>(graph_.values.size() - 1);
+    v = ValueId(graph_.values.size() - 1);
     op.outputs = {v};
     ops_.push_back(std::move(op));
   }
@@ -136,22 +135,21 @@ ValueId Gradients::weight(ValueId w) {
     return v;
   }
   const std::string name = weight.name + ".gradient";
-  const std::vector<Value>& all = builder_.graph().values;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].role == Role::kGradient && all[i].name == name) return static_cast<ValueId>(i);
+  const ValueVector& all = builder_.graph().values;
+  for (const ValueId v : all.ids())
+    if (all[v].role == Role::kGradient && all[v].name == name) return v;
   Value g = weight;
   g.name = name;
   g.dtype = DType::kF32;
   g.role = Role::kGradient;
   g.sharding = dual(weight.sharding);
-  builder_.graph().values.push_back(std::move(g));
-  return static_cast<ValueId>(builder_.graph().values.size() - 1);
+  return builder_.graph().values.push_back(std::move(g));
 }
 
 ValueId Gradients::report() const {
-  const std::vector<Value>& all = builder_.graph().values;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].role == Role::kReport) return static_cast<ValueId>(i);
+  const ValueVector& all = builder_.graph().values;
+  for (const ValueId v : all.ids())
+    if (all[v].role == Role::kReport) return v;
   CHECK(false, "the graph has no report");
 }
 

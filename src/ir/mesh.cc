@@ -124,7 +124,7 @@ void localise(Value& v, const Mesh& mesh) {
     v.part = part;
 }
 
-std::vector<Value> local_values(std::vector<Value> values) {
+ValueVector local_values(ValueVector values) {
   for (Value& v : values) v.shape = Shape(v.local());
   return values;
 }

@@ -52,7 +52,7 @@ Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh
 void localise(Value& v, const Mesh& mesh);
 
 // The values with the shapes that one rank has: what kernels and costs are asked about.
-std::vector<Value> local_values(std::vector<Value> values);
+ValueVector local_values(ValueVector values);
 
 // The box [begin, end) of the global value that a rank's part holds. The part may be larger: what
 // is beyond the box is padding. Axes that split one dimension nest, outermost first.

@@ -12,9 +12,10 @@
 
 namespace tessera {
 
-using SegmentId = int32_t;
-using FrameId = int32_t;
-using CallId = int32_t;
+using BlockId = Id<struct BlockTag>;
+using SegmentId = Id<struct SegmentTag>;
+using FrameId = Id<struct FrameTag>;
+using CallId = Id<struct CallTag>;
 
 // One logical layer kind of a model: embed, layer, head. `input` and `output` are the stream;
 // `from` and `to` name which, where a model has two: an encoder's and a decoder's.
@@ -35,8 +36,8 @@ struct Block {
 
 // The whole model on one logical device.
 struct Graph {
-  std::vector<Value> values;
-  std::vector<Block> blocks;
+  ValueVector values;
+  IdVector<BlockId, Block> blocks;
   int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
   int64_t source = 0;                 // S, of an encoder's sequences; 0: there is none
   // What one block gives for each micro-batch and all layers of a stack behind it read: the
@@ -44,8 +45,8 @@ struct Graph {
   ValueId memory = kNone, memory_gradient = kNone;
   Mesh mesh;
 
-  Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
-  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+  Value& operator[](ValueId v) { return values[v]; }
+  const Value& operator[](ValueId v) const { return values[v]; }
   bool operator==(const Graph&) const = default;
 };
 
@@ -114,23 +115,23 @@ struct Program {
   std::string name;  // "train", "validate", "logits", "decode"
   Mesh mesh;
   int64_t stage = 0;  // its pipeline coordinate
-  std::vector<Value> values;
-  std::vector<FrameKind> kinds;
-  std::vector<Segment> segments;
-  std::vector<Frame> frames;
-  std::vector<Call> schedule;
+  ValueVector values;
+  IdVector<FrameKindId, FrameKind> kinds;
+  IdVector<SegmentId, Segment> segments;
+  IdVector<FrameId, Frame> frames;
+  IdVector<CallId, Call> schedule;
   int64_t state_bytes = 0;     // the first part of the arena
   int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
   int64_t bytes = 0;           // the arena
   int64_t host_bytes = 0;      // the host's arena: frames of host kinds
   int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
-  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
-  const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
-  const Frame& frame(FrameId f) const { return frames[static_cast<size_t>(f)]; }
-  const Segment& segment(SegmentId s) const { return segments[static_cast<size_t>(s)]; }
+  const Value& operator[](ValueId v) const { return values[v]; }
+  const FrameKind& kind(FrameKindId k) const { return kinds[k]; }
+  const Frame& frame(FrameId f) const { return frames[f]; }
+  const Segment& segment(SegmentId s) const { return segments[s]; }
   const Segment& segment(const Call& c) const { return segment(c.segment); }
-  const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
+  const Call& call(CallId c) const { return schedule[c]; }
   int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
   bool operator==(const Program&) const = default;
 };

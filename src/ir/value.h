@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/id.h"
 #include "base/shape.h"
 
 namespace tessera {
 
-using ValueId = int32_t;
-using FrameKindId = int32_t;
-constexpr int32_t kNone = -1;
+using ValueId = Id<struct ValueTag>;
+using FrameKindId = Id<struct FrameKindTag>;
 
 // Mesh axes, nested, outermost first. The order is fixed; a mesh gives each a size.
 enum class AxisKind : uint8_t {
@@ -109,6 +109,9 @@ struct Value {
   int64_t bytes() const { return local().elements() * size_of(dtype); }  // on one rank
   bool operator==(const Value&) const = default;
 };
+
+using ValueVector = IdVector<ValueId, Value>;
+using ValueSpan = IdSpan<ValueId, Value>;
 
 std::string_view name_of(Role r);
 

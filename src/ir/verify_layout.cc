@@ -261,11 +261,9 @@ Findings verify_call(const Program& p, CallId id) {
 
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
-  for (size_t k = 0; k < p.kinds.size(); ++k)
-    append(findings, verify_kind(p, static_cast<FrameKindId>(k)));
+  for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
   for (const Segment& s : p.segments) append(findings, SegmentVerifier(p, s).run());
-  for (size_t c = 0; c < p.schedule.size(); ++c)
-    append(findings, verify_call(p, static_cast<CallId>(c)));
+  for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));
   return findings;
 }
 

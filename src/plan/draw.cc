@@ -29,9 +29,9 @@ struct Bar {
   bool beside;  // on another queue than computation
 };
 
-std::vector<Bar> bars_of(const Program& p, const std::vector<CallTime>& times) {
+std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& times) {
   std::vector<Bar> bars;
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+  for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
     const Segment& s = p.segment(call);
     const CallTime& t = times[c];
@@ -51,18 +51,18 @@ std::vector<Bar> bars_of(const Program& p, const std::vector<CallTime>& times) {
 
 // Bytes that are alive after each call of the compute queue, as (time, bytes).
 std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
-                                                 const std::vector<CallTime>& times) {
+                                                 const IdVector<CallId, CallTime>& times) {
   std::vector<std::pair<int64_t, int64_t>> changes;
-  std::vector<std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
-  for (size_t c = 0; c < p.schedule.size(); ++c)
+  IdVector<FrameId, std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
+  for (const CallId c : p.schedule.ids())
     for (const FrameId f : p.schedule[c].frames) {
-      auto& [first, last] = life[static_cast<size_t>(f)];
+      auto& [first, last] = life[f];
       first = std::min(first, times[c].start_ns);
       last = std::max(last, times[c].finish_ns);
     }
-  for (size_t f = 0; f < p.frames.size(); ++f) {
+  for (const FrameId f : p.frames.ids()) {
     if (p.frames[f].state || life[f].first == INT64_MAX) continue;
-    const int64_t bytes = p.bytes_of(static_cast<FrameId>(f));
+    const int64_t bytes = p.bytes_of(f);
     changes.emplace_back(life[f].first, bytes);
     changes.emplace_back(life[f].second, -bytes);
   }
@@ -72,7 +72,7 @@ std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
   return changes;
 }
 
-std::string memory_path(const Program& p, const std::vector<CallTime>& times, double top,
+std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& times, double top,
                         double scale, int64_t most) {
   const auto y = [&](int64_t bytes) {
     return top + kMemory * (1 - static_cast<double>(bytes) / static_cast<double>(most));

@@ -43,7 +43,7 @@ class Measure {
   GroupCost group(const WeightGroup& g) {
     GroupCost c;
     int stack = 0;
-    for (size_t b = 0; b < e_.blocks.size(); ++b) {
+    for (const BlockId b : e_.blocks.ids()) {
       const Block& block = e_.blocks[b];
       if (std::find(g.blocks.begin(), g.blocks.end(), b) != g.blocks.end()) {
         c.embed |= block.input == kNone;
@@ -112,7 +112,7 @@ class Measure {
  private:
   bool reads_back(const WeightGroup& g) const {
     const std::string& weights = p_.kind(g.weights).name;
-    return std::any_of(g.blocks.begin(), g.blocks.end(), [&](size_t b) {
+    return std::any_of(g.blocks.begin(), g.blocks.end(), [&](BlockId b) {
       const BlockSegments& s = e_.segments[b];
       return reads(s.again, weights) || reads(s.backward, weights) || reads(s.weights, weights);
     });
@@ -155,7 +155,7 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
   costs.message_bytes = std::numeric_limits<double>::infinity();
-  for (size_t b = 0; b < e.blocks.size(); ++b) {
+  for (const BlockId b : e.blocks.ids()) {
     const BlockSegments& s = e.segments[b];
     const Block& block = e.blocks[b];
     if (block.output == kNone) {

@@ -61,7 +61,7 @@ SegmentTimes::SegmentTimes(const Program& program, const Hardware& hardware,
       known_(program.segments.size()) {}
 
 const SegmentTime& SegmentTimes::of(const Call& call) {
-  const auto s = static_cast<size_t>(call.segment);
+  const SegmentId s = call.segment;
   const bool fresh = adds_first(call);
   if (!known_[s][fresh]) {
     times_[s][fresh] = measure(call, fresh);
@@ -83,7 +83,7 @@ const GroupShape& SegmentTimes::group(const std::string& over, bool message) {
 }
 
 double SegmentTimes::message_time(const Op& op, const Call& call) {
-  const Value& v = at(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
+  const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
   const auto bytes = static_cast<double>(v.bytes());
   const GroupShape& pair = group(call.wire.over, true);
   const auto tensor = static_cast<size_t>(AxisKind::kTensor);
@@ -97,7 +97,7 @@ double SegmentTimes::message_time(const Op& op, const Call& call) {
 double SegmentTimes::communication_s(const Op& op, const Call& call) {
   if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
   const std::string over = op.attributes.text("over");
-  const Value& whole = at(local_, op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]);
+  const Value& whole = local_[op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements();
   const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
   return collective_s(op.kind, sent, group(over, false), hardware_);
@@ -106,7 +106,7 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
                           SegmentTime& t) {
   const bool again =
-      t.again || (!op.outputs.empty() && at(local_, op.outputs[0]).name.ends_with(".again"));
+      t.again || (!op.outputs.empty() && local_[op.outputs[0]].name.ends_with(".again"));
   if (tessera::communicates(op.kind)) {
     const int64_t ns = to_ns(communication_s(op, call));
     if (again && software_.overlap_regather && op.kind == OpKind::kAllGather) {
@@ -121,7 +121,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
     return;
   }
   if (op.kind == OpKind::kCopy) {
-    const int64_t ns = to_ns(host_copy_s(at(local_, op.inputs[0]).bytes(), hardware_.device));
+    const int64_t ns = to_ns(host_copy_s(local_[op.inputs[0]].bytes(), hardware_.device));
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(Traffic::kHost)] += ns;
     t.traffic = Traffic::kHost;
@@ -132,7 +132,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (op.kind == OpKind::kMatmulGradWeight && !fresh) {
     // The sum so far is read too; it matters where the product is small.
     const DeviceFigures& d = hardware_.device;
-    seconds += static_cast<double>(at(local_, op.outputs[0]).bytes()) /
+    seconds += static_cast<double>(local_[op.outputs[0]].bytes()) /
                (d.memory_bytes_per_s * d.memory_efficiency);
   }
   const int64_t ns = to_ns(seconds);

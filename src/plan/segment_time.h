@@ -46,10 +46,10 @@ class SegmentTimes {
   const Program& program_;
   const Hardware& hardware_;
   const Software& software_;
-  std::vector<Value> local_;
+  ValueVector local_;
   std::map<std::string, GroupShape, std::less<>> groups_;
-  std::vector<std::array<SegmentTime, 2>> times_;
-  std::vector<std::array<bool, 2>> known_;
+  IdVector<SegmentId, std::array<SegmentTime, 2>> times_;  // [1]: of calls that add first
+  IdVector<SegmentId, std::array<bool, 2>> known_;
 };
 
 }  // namespace tessera

@@ -39,7 +39,7 @@ class Walk {
     for (const Program& p : stages) times_.emplace_back(p, h, software);
     begin_ = std::llround(software.step_s * 1e9);
     for (size_t s = 0; s < stages.size(); ++s) {
-      lanes_[s].times.resize(stages[s].schedule.size(), {0, kPending});
+      lanes_[s].times.assign(stages[s].schedule.size(), {0, kPending});
       lanes_[s].blocker.resize(stages[s].schedule.size());
       line_up(s);
     }
@@ -62,14 +62,12 @@ class Walk {
   };
   struct Lane {
     std::array<Line, kQueues> lines;
-    std::vector<CallTime> times;
-    std::vector<Event> blocker;  // of each call: what it waited for last
+    IdVector<CallId, CallTime> times;
+    IdVector<CallId, Event> blocker;  // what each call waited for last
   };
 
   const Program& program(size_t s) const { return stages_[s]; }
-  const CallTime& time(Event e) const {
-    return lanes_[static_cast<size_t>(e.stage)].times[static_cast<size_t>(e.call)];
-  }
+  const CallTime& time(Event e) const { return lanes_[static_cast<size_t>(e.stage)].times[e.call]; }
   void line_up(size_t s);
   size_t queue_of(size_t s, const Call& c);
   Meeting* meeting_of(size_t s, const Call& c);
@@ -111,7 +109,7 @@ size_t Walk::queue_of(size_t s, const Call& c) {
 void Walk::line_up(size_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
-  for (CallId c = 0; c < static_cast<CallId>(program(s).schedule.size()); ++c) {
+  for (const CallId c : program(s).schedule.ids()) {
     const Call& call = program(s).call(c);
     const Queue q = program(s).segment(call).queue;
     const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
@@ -158,8 +156,8 @@ Meeting* Walk::meeting_of(size_t s, const Call& c) {
 void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
   Lane& lane = lanes_[s];
   Line& line = lane.lines[queue_of(s, program(s).call(c))];
-  lane.times[static_cast<size_t>(c)] = {start, start + ns};
-  lane.blocker[static_cast<size_t>(c)] = blocker;
+  lane.times[c] = {start, start + ns};
+  lane.blocker[c] = blocker;
   line.free = start + ns;
   line.waits = false;
   ++line.next;
@@ -192,9 +190,9 @@ bool Walk::step(size_t s, Line& line) {
   const CallId c = line.calls[line.next];
   const Call& call = program(s).call(c);
   int64_t ready = line.free;
-  Event blocker{static_cast<int32_t>(s), line.next == 0 ? kNone : line.calls[line.next - 1]};
+  Event blocker{static_cast<int32_t>(s), line.next == 0 ? CallId() : line.calls[line.next - 1]};
   for (const CallId a : call.after) {
-    const int64_t t = lane.times[static_cast<size_t>(a)].finish_ns;
+    const int64_t t = lane.times[a].finish_ns;
     if (t == kPending) return false;
     if (t > ready) {
       ready = t;
@@ -269,7 +267,7 @@ void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
     const int64_t start = std::clamp(time(blocker).start_ns, from, to);
     parts.exposed[static_cast<size_t>(t.traffic)] += to - start;
     to = start;
-    blocker = lanes_[stage].blocker[static_cast<size_t>(blocker.call)];
+    blocker = lanes_[stage].blocker[blocker.call];
   }
   parts.bubble += to - from;
 }
@@ -281,8 +279,8 @@ PartsNs Walk::parts_of(size_t s) {
   const Program& p = program(s);
   for (const CallId c : lanes_[s].lines[0].calls) {
     const Call& call = p.call(c);
-    const CallTime& t = lanes_[s].times[static_cast<size_t>(c)];
-    wait(done, t.start_ns, lanes_[s].blocker[static_cast<size_t>(c)], parts);
+    const CallTime& t = lanes_[s].times[c];
+    wait(done, t.start_ns, lanes_[s].blocker[c], parts);
     parts += times_[s].of(call).parts;
     done = t.finish_ns;
   }

@@ -17,7 +17,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       options_(std::move(options)) {
   prepare_device();
   prepared_.resize(program_.segments.size());
-  for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
+  for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
     updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
@@ -120,7 +120,7 @@ std::byte* Executor::address(const PreparedOperand& o, const Call& call,
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const PreparedOperand& o) {
-    const Value& v = local_[static_cast<size_t>(o.value)];
+    const Value& v = local_[o.value];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
@@ -153,9 +153,8 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
 }
 
 ValueId Executor::find(std::string_view name) const {
-  for (size_t i = 0; i < program_.values.size(); ++i)
-    if (program_.values[i].name == name && program_.values[i].frame != kNone)
-      return static_cast<ValueId>(i);
+  for (const ValueId i : program_.values.ids())
+    if (program_.values[i].name == name && program_.values[i].frame != kNone) return i;
   return kNone;
 }
 

@@ -169,25 +169,25 @@ class Executor {
   }
 
   Program program_;
-  std::vector<Value> local_;  // the values with the shapes of this rank, as kernels know them
+  ValueVector local_;  // the values with the shapes of this rank, as kernels know them
   std::byte* arena_;
   Library& library_;
   const Channels& channels_;
   ExecutorOptions options_;
-  std::vector<std::vector<PreparedOp>> prepared_;            // of each segment
+  IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
   std::vector<std::pair<std::string, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
   std::optional<DeviceState> device_;  // on a CUDA device
   const double* host_step_ = nullptr;
   std::function<void(const std::string&)> captured_;
-  std::vector<bool> updates_;   // of each segment
-  std::vector<bool> may_lead_;  // of each call (lead.h)
+  IdVector<SegmentId, bool> updates_;
+  IdVector<CallId, bool> may_lead_;  // see lead.h
   std::function<void(const OpStart&)> started_;
   std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;
-  std::vector<bool> over_;  // of each call
+  IdVector<CallId, bool> over_;
   std::array<Line, kQueues> lines_;
   int64_t queued_ = 0;  // calls in all lines
   CommunicationTime time_;

@@ -26,7 +26,7 @@ constexpr int64_t kLongWait = 100;
 // The number of a transfer for DeviceMarks: rises in issue order.
 int64_t number_of(CallId c, size_t op) {
   constexpr int64_t kMostOps = 1 << 20;
-  return static_cast<int64_t>(c) * kMostOps + static_cast<int64_t>(op) + 1;
+  return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ void Executor::tell_transfer(double since_s) {
   if (!d.marks.used()) return;
   const int64_t sum = d.marks.sum();
   const bool waits = std::exchange(d.marks_seen, sum) == sum;
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+  for (const CallId c : program_.schedule.ids()) {
     const Call& call = program_.call(c);
     const Queue queue = program_.segment(call).queue;
     const std::vector<PreparedOp>& ops = ops_of(c);
@@ -338,8 +338,8 @@ bool Executor::enqueue(Enqueue how) {
   DeviceState& d = *device_;
   if (how == Enqueue::kTimed) d.times.start();
   d.marks.clear(d.queues.main());
-  d.queues.fork(0);
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+  d.queues.fork(CallId(0));
+  for (const CallId c : program_.schedule.ids()) {
     if (how == Enqueue::kCapture && !cut_graph(c)) return false;
     begin_call(c, how);
     for (PreparedOp& op : ops_of(c)) {
@@ -372,8 +372,7 @@ void Executor::begin_call(CallId c, Enqueue how) {
   if (!group.empty()) d.times.begin(d.queues.main(), TransferTimes::What::kWait, group);
   d.queues.before(c);
   if (!group.empty()) d.times.end(d.queues.main());
-  if (!graph_wanted() && before_update_ && updates_[static_cast<size_t>(call.segment)])
-    before_update_();
+  if (!graph_wanted() && before_update_ && updates_[call.segment]) before_update_();
   begin(c);
 }
 

@@ -52,12 +52,11 @@ bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
 std::string first_bad_value(Trainer& trainer, World& world) {
   std::string found;
   bool received = false;  // it came from another rank, which knows more
-  const std::vector<bool> live = live_values(trainer.program());
+  const IdVector<ValueId, bool> live = live_values(trainer.program());
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
-      if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[static_cast<size_t>(v)])
-        continue;
+      if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[v]) continue;
       const std::optional<Bad> bad = find_bad(e, e.op.out[o]);
       if (!bad) continue;
       std::string inputs = "its inputs are finite";

@@ -197,7 +197,7 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (value.role == Role::kGradient)
     made_[name_in(value, e.call)] = {static_cast<int64_t>(all_.records.size()),
                                      fmt::format("{} of {}", name, op.origin)};
-  if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
+  if (!is_computed(value.role) || !live_[v]) return;
   if (is_gradient_sum(value) && sums_adapters(op)) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + op.attributes.text("over");

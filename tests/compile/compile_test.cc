@@ -49,8 +49,8 @@ CompileRequest request(Family family, Purpose purpose) {
 // A target that wants workspaces and packed weights of everything, as some libraries do.
 Target demanding() {
   Target t;
-  t.workspace_bytes = [](const Op&, std::span<const Value>) { return int64_t{192}; };
-  t.packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{320}; };
+  t.workspace_bytes = [](const Op&, ValueSpan) { return int64_t{192}; };
+  t.packed_bytes = [](const Op&, ValueSpan) { return int64_t{320}; };
   return t;
 }
 
@@ -211,7 +211,7 @@ CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t se
 // The head needs the most scratch, as with whole chunks of logits, when few activations are alive.
 Target large_head() {
   Target t;
-  t.workspace_bytes = [](const Op& op, std::span<const Value>) {
+  t.workspace_bytes = [](const Op& op, ValueSpan) {
     return op.kind == OpKind::kLinearCrossEntropy ? int64_t{16} << 20 : int64_t{4096};
   };
   return t;

@@ -167,7 +167,7 @@ TEST(Offload, ACopyThatIsMissingIsFound) {
     // A call's place in the list is what others wait for: it stays, and copies nothing.
     q.segments.emplace_back();
     q.segments.back().name = "nothing";
-    copy->segment = static_cast<SegmentId>(q.segments.size() - 1);
+    copy->segment = SegmentId(q.segments.size() - 1);
     copy->frames.clear();
     copy->fresh.clear();
     EXPECT_FALSE(prove({q}).empty());

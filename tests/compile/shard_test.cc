@@ -151,13 +151,12 @@ Results run(const Trial& s, const Graph& g) {
   Library library(CpuFeatures(), 1);
   Lockstep machine(g, library);
   std::map<ValueId, int64_t> layers;  // that a value has
-  for (size_t i = 0; i < g.values.size(); ++i) {
+  for (const ValueId i : g.values.ids()) {
     const Value& v = g.values[i];
     const bool given = v.role == Role::kWeight || v.role == Role::kBatch || v.role == Role::kStep;
-    layers[static_cast<ValueId>(i)] = (v.per & kPerLayer) ? s.model.layers : 1;
+    layers[i] = (v.per & kPerLayer) ? s.model.layers : 1;
     if (!given) continue;
-    for (int64_t l = 0; l < layers[static_cast<ValueId>(i)]; ++l)
-      machine.write(static_cast<ValueId>(i), l, contents(v, l, s.model));
+    for (int64_t l = 0; l < layers[i]; ++l) machine.write(i, l, contents(v, l, s.model));
   }
   machine.run();
   Results out;
@@ -369,7 +368,7 @@ TEST(Shard, OneRankChangesNothing) {
     const Graph before = g;
     shard(g, Layout());
     ASSERT_EQ(g.values.size(), before.values.size());
-    for (size_t b = 0; b < g.blocks.size(); ++b) EXPECT_EQ(g.blocks[b], before.blocks[b]);
+    for (const BlockId b : g.blocks.ids()) EXPECT_EQ(g.blocks[b], before.blocks[b]);
     for (const Value& v : g.values) {
       EXPECT_EQ(v.sharding, Sharding()) << v.name;
       EXPECT_FALSE(v.part.has_value()) << v.name;

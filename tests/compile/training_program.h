@@ -124,8 +124,7 @@ class TrainingProgram {
       f.offset = p_.state_bytes;
       p_.state_bytes += p_.kind(f.kind).bytes;
     }
-    p_.frames.push_back(f);
-    return frames_[key] = static_cast<FrameId>(p_.frames.size() - 1);
+    return frames_[key] = p_.frames.push_back(f);
   }
   // A gather starts a new life; the calls after it use that one.
   int64_t live_use(const std::string& kind, int64_t layer) {
@@ -138,8 +137,7 @@ class TrainingProgram {
     k.name = name;
     k.bytes = 64 * (1 + static_cast<int64_t>(name.size()) % 3);
     k.state = name == "report" || name.ends_with(".weights") || name.ends_with(".moments");
-    p_.kinds.push_back(k);
-    return kinds_[name] = static_cast<FrameKindId>(p_.kinds.size() - 1);
+    return kinds_[name] = p_.kinds.push_back(k);
   }
 
   void call(const std::string& name, const Parameters& parameters, int64_t layer = kNone,
@@ -153,8 +151,7 @@ class TrainingProgram {
       for (const auto& [kind, access] : parameters)
         s.frames.push_back(
             {kind_of(kind.ends_with('\'') ? kind.substr(0, kind.size() - 1) : kind), access});
-      p_.segments.push_back(s);
-      segments_[name] = static_cast<SegmentId>(p_.segments.size() - 1);
+      segments_[name] = p_.segments.push_back(s);
     }
     Call c;
     c.segment = segments_[name];

@@ -156,6 +156,10 @@ class WrongCompiler {
   const T& pick(const std::vector<T>& list) {
     return list[static_cast<size_t>(number(0, static_cast<int64_t>(list.size()) - 1))];
   }
+  template <class I, class T>
+  const T& pick(const IdVector<I, T>& list) {
+    return list[I(number(0, static_cast<int64_t>(list.size()) - 1))];
+  }
   static bool keeps(const Segment& s) {
     return s.name.starts_with("gather.") || s.name.starts_with("reduce.") ||
            s.name.starts_with("finish.") || s.name.starts_with("join.") || s.name == "sum.report";
@@ -220,13 +224,14 @@ class WrongCompiler {
     const int64_t stage = number(0, static_cast<int64_t>(stages.size()) - 1);
     Program& p = stages[static_cast<size_t>(stage)];
     struct Swap {
-      size_t call, parameter;
+      CallId call;
+      size_t parameter;
       FrameId frame;
     };
     std::vector<Swap> swaps;
-    for (size_t c = 0; c < p.schedule.size(); ++c)
+    for (const CallId c : p.schedule.ids())
       for (size_t i = 0; i < p.schedule[c].frames.size(); ++i)
-        for (FrameId other = 0; other < static_cast<FrameId>(p.frames.size()); ++other) {
+        for (const FrameId other : p.frames.ids()) {
           const Frame& own = p.frame(p.schedule[c].frames[i]);
           const Segment& s = p.segment(p.schedule[c]);
           if (own.kind == p.frame(other).kind && s.frames[i].access == Access::kRead &&
@@ -237,8 +242,7 @@ class WrongCompiler {
     const Swap s = pick(swaps);
     Call& c = p.schedule[s.call];
     const FrameKind& kind = p.kind(p.frame(s.frame).kind);
-    f.what = fmt::format("{} of another call in {}", kind.name,
-                         call_name(p, static_cast<CallId>(s.call)));
+    f.what = fmt::format("{} of another call in {}", kind.name, call_name(p, s.call));
     for (const Op& op : p.segment(c).ops)
       for (const ValueId v : op.inputs)
         if (v != kNone && p[v].frame == p.frame(s.frame).kind) {
