@@ -1,13 +1,11 @@
 // Calls in issue order and the frames that they name, made when one is first asked for.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "ir/program.h"
+#include "compile/expand.h"
 
 namespace tessera {
 
@@ -34,7 +32,7 @@ struct FrameKeyHash {
 
 // How the frames of a kind are told apart, looked up for every call.
 struct KindUse {
-  FrameKindId kind = kNone;  // of the frame: "hidden" for "hidden'", too
+  FrameKindId kind = kNone;  // of the frame: of a stream the kind that blocks read
   bool stream = false, output = false;
   bool crosses = false;  // each chunk has its own
   bool per_layer = false, per_microbatch = false;
@@ -44,19 +42,17 @@ struct KindUse {
 class CallList {
  public:
   // `crosses`: messages pass between chunks, so each has streams of its own.
-  CallList(Program& p, const IdVector<BlockId, Block>& blocks, bool crosses);
+  CallList(Expanded& expanded, bool crosses);
 
   // Nothing for the segment kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
   Call& last() { return p_.schedule.back(); }
   FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
                 int64_t chunk = 0);
-  FrameKindId named(const std::string& kind) const { return named_.at(kind); }
 
  private:
   Program& p_;
   IdVector<FrameKindId, KindUse> uses_;
-  std::map<std::string, FrameKindId> named_;
   std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
   IdVector<SegmentId, std::optional<Wire>> wires_;  // of each segment that was called
 };

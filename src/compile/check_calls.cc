@@ -96,8 +96,13 @@ class Calls {
     }
   }
 
-  // A sum over the layers of one chunk, of which chunks have more or fewer.
-  bool is_of_chunk(FrameId f) const { return p_.kind(p_.frame(f).kind).name == "d_memory"; }
+  // The gradient of an encoder's output: a sum over the layers of one chunk, of which chunks have
+  // more or fewer. Gradients of weights are not of one micro-batch.
+  bool is_of_chunk(FrameId f) const {
+    const FrameKind& kind = p_.kind(p_.frame(f).kind);
+    return (kind.per & kPerMicrobatch) && !kind.values.empty() &&
+           p_[kind.values[0]].role == Role::kGradient;
+  }
 
   // Layers are alike: sums have as many terms and readers in each, state as many updates.
   void check_counts() {
@@ -137,7 +142,7 @@ class Calls {
       }
     }
     for (const SegmentId s : called.ids())
-      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name));
+      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name()));
   }
 
   const Program& p_;

@@ -22,8 +22,7 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
     for (const ValueId v : op.outputs) {
       if (g_[v].frame != kind) continue;
       const Role r = g_[v].role;
-      const bool adds = r == Role::kGradient ||
-                        (r == Role::kReport && g_[v].name == "report" && op.kind != OpKind::kClear);
+      const bool adds = r == Role::kGradient || (r == Role::kReport && op.kind != OpKind::kClear);
       (adds ? added : written) = true;
       if (changes_state(op.kind, r)) read = true;
     }
@@ -33,9 +32,11 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
   return read ? Access::kUpdate : Access::kWrite;
 }
 
-SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue queue) {
+SegmentId Expander::segment(Phase phase, const std::string& subject, std::vector<Op> ops,
+                            Queue queue) {
   Segment s;
-  s.name = name;
+  s.phase = phase;
+  s.subject = subject;
   s.ops = std::move(ops);
   s.queue = queue;
   Program& p = out_.program;
@@ -53,30 +54,31 @@ SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue 
   return p.segments.push_back(std::move(s));
 }
 
-ValueId Expander::only(Role role, const std::string& name) const {
-  for (const ValueId i : g_.values.ids())
-    if (g_.values[i].role == role && g_.values[i].name == name) return i;
-  CHECK(false, "the graph has no {}", name);
+ValueId Expander::only(Role role) const {
+  for (const ValueId v : g_.values.ids())
+    if (g_[v].role == role) return v;
+  CHECK(false, "the graph has no {}", value_name(role));
 }
 
 // What frames the step: the report cleared and summed, the gradient clipped.
 void Expander::step_segments() {
-  const ValueId report = only(Role::kReport, "report");
+  const ValueId report = only(Role::kReport);
   std::vector<Op> clear, clip;
   Builder(g_, clear, kOne, "").emit(OpKind::kClear, "report", {}, {}, {report});
-  out_.clear = segment("clear", clear);
+  out_.clear = segment(Phase::kClear, "", clear);
   if (g_.mesh.ranks() > 1)
-    out_.sum_report =
-        collective("sum.report", OpKind::kAllReduce, "world", report, report, Queue::kGroups);
+    out_.sum_report = collective(Phase::kSumReport, "", OpKind::kAllReduce, GroupRef::world(),
+                                 report, report, Queue::kGroups);
   if (!trains()) return;
   Builder(g_, clip, kOne, "")
       .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}},
-            {report, only(Role::kStep, "step")}, {report});
-  out_.clip = segment("clip", clip);
+            {report, only(Role::kStep)}, {report});
+  out_.clip = segment(Phase::kClip, "", clip);
 }
 
 Expanded Expander::run() {
   out_.program.mesh = g_.mesh;
+  out_.segments.resize(g_.blocks.size());
   weight_frames();
   gradient_frames();
   batch_frames();
@@ -84,10 +86,7 @@ Expanded Expander::run() {
   saved_frames();
   pending_frames();
   prepare_products();
-  for (const BlockId b : g_.blocks.ids()) {
-    out_.segments.emplace_back();
-    block_segments(Block(g_.blocks[b]), out_.segments[b]);
-  }
+  for (const BlockId b : g_.blocks.ids()) block_segments(Block(g_.blocks[b]), out_.segments[b]);
   pack_segments();
   step_segments();
   message_segments();

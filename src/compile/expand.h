@@ -15,14 +15,16 @@ namespace tessera {
 
 using GroupId = Id<struct GroupTag>;  // of a WeightGroup
 
-// The segments a block has; kNone where it has none.
+// The segments of a block by phase, and the frame kinds between them; kNone where there is none.
 struct BlockSegments {
-  SegmentId forward = kNone;   // saves what the backward reads
-  SegmentId light = kNone;     // saves nothing
-  SegmentId again = kNone;     // saves, but gives no output: before the backward of a light layer
-  SegmentId backward = kNone;  // of a loss block: forward and backward in one
-  SegmentId weights = kNone;   // the part of the backward that only weight gradients need
+  SegmentId forward = kNone;
+  SegmentId forward_no_save = kNone;
+  SegmentId recompute = kNone;  // gives no output
+  SegmentId backward = kNone;   // of a loss block: the joint segment
+  SegmentId weight_backward = kNone;
   SegmentId pack = kNone;
+  FrameKindId saved = kNone;    // what the forward saves for the backward
+  FrameKindId pending = kNone;  // what the backward leaves to weight_backward
 };
 
 // Weights that live and are reduced together: those of a block (or those several blocks share)
@@ -33,7 +35,7 @@ struct WeightGroup {
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
-  std::string partial;  // axes but those of data over which the gradient is partial: "tensor"
+  GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
 
   FrameKindId weights = kNone, gradients = kNone;
   FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
@@ -64,6 +66,7 @@ struct Expanded {
   IdVector<BlockId, Block> blocks;
   IdVector<BlockId, BlockSegments> segments;
   IdVector<GroupId, WeightGroup> groups;
+  FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
   std::array<Messages, kCrossings> messages;  // by Crossing
 };

@@ -60,18 +60,18 @@ ValueId Expander::owned_weights(const WeightGroup& g) {
 }
 
 void Expander::squares_segment(WeightGroup& g) {
-  const ValueId report = only(Role::kReport, "report");
+  const ValueId report = only(Role::kReport);
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   const std::string members = out_.program.kinds[g.weights].name;
   std::vector<Op> squares;
   Builder(g_, squares, kOne, "")
       .emit(OpKind::kSquares, g.name, {{"members", members}}, {flat(sums, true)}, {report});
-  ask_target(g.name, squares);
-  g.squares = segment("squares." + g.name, squares);
+  ask_target(squares);
+  g.squares = segment(Phase::kSquares, g.name, squares);
 }
 
 void Expander::update_segment(WeightGroup& g) {
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
+  const ValueId step = only(Role::kStep), report = only(Role::kReport);
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   std::vector<ValueId> inputs = {flat(sums, divides(1)), step, report};
@@ -101,8 +101,8 @@ void Expander::update_segment(WeightGroup& g) {
   if (rounds && o.stochastic) a.set("rounding", "stochastic");
   std::vector<Op> update;
   Builder(g_, update, kOne, "").emit(op_of(o.kind), g.name, a, inputs, outputs);
-  ask_target(g.name, update);
-  g.update = segment("update." + g.name, update);
+  ask_target(update);
+  g.update = segment(Phase::kUpdate, g.name, update);
 }
 
 }  // namespace tessera

@@ -68,16 +68,16 @@ void Expander::weight_frames() {
 // The gradients live within a step, member by member where their weights are.
 void Expander::gradient_frames() {
   if (!trains()) return;
-  std::map<std::string, ValueId> named;
-  for (const ValueId i : g_.values.ids())
-    if (g_.values[i].role == Role::kGradient) named[g_.values[i].name] = i;
+  std::map<ValueId, ValueId> gradient_of;
+  for (const ValueId v : g_.values.ids())
+    if (g_[v].role == Role::kGradient && g_[v].of) gradient_of[g_[v].of] = v;
   for (WeightGroup& g : out_.groups) {
     if (g.frozen) continue;
     const FrameKind weights = out_.program.kinds[g.weights];
     std::vector<ValueId> gradients;
     for (const ValueId w : weights.values) {
-      CHECK(named.contains(g_[w].name + ".gradient"), "{} has no gradient", g_[w].name);
-      gradients.push_back(named.at(g_[w].name + ".gradient"));
+      CHECK(gradient_of.contains(w), "{} has no gradient", g_[w].name);
+      gradients.push_back(gradient_of.at(w));
     }
     g.gradients = frame(g.name + ".gradients", gradients, weights.per, false);
     FrameKind& kind = out_.program.kinds.back();

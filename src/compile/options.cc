@@ -70,11 +70,9 @@ void unfuse_cross_entropy(Graph& graph) {
 void keep_logits(Graph& graph) {
   replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, kOne, "");
-    b.role(Role::kReport);
-    const ValueId logits =
-        b.emit_one(OpKind::kMatmul, "logits", {{"contract", int64_t{1}}, {"out", "f32"}},
-                   {op.inputs[0], op.inputs[1]});
-    CHECK(graph[logits].name == "logits", "the host reads the value `logits`");
+    b.role(Role::kLogits);
+    b.emit(OpKind::kMatmul, std::string(value_name(Role::kLogits)),
+           {{"contract", int64_t{1}}, {"out", "f32"}}, {op.inputs[0], op.inputs[1]});
   });
 }
 
@@ -85,8 +83,13 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
   const ValueId keys = op.inputs[static_cast<size_t>(attention_operands(op.attributes, 1).across)];
   graph[keys].role = Role::kCache;
   graph[keys].per = kPerLayer;
-  if (encoded)
-    std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
+  if (!encoded) return;
+  std::erase_if(block.forward, [&](const Op& made) {
+    if (made.outputs[0] != keys) return false;
+    for (const ValueId v : made.inputs)
+      if (graph[v].role == Role::kWeight) block.held.push_back(v);
+    return true;
+  });
 }
 
 }  // namespace
@@ -94,11 +97,11 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
 void decode(Graph& graph, int64_t context, bool encoded) {
   ValueId positions = kNone;
   for (const ValueId i : graph.values.ids())
-    if (graph.values[i].name == "batch.positions") positions = i;
+    if (graph[i].role == Role::kPositions) positions = i;
   CHECK(positions != kNone, "the graph has no positions");
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
     if (op.attributes.has("whole")) {
-      if (block.to != "source") keep_keys(graph, block, op, encoded);
+      if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, encoded);
       block.forward.push_back(op);
       return;
     }

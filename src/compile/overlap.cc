@@ -11,7 +11,7 @@ bool moves_early(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
   if (s.queue == Queue::kCopyIn) return true;
-  if (s.queue != Queue::kData || c.wire.operation != "all_gather") return false;
+  if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
   // What stays for the whole run is gathered at the start anyway.
   for (size_t i = 0; i < c.frames.size(); ++i)
     if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;

@@ -52,7 +52,7 @@ void mark_fresh(Program& p) {
   IdVector<FrameId, bool> written(p.frames.size(), false);
   for (Call& c : p.schedule) {
     const Segment& s = p.segment(c);
-    CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name,
+    CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name(),
           c.frames.size(), s.frames.size());
     c.fresh.assign(c.frames.size(), false);
     for (size_t i = 0; i < c.frames.size(); ++i) {

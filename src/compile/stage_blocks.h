@@ -24,7 +24,9 @@ class StageBlocks {
   bool holds(BlockId block) const { return share_.holds(blocks_[block], ranges_[block]); }
   bool holds(const WeightGroup& group) const;
   // Those that an encoder's program has run before.
-  bool is_past(BlockId block) const { return encoded_ && blocks_[block].to == "source"; }
+  bool is_past(BlockId block) const {
+    return encoded_ && blocks_[block].to == HiddenStream::kSource;
+  }
   int64_t first_layer(int64_t chunk) const { return first_[static_cast<size_t>(chunk)]; }
   int64_t end_layer(int64_t chunk) const { return first_layer(chunk + 1); }
   bool is_last(int64_t chunk) const { return chunk + 1 == share_.pipeline.chunks(); }

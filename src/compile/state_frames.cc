@@ -19,13 +19,25 @@ class StateFrames {
   // All but the batches: logits, or all else.
   void add_kinds(bool logits) {
     for (const FrameKindId id : p_.kinds.ids()) {
-      const std::string& name = p_.kinds[id].name;
-      if (!p_.kinds[id].state || name == "batch" || (name == "logits") != logits) continue;
+      if (!p_.kinds[id].state || is_batch(role(id)) || (role(id) == Role::kLogits) != logits)
+        continue;
       if (!owner_.contains(id))
         add_layers(id, layers_using(id));
       else if (own_.holds(*owner_.at(id)))
         add_layers(id, own_.layers(owner_.at(id)->blocks.at(0)));
     }
+  }
+
+  void add_batches(int64_t microbatches) {
+    for (const FrameKindId id : p_.kinds.ids())
+      for (int64_t m = 0; is_batch(role(id)) && m < microbatches; ++m) add(id, kNone, m);
+  }
+
+ private:
+  // Of the first value, which those of a kind have in common here.
+  Role role(FrameKindId kind) const {
+    const std::vector<ValueId>& values = p_.kind(kind).values;
+    return values.empty() ? Role::kScratch : p_[values[0]].role;
   }
 
   void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
@@ -34,7 +46,6 @@ class StateFrames {
     p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
   }
 
- private:
   void add_layers(FrameKindId kind, const std::vector<int64_t>& layers) {
     if (!(p_.kind(kind).per & kPerLayer)) return add(kind, kNone, kNone);
     for (const int64_t l : layers) add(kind, l, kNone);
@@ -66,7 +77,7 @@ void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches,
   StateFrames frames(expanded, own, alignment, calls);
   frames.add_kinds(false);
   frames.add_kinds(true);
-  for (int64_t m = 0; m < microbatches; ++m) frames.add(calls.named("batch"), kNone, m);
+  frames.add_batches(microbatches);
 }
 
 }  // namespace tessera

@@ -67,13 +67,14 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     y.per = per_;
     y.decays = false;
     y.initial = {};
-    std::string over;
+    y.copy = Copy::kOriginal;
+    y.of = kNone;
+    GroupRef over;
     for (size_t b = a; b < kMaxAxes; ++b) {
       if (x.sharding.place[b] != from || to.place[b] != wanted) continue;
       y.sharding.place[b] = wanted;
       if (graph_.mesh.size[b] == 1) continue;
-      if (!over.empty()) over += '+';
-      over += name_of(static_cast<AxisKind>(b));
+      over.add(static_cast<AxisKind>(b));
     }
     localise(y, graph_.mesh);
     graph_.values.push_back(std::move(y));
@@ -134,12 +135,12 @@ ValueId Gradients::weight(ValueId w) {
     localise(builder_.graph()[v], builder_.graph().mesh);
     return v;
   }
-  const std::string name = weight.name + ".gradient";
   const ValueVector& all = builder_.graph().values;
   for (const ValueId v : all.ids())
-    if (all[v].role == Role::kGradient && all[v].name == name) return v;
+    if (all[v].role == Role::kGradient && all[v].of == w) return v;
   Value g = weight;
-  g.name = name;
+  g.name += kGradientSuffix;
+  g.of = w;
   g.dtype = DType::kF32;
   g.role = Role::kGradient;
   g.sharding = dual(weight.sharding);

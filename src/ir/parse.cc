@@ -1,75 +1,16 @@
 #include "ir/parse.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
-#include <map>
-#include <utility>
 
 #include "base/error.h"
 #include "ir/names.h"
+#include "ir/parser.h"
+#include "ir/relations.h"
 #include "ir/rule.h"
-#include "ir/token_reader.h"
 
 namespace tessera {
-namespace {
-
-class Parser : TokenReader {
- public:
-  using TokenReader::TokenReader;
-
-  Graph graph();
-  Program program();
-
- private:
-  template <class I>
-  using Names = std::map<std::string, I, std::less<>>;
-
-  // The id behind `mark`, less than `size`.
-  template <class I>
-  I id(char mark, size_t size, const char* wanted);
-  void heading(const char* name) {
-    word(name);
-    line_end();
-  }
-  // The line of number `expected` of a list begins here.
-  void numbered(char mark, size_t expected);
-
-  ValueId value();
-  std::vector<ValueId> value_list();
-  // A name that only one entry of the list has, or `$` and the number of an entry.
-  template <class I, class T>
-  I named(const Names<I>& names, const IdVector<I, T>& list, const char* wanted);
-  template <class I, class T>
-  static Names<I> unique_names(const IdVector<I, T>& list);
-  FrameKindId kind(const Program& p) { return named(kind_names_, p.kinds, "a kind of frame"); }
-
-  DType dtype() { return entry(dtype_from_name, "an element type"); }
-  Shape shape();
-  uint8_t per();
-  Sharding sharding();
-  Mesh mesh();
-  Attributes::Constant constant();
-  void values(ValueVector& list);
-  void value_option(Value& v);
-  Op op();
-  void op_types(const Op& op);
-  void ops(std::vector<Op>& list);
-  Block block();
-  void kinds(Program& p);
-  void segments(Program& p);
-  void segment_parameters(const Program& p, Segment& s);
-  void frames(Program& p);
-  void calls(Program& p);
-  void call_option(const Program& p, Call& c);
-  void fresh(const Program& p, Call& c);
-  void call_ids(const char* wanted, std::vector<CallId>& list);
-
-  ValueVector* values_ = nullptr;
-  Names<ValueId> value_names_;
-  Names<FrameKindId> kind_names_;
-  Names<SegmentId> segment_names_;
-  std::vector<std::pair<ValueId, size_t>> places_;  // value, token that names its frame kind
-};
 
 template <class I>
 I Parser::id(char mark, size_t size, const char* wanted) {
@@ -92,7 +33,7 @@ template <class I, class T>
 Parser::Names<I> Parser::unique_names(const IdVector<I, T>& list) {
   Names<I> names;
   for (const I id : list.ids()) {
-    const auto [entry, made] = names.try_emplace(list[id].name, id);
+    const auto [entry, made] = names.try_emplace(entry_name(list[id]), id);
     if (!made) entry->second = kNone;
   }
   return names;
@@ -220,12 +161,14 @@ void Parser::values(ValueVector& list) {
     v.name = name();
     v.dtype = dtype();
     v.shape = shape();
-    v.role = entry(role_named, "the role of a value");
+    const auto role = [&](std::string_view word) { return role_named(word, v.name); };
+    v.role = entry(role, "the role of a value");
     while (peek().kind != Token::kLineEnd) value_option(v);
     line_end();
     list.push_back(std::move(v));
   }
   value_names_ = unique_names(list);
+  set_origins(list);
 }
 
 Op Parser::op() {
@@ -254,7 +197,7 @@ Op Parser::op() {
     else {
       const std::string key = next().text;
       mark('=');
-      op.attributes.set(key, constant());
+      op.attributes.set(key, key == "over" ? group() : constant());
     }
   }
   op_types(op);
@@ -286,8 +229,9 @@ Block Parser::block() {
   word("block");
   b.name = name();
   b.layers = key_integer("layers");
-  if (take_key("from")) b.from = name();
-  if (take_key("to")) b.to = name();
+  if (take_key("from")) b.from = entry(stream_named, "hidden or source");
+  if (take_key("to")) b.to = entry(stream_named, "hidden or source");
+  if (take_key("held")) b.held = value_list();
   if (take_key("input")) b.input = value();
   if (take_key("output")) b.output = value();
   if (take_key("input_gradient")) b.input_gradient = value();
@@ -336,6 +280,7 @@ void Parser::kinds(Program& p) {
     p.kinds[k].like = kind(p);
   }
   at_ = here;
+  set_relations(p);
 }
 
 void Parser::segment_parameters(const Program& p, Segment& s) {
@@ -353,7 +298,7 @@ void Parser::segments(Program& p) {
   while (peek().kind == Token::kId && peek().mark == '$') {
     numbered('$', p.segments.size());
     Segment s;
-    s.name = name();
+    s.set_name(name());
     if (!take_key("queue")) fail(peek(), "queue=");
     s.queue = entry(queue_named, "the name of a queue");
     s.scratch_bytes = key_integer("scratch");
@@ -395,9 +340,40 @@ void Parser::fresh(const Program& p, Call& c) {
     const FrameKindId wanted = kind(p);
     size_t i = 0;
     while (i < s.frames.size() && s.frames[i].kind != wanted) ++i;
-    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name));
+    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name()));
     c.fresh[i] = true;
   } while (take_mark(','));
+}
+
+Attributes::Constant Parser::group() {
+  const Token& at = peek();
+  const auto found = at.kind == Token::kString ? group_named(at.text) : std::nullopt;
+  if (!found) fail(at, "a group of ranks");
+  next();
+  return *found;
+}
+
+void Parser::wire(Wire& w) {
+  const Token& at = peek();
+  const std::string partners = name();
+  if (partners.starts_with(kPeerPrefix)) {
+    const char* const end = partners.data() + partners.size();
+    const auto [stop, error] = std::from_chars(partners.data() + kPeerPrefix.size(), end, w.peer);
+    if (error != std::errc() || stop != end) fail(at, "stage: and its number");
+  } else {
+    const auto found = group_named(partners);
+    if (!found) fail(at, "a group of ranks or a stage");
+    w.over = *found;
+  }
+  mark(':');
+  const auto kind = peek().kind == Token::kString ? wire_kind_named(peek().text) : std::nullopt;
+  if (!kind) fail(peek(), "what is communicated");
+  w.kind = *kind;
+  next();
+  mark(':');
+  w.label = name();
+  mark(':');
+  w.bytes = integer();
 }
 
 void Parser::call_option(const Program& p, Call& c) {
@@ -411,11 +387,7 @@ void Parser::call_option(const Program& p, Call& c) {
   } else if (take_key("fresh")) {
     fresh(p, c);
   } else if (take_key("wire")) {
-    for (std::string* part : {&c.wire.over, &c.wire.operation, &c.wire.label}) {
-      *part = name();
-      mark(':');
-    }
-    c.wire.bytes = integer();
+    wire(c.wire);
   } else if (take_key("after")) {
     call_ids("a call", c.after);
   } else if (take_key("before_step")) {
@@ -435,7 +407,7 @@ void Parser::calls(Program& p) {
     while (peek().kind != Token::kLineEnd) call_option(p, c);
     if (c.frames.size() != p.segment(c).frames.size())
       fail(at, fmt::format("{} frames, as {} takes (this call has {})", p.segment(c).frames.size(),
-                           p.segment(c).name, c.frames.size()));
+                           p.segment(c).name(), c.frames.size()));
     line_end();
     p.schedule.push_back(std::move(c));
   }
@@ -487,8 +459,6 @@ Program Parser::program() {
   if (peek().kind != Token::kEnd) fail(peek(), "the end of the text");
   return p;
 }
-
-}  // namespace
 
 Graph parse_graph(std::string_view text, const std::string& source) {
   return Parser(text, source).graph();

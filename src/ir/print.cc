@@ -49,14 +49,15 @@ std::string number(double x) {
 std::string constant(const Attributes::Constant& c) {
   if (const auto* i = std::get_if<int64_t>(&c)) return fmt::format("{}", *i);
   if (const auto* d = std::get_if<double>(&c)) return number(*d);
+  if (const auto* g = std::get_if<GroupRef>(&c)) return quoted(to_string(*g));
   return quoted(std::get<std::string>(c));
 }
 
-// Names that say which of a list is meant.
+// How many entries of a list have each name. A name that only one has says which is meant.
 template <class I, class T>
 std::map<std::string, int> count_names(const IdVector<I, T>& list) {
   std::map<std::string, int> count;
-  for (const T& t : list) ++count[t.name];
+  for (const T& t : list) ++count[entry_name(t)];
   return count;
 }
 
@@ -121,8 +122,10 @@ class Printer {
   template <class I, class T>
   static std::string one_of(const IdVector<I, T>& list, const std::map<std::string, int>& names,
                             I id) {
-    if (list.contains(id) && is_word(list[id].name) && names.at(list[id].name) == 1)
-      return list[id].name;
+    if (list.contains(id)) {
+      const std::string name = entry_name(list[id]);
+      if (is_word(name) && names.at(name) == 1) return name;
+    }
     return fmt::format("${}", id);
   }
   std::string kind_name(FrameKindId k) const { return one_of(kinds_, kind_names_, k); }
@@ -208,8 +211,9 @@ class Printer {
 
   void block(const Block& b) {
     say("block {} layers={}", name(b.name), b.layers);
-    if (b.from != "hidden") say(" from={}", name(b.from));
-    if (b.to != "hidden") say(" to={}", name(b.to));
+    if (b.from != HiddenStream::kHidden) say(" from={}", name_of(b.from));
+    if (b.to != HiddenStream::kHidden) say(" to={}", name_of(b.to));
+    if (!b.held.empty()) say(" held={}", list(b.held));
     for (const auto& [key, v] : {std::pair("input", b.input), std::pair("output", b.output),
                                  std::pair("input_gradient", b.input_gradient),
                                  std::pair("output_gradient", b.output_gradient)})
@@ -238,7 +242,7 @@ class Printer {
 
   void one_segment(SegmentId id) {
     const Segment& s = segments_[id];
-    say("  ${} {} queue={} scratch={}\n", id, name(s.name), name_of(s.queue), s.scratch_bytes);
+    say("  ${} {} queue={} scratch={}\n", id, name(s.name()), name_of(s.queue), s.scratch_bytes);
     // Parameters of one access that stand together share a line.
     for (size_t p = 0; p < s.frames.size(); ++p) {
       const bool same = p > 0 && s.frames[p].access == s.frames[p - 1].access;
@@ -279,8 +283,8 @@ class Printer {
     if (!c.frames.empty()) say(" frames=@{}", fmt::join(c.frames, ",@"));
     fresh(c);
     if (c.wire != Wire{})
-      say(" wire={}:{}:{}:{}", quoted(c.wire.over), quoted(c.wire.operation), quoted(c.wire.label),
-          c.wire.bytes);
+      say(" wire={}:{}:{}:{}", quoted(partners_of(c.wire)),
+          quoted(std::string(name_of(c.wire.kind))), quoted(c.wire.label), c.wire.bytes);
     if (!c.after.empty()) say(" after=#{}", fmt::join(c.after, ",#"));
     if (!c.before_step.empty()) say(" before_step=#{}", fmt::join(c.before_step, ",#"));
     out_ += '\n';

@@ -20,7 +20,7 @@ Sharding dual(const Sharding& s) {
 
 bool has_gradient(const Value& v) {
   const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
-  return number && v.role != Role::kBatch && v.role != Role::kStep;
+  return number && !is_batch(v.role) && v.role != Role::kStep;
 }
 
 Signature split_signature(const ShardingRule& rule, char label) {

@@ -63,7 +63,7 @@ std::string segments_text(const Program& p) {
     const int n = calls[s];
     total.flops += n * cost.flops;
     total.bytes += n * cost.bytes;
-    text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name, n,
+    text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name(), n,
                         flops_text(cost.flops), bytes_text(static_cast<int64_t>(cost.bytes)),
                         bytes_text(p.segments[s].scratch_bytes), ops_text(p.segments[s]));
   }
@@ -118,9 +118,9 @@ std::string group_text(const Program& p, const Group& g) {
   const Segment& s = p.segment(first);
   const std::string numbers =
       g.first == g.last ? fmt::format("#{}", g.first) : fmt::format("#{}-#{}", g.first, g.last);
-  std::string text =
-      fmt::format("  {:<12} {}{}{}", numbers, s.name, range_text("layer", first.layer, last.layer),
-                  range_text("mb", first.microbatch, last.microbatch));
+  std::string text = fmt::format("  {:<12} {}{}{}", numbers, s.name(),
+                                 range_text("layer", first.layer, last.layer),
+                                 range_text("mb", first.microbatch, last.microbatch));
   if (s.queue != Queue::kCompute) text += fmt::format(" queue={}", name_of(s.queue));
   for (size_t i = 0; i < first.after.size(); ++i)
     text += fmt::format("{}#{}", i == 0 ? "  after " : ", ", first.after[i]);

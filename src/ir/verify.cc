@@ -128,8 +128,8 @@ Findings verify_references(const Program& p) {
   for (const FrameKind& k : p.kinds)
     for (const ValueId v : k.values) need(v, p.values, k.name + ": holds value");
   for (const Segment& s : p.segments) {
-    for (const Parameter& x : s.frames) need(x.kind, p.kinds, s.name + ": takes kind of frame");
-    for (const Op& op : s.ops) append(findings, verify_ids(op, p.values, op_name(op, s.name)));
+    for (const Parameter& x : s.frames) need(x.kind, p.kinds, s.name() + ": takes kind of frame");
+    for (const Op& op : s.ops) append(findings, verify_ids(op, p.values, op_name(op, s.name())));
   }
   for (const Frame& f : p.frames) need(f.kind, p.kinds, "a frame is of kind");
   for (const CallId c : p.schedule.ids()) {
@@ -165,7 +165,7 @@ std::vector<std::string> verify(const Program& p) {
   Findings findings = verify_references(p);
   if (!findings.empty()) return findings;
   for (const Segment& s : p.segments)
-    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name, p.mesh, true));
+    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name(), p.mesh, true));
   append(findings, verify_layout(p));
   return findings;
 }

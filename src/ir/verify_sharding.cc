@@ -34,9 +34,7 @@ bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
-  const std::string list = fmt::format("+{}+", op.attributes.text("over"));
-  const std::string own = fmt::format("+{}+", name_of(static_cast<AxisKind>(axis)));
-  const bool over = list.find(own) != std::string::npos;
+  const bool over = op.attributes.group("over").has(static_cast<AxisKind>(axis));
   if (!over) return from == to || fits(x, from, to, same_bytes);
   if (op.kind == OpKind::kShare) return from == kReplicated && to == kShared;
   const auto way = conversion(from, to);

@@ -11,15 +11,30 @@ namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
 
-const char* colour_of(const std::string& segment) {
-  if (segment.starts_with("forward.") || segment.starts_with("light.")) return "#4c8bf5";
-  if (segment.starts_with("backward.")) return "#34a853";
-  if (segment.starts_with("weights.")) return "#a5d6a7";
-  if (segment == "head") return "#1b7f3b";
-  if (segment.starts_with("again.")) return "#fbbc04";
-  if (segment.starts_with("send_") || segment.starts_with("receive_")) return "#9aa0a6";
-  if (segment.starts_with("update.") || segment.starts_with("squares.")) return "#8e44ad";
-  return "#ea4335";  // gathers and reductions
+const char* colour_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+    case Phase::kForwardNoSave:
+      return "#4c8bf5";
+    case Phase::kBackward:
+      return "#34a853";
+    case Phase::kWeightBackward:
+      return "#a5d6a7";
+    case Phase::kJoint:
+      return "#1b7f3b";
+    case Phase::kRecompute:
+      return "#fbbc04";
+    case Phase::kSendForward:
+    case Phase::kReceiveForward:
+    case Phase::kSendBackward:
+    case Phase::kReceiveBackward:
+      return "#9aa0a6";
+    case Phase::kUpdate:
+    case Phase::kSquares:
+      return "#8e44ad";
+    default:
+      return "#ea4335";  // gathers and reductions
+  }
 }
 
 struct Bar {
@@ -38,13 +53,14 @@ std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& tim
     const bool beside = s.queue != Queue::kCompute;
     if (!bars.empty()) {
       Bar& last = bars.back();
-      if (last.colour == colour_of(s.name) && last.microbatch == call.microbatch &&
+      if (last.colour == colour_of(s.phase) && last.microbatch == call.microbatch &&
           last.beside == beside && last.to == t.start_ns) {
         last.to = t.finish_ns;
         continue;
       }
     }
-    bars.push_back({s.name, colour_of(s.name), call.microbatch, t.start_ns, t.finish_ns, beside});
+    bars.push_back(
+        {s.name(), colour_of(s.phase), call.microbatch, t.start_ns, t.finish_ns, beside});
   }
   return bars;
 }

@@ -1,7 +1,6 @@
 #include "plan/simulate.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <deque>
 
@@ -86,7 +85,7 @@ class Walk {
   std::vector<SegmentTimes> times_;
   std::vector<Lane> lanes_;
   std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
-  std::map<std::string, Meeting, std::less<>> groups_;
+  std::map<GroupRef, Meeting> groups_;
   std::vector<size_t> runnable_;
   int64_t begin_ = 0, end_ = 0;
   Event last_;
@@ -113,7 +112,7 @@ void Walk::line_up(size_t s) {
     const Call& call = program(s).call(c);
     const Queue q = program(s).segment(call).queue;
     const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
-                      call.wire.operation != "all_gather" && call.microbatch == kNone;
+                      call.wire.kind != WireKind::kAllGather && call.microbatch == kNone;
     if (sums && !software_.overlap_data) {
       held.push_back(c);
       continue;
@@ -134,22 +133,19 @@ void Walk::line_up(size_t s) {
 
 // Where a call meets other stages; nullptr: it does not.
 Meeting* Walk::meeting_of(size_t s, const Call& c) {
-  if (stages_.size() == 1 || c.wire.over.empty()) return nullptr;
-  const std::string_view over = c.wire.over;
+  if (stages_.size() == 1) return nullptr;
   const Queue q = program(s).segment(c).queue;
   if (q >= Queue::kSendForward) {
-    size_t peer = 0;
-    std::from_chars(over.data() + std::string_view("stage:").size(), over.data() + over.size(),
-                    peer);
+    if (c.wire.peer == kNone) return nullptr;
     const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
-    Meeting& m = messages_[sends(q) ? s : peer][backward];
+    Meeting& m = messages_[sends(q) ? s : static_cast<size_t>(c.wire.peer)][backward];
     m.members = 2;
     return &m;
   }
-  if (over != "world" && !over.starts_with("stages:")) return nullptr;
-  Meeting& m = groups_.try_emplace(std::string(over)).first->second;
-  m.members = over == "world" ? stages_.size()
-                              : 1 + static_cast<size_t>(std::count(over.begin(), over.end(), ','));
+  const GroupRef& over = c.wire.over;
+  if (over.kind == GroupRef::Kind::kAxes) return nullptr;
+  Meeting& m = groups_.try_emplace(over).first->second;
+  m.members = over.kind == GroupRef::Kind::kWorld ? stages_.size() : over.stages.size();
   return &m;
 }
 
@@ -308,7 +304,7 @@ void Walk::count(Prediction& p) {
   for (const Frame& f : program(0).frames) {
     const FrameKind& kind = program(0).kind(f.kind);
     for (const ValueId v : kind.values)
-      if (program(0)[v].name == "batch.tokens") p.tokens += program(0)[v].shape.elements();
+      if (program(0)[v].role == Role::kTokens) p.tokens += program(0)[v].shape.elements();
   }
 }
 

@@ -35,7 +35,7 @@ PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
   if (v == kNone) return {};
   const int parameter = parameter_of(program_, segment, v);
   CHECK(parameter != kNone || program_[v].frame == kNone, "{} uses {} without its frame",
-        segment.name, program_[v].name);
+        segment.name(), program_[v].name);
   return {v, parameter};
 }
 
@@ -94,7 +94,7 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue, program_);
-      const std::pair<std::string, Communicator*> use = {group_named(op), p.bound.channel};
+      const std::pair<GroupRef, Communicator*> use = {group_of(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
       if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
     }
@@ -138,7 +138,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   p.bound.factors = p.factors;
   p.bound.layer = call.layer;
   if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
-    p.bound.peer = channels_.peer(*p.bound.channel, peer_stage(call.wire));
+    p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }
 
 TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
@@ -152,15 +152,15 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
 
-ValueId Executor::find(std::string_view name) const {
-  for (const ValueId i : program_.values.ids())
-    if (program_.values[i].name == name && program_.values[i].frame != kNone) return i;
+ValueId Executor::find(Role role) const {
+  for (const ValueId v : program_.values.ids())
+    if (program_[v].role == role && program_[v].frame != kNone) return v;
   return kNone;
 }
 
-ValueId Executor::named(std::string_view name) const {
-  const ValueId v = find(name);
-  CHECK(v != kNone, "program {} has no value {}", program_.name, name);
+ValueId Executor::only(Role role) const {
+  const ValueId v = find(role);
+  CHECK(v != kNone, "program {} has no value {}", program_.name, value_name(role));
   return v;
 }
 

@@ -223,7 +223,7 @@ void Executor::wait(const Over& over, const Move& move, CallId c, const Prepared
   std::unique_lock lock(moving_);
   if (over()) return;
   const double since = now_s();
-  const std::string group = group_of_call(c, op);
+  const GroupRef group = group_of_call(c, op);
   Idle idle;
   while (!over()) {
     if (failed_) std::rethrow_exception(failed_);
@@ -242,11 +242,11 @@ void Executor::wait(const Over& over, const Move& move, CallId c, const Prepared
   tell(kNone, nullptr, 0);
 }
 
-std::string Executor::group_of_call(CallId c, const PreparedOp* op) {
-  if (op) return group_named(*op->op);
+GroupRef Executor::group_of_call(CallId c, const PreparedOp* op) {
+  if (op) return group_of(*op->op);
   for (const PreparedOp& o : ops_of(c))
-    if (o.bound.channel) return group_named(*o.op);
-  return "";
+    if (o.bound.channel) return group_of(*o.op);
+  return {};
 }
 
 // What stands still is the first call of the line.

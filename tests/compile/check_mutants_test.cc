@@ -55,7 +55,7 @@ bool commute(const Program& p, CallId x, CallId y) {
   const Call &a = p.call(x), &b = p.call(y);
   const Segment &s = p.segment(a), &t = p.segment(b);
   if (s.queue != t.queue) return !waits(a, y) && !waits(b, x);
-  if (!a.wire.operation.empty() && !b.wire.operation.empty()) return false;
+  if (a.wire != Wire{} && b.wire != Wire{}) return false;
   for (size_t i = 0; i < a.frames.size(); ++i)
     for (size_t j = 0; j < b.frames.size(); ++j) {
       if (a.frames[i] != b.frames[j]) continue;
@@ -132,7 +132,7 @@ class Mutator {
   }
 
   bool resize() {
-    if (!find([](const Call& c) { return !c.wire.operation.empty(); })) return false;
+    if (!find([](const Call& c) { return c.wire.kind != WireKind::kSilent; })) return false;
     m_.what = "resize";
     call(m_.program, c_).wire.bytes += 64;
     return true;
@@ -140,20 +140,25 @@ class Mutator {
 
   // Ops and facts alike: the program is sound, but for its partners.
   bool group() {
-    if (!find([](const Call& c) { return c.wire.over.find("stage") != 0 && !c.wire.over.empty(); }))
+    if (!find([](const Call& c) {
+          return c.wire.over.kind != GroupRef::Kind::kStages && !c.wire.over.empty();
+        }))
       return false;
-    const std::string old = p_.call(c_).wire.over;
-    std::vector<std::string> others = {"tensor", "shard", "replica", "replica+tensor", "world"};
-    std::erase_if(others, [&](const std::string& o) {
+    const GroupRef old = p_.call(c_).wire.over;
+    const auto along = [](std::initializer_list<AxisKind> axes) { return GroupRef::along(axes); };
+    std::vector<GroupRef> others = {
+        along({AxisKind::kTensor}), along({AxisKind::kShard}), along({AxisKind::kReplica}),
+        along({AxisKind::kReplica, AxisKind::kTensor}), GroupRef::world()};
+    std::erase_if(others, [&](const GroupRef& o) {
       return group_size(p_.mesh, o) == 1 ||
              group_of(p_.mesh, o, rank_here()) == group_of(p_.mesh, old, rank_here());
     });
     if (others.empty()) return false;
-    const std::string other = draw_.one_of(others);
-    m_.what = "over " + other;
+    const GroupRef other = draw_.one_of(others);
+    m_.what = "over " + to_string(other);
     const SegmentId s = p_.call(c_).segment;
     for (Op& op : m_.program.segments[s].ops)
-      if (op.attributes.has("over") && op.attributes.text("over") == old)
+      if (op.attributes.has("over") && op.attributes.group("over") == old)
         op.attributes.set("over", other);
     for (Call& c : m_.program.schedule)
       if (c.segment == s) c.wire.over = other;
@@ -323,8 +328,8 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     const std::vector<Program> stages = compile_stages(r, {});
     const Program& p = stages[0];
     for (const CallId c : p.schedule.ids()) {
-      const std::string& operation = p.call(c).wire.operation;
-      if (operation.empty() || operation == "segment") continue;
+      const WireKind kind = p.call(c).wire.kind;
+      if (kind == WireKind::kSilent || kind == WireKind::kSegment) continue;
       Program mutant = p;
       IdVector<CallId, CallId> now = same_numbers(p);
       for (CallId& n : now) n = n == c ? CallId() : later(n, -(n > c));

@@ -52,7 +52,7 @@ std::vector<Program> by_hand() {
   for (const int64_t layers : {1, 2, 4})
     for (const int64_t microbatches : {1, 3})
       for (const bool gathers : {false, true})
-        list.push_back(training_program({layers, microbatches, gathers, Queue::kData, ""}));
+        list.push_back(training_program({layers, microbatches, gathers, Queue::kData, {}}));
   return list;
 }
 
@@ -212,7 +212,7 @@ TEST(CheckMutants, AnotherFrameOfItsKindIsCaught) {
 
 class CheckRanks : public ::testing::Test {
  protected:
-  const Program a = training_program({.channel = "data"});
+  const Program a = training_program({.channel = GroupRef::along({AxisKind::kShard})});
   Program b = a;
 
   CallId wired(int which) const {
@@ -263,17 +263,17 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
         .name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
     p.frames = {{FrameKindId(0), kNone, kNone, 0, true}, {FrameKindId(1), kNone, kNone, 64, true}};
     p.segments.resize(2);
-    p.segments[SegmentId(0)].name = "send";
+    p.segments[SegmentId(0)].subject = "send";
     p.segments[SegmentId(0)].frames = {{FrameKindId(0), Access::kRead}};
-    p.segments[SegmentId(1)].name = "receive";
+    p.segments[SegmentId(1)].subject = "receive";
     p.segments[SegmentId(1)].frames = {{FrameKindId(1), Access::kWrite}};
     Call send, recv;
     send.segment = SegmentId(0);
     recv.segment = SegmentId(1);
     send.frames = {FrameId(0)};
     recv.frames = {FrameId(1)};
-    send.wire = {turned ? "up" : "down", "send", "hidden", 64};
-    recv.wire = {turned ? "down" : "up", "receive", "hidden", 64};
+    send.wire = {WireKind::kSend, {}, turned ? 1 : 0, "hidden", 64};
+    recv.wire = {WireKind::kReceive, {}, turned ? 0 : 1, "hidden", 64};
     p.schedule = {send, recv};
     p.state_bytes = 128;
     place(p, {});
@@ -289,7 +289,7 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
 }
 
 TEST(CheckText, SpeaksInTheNamesOfTheModel) {
-  Program p = training_program({2, 1, false, Queue::kData, ""});
+  Program p = training_program({2, 1, false, Queue::kData, {}});
   // forward.layer 1 saves into the bytes of forward.layer 0.
   FrameId saved[2] = {kNone, kNone};
   for (const FrameId f : p.frames.ids())

@@ -165,7 +165,7 @@ TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
   const Program next = compile(r, demanding());
   EXPECT_EQ(first.state_bytes, next.state_bytes);
   for (const Call& c : next.schedule)
-    EXPECT_EQ(next.segment(c).name.find("encoder"), std::string::npos) << next.segment(c).name;
+    EXPECT_EQ(next.segment(c).name().find("encoder"), std::string::npos) << next.segment(c).name();
   EXPECT_LT(next.schedule.size(), first.schedule.size());
 }
 
@@ -285,7 +285,7 @@ std::string layer_forward(Family family) {
   const Program p = compile(request(family, Purpose::kTrain), Target());
   std::string ops;
   for (const Segment& s : p.segments)
-    if (s.name == "forward.layer")
+    if (s.name() == "forward.layer")
       for (const Op& op : s.ops) ops += std::string(rule_of(op.kind).name) + " ";
   return ops;
 }

@@ -170,7 +170,7 @@ class Lockstep {
     // What layers have in common: a table of biases, an encoder's output.
     const bool common = !(g_[v].per & kPerLayer) &&
                         (r == Role::kWeight || r == Role::kGradient || r == Role::kStream);
-    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport || common;
+    const bool once = is_batch(r) || r == Role::kStep || r == Role::kReport || common;
     return once ? 0 : layer;
   }
 
@@ -235,7 +235,7 @@ class Lockstep {
   // Every rank's result from what the ranks of its group hold.
   void run_collective(const Op& op, int64_t layer) {
     const ValueId x = op.inputs[0], y = op.outputs[0];
-    const std::string over = op.attributes.text("over");
+    const GroupRef& over = op.attributes.group("over");
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const TensorView out = view(r, y, layer);
       Array whole(static_cast<size_t>(g_[x].shape.elements()), 0.0);

@@ -39,7 +39,7 @@ std::vector<std::string> calls_of(const Program& p, int64_t microbatch) {
   std::vector<std::string> names;
   for (const Call& c : p.schedule)
     if (c.microbatch == microbatch)
-      names.push_back(p.segment(c).name + " " + std::to_string(c.layer));
+      names.push_back(p.segment(c).name() + " " + std::to_string(c.layer));
   return names;
 }
 

@@ -219,7 +219,7 @@ Program program_of(const std::vector<std::pair<Interval, int64_t>>& lives, int c
   for (int c = 0; c < calls; ++c) {
     Segment s;
     Call call;
-    s.name = "call" + std::to_string(c);
+    s.subject = "call" + std::to_string(c);
     call.segment = SegmentId(c);
     for (size_t f = 0; f < lives.size(); ++f) {
       const Interval life = lives[f].first;

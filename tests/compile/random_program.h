@@ -63,7 +63,7 @@ class RandomProgram {
   void add_call(const std::vector<FrameId>& frames, IdVector<FrameId, bool>& written) {
     Segment s;
     Call call;
-    s.name = "segment" + std::to_string(p_.segments.size());
+    s.subject = "segment" + std::to_string(p_.segments.size());
     s.queue = static_cast<Queue>(number(0, 3) < 2 ? 0 : number(0, o_.queues - 1));
     if (number(0, 2) == 0) s.scratch_bytes = number(0, o_.scratch);
     for (const FrameId f : frames) {

@@ -88,7 +88,7 @@ class SymbolicMachine {
 
   void run(const Call& c) {
     const Segment& s = p_.segment(c);
-    uint64_t seen = std::hash<std::string>{}(s.name);
+    uint64_t seen = std::hash<std::string>{}(s.name());
     seen = mix(seen, static_cast<uint64_t>(c.layer + 1));
     seen = mix(seen, static_cast<uint64_t>(c.microbatch + 1));
     for (size_t i = 0; i < c.frames.size(); ++i)

@@ -15,7 +15,7 @@ struct TrainingProgramOptions {
   int64_t layers = 3, microbatches = 2;
   bool gathers = true;        // weights are gathered into frames of their own, by layer and use
   Queue side = Queue::kData;  // of gathers and reductions
-  std::string channel;        // of their wires; empty: none
+  GroupRef channel;           // of their wires; empty: none
 };
 
 class TrainingProgram {
@@ -145,7 +145,7 @@ class TrainingProgram {
     gathering_ = name.starts_with("gather");
     if (!segments_.contains(name)) {
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       if (queue == Queue::kCompute) s.scratch_bytes = 64 * (static_cast<int64_t>(name.size()) % 4);
       for (const auto& [kind, access] : parameters)
@@ -159,7 +159,7 @@ class TrainingProgram {
     c.microbatch = m;
     for (const auto& [kind, access] : parameters) c.frames.push_back(frame(kind, layer, m));
     if (queue != Queue::kCompute && !o_.channel.empty())
-      c.wire = {o_.channel, gathering_ ? "all_gather" : "all_reduce", name,
+      c.wire = {gathering_ ? WireKind::kAllGather : WireKind::kAllReduce, o_.channel, kNone, name,
                 p_.bytes_of(c.frames.back())};
     p_.schedule.push_back(std::move(c));
   }

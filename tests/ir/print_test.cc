@@ -53,9 +53,13 @@ Program full_program() {
   op.attributes.set("large", 1e300);
   op.attributes.set("endless", -std::numeric_limits<double>::infinity());
   op.attributes.set("text", std::string("a \"b\""));
+  op.attributes.set("over", GroupRef::of_stages({0, 3}));
   p.segments[SegmentId(0)].queue = Queue::kCopyIn;
   p.schedule[CallId(1)].fresh = {false, true, true};
-  p.schedule[CallId(1)].wire = {"data", "all_reduce", "layer 3, gradients", 1 << 20};
+  p.schedule[CallId(1)].wire = {WireKind::kAllReduce,
+                                GroupRef::along({AxisKind::kReplica, AxisKind::kTensor}), kNone,
+                                "layer 3, gradients", 1 << 20};
+  p.schedule[CallId(0)].wire = {WireKind::kSend, {}, 2, "hidden", 64};
   p.schedule[CallId(1)].after = {CallId(0), CallId(1)};
   p.schedule[CallId(0)].before_step = {CallId(1)};
   p.schedule[CallId(0)].fresh = {};
@@ -140,6 +144,26 @@ TEST(Print, AnEncoderComesBack) {
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
   differentiate(g);
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
+}
+
+// What names alone tell: copies, gradients, factors and the frames that belong to a kind of
+// weights.
+TEST(Print, RelationsComeBack) {
+  CompileRequest r = small_request();
+  r.optimizer.kind = OptimizerKind::kAdafactor;
+  r.layout.data = 2;
+  for (const int64_t zero : {0, 1, 3}) {
+    r.layout.zero = zero;
+    expect_round_trip(compile(r, {}));
+  }
+  r.layout = {};
+  r.layout.offload = "activations";
+  r.model.layers = 4;
+  expect_round_trip(compile(r, {}));
+  r.layout.offload = "none";
+  r.layout.pipeline = 2;
+  r.microbatches = 2;
+  expect_round_trip(compile(r, {}));
 }
 
 // Doubles and integers, of all magnitudes, are told apart and come back bit for bit.

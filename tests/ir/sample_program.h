@@ -65,16 +65,18 @@ inline Program sample_program() {
   lay("report", {s.report}, true);
   lay("hidden", {s.hidden}, false);
   lay("hidden'", {s.out}, false);
+  p.kinds[FrameKindId(3)].input = FrameKindId(2);
 
   Op clear;
   clear.kind = OpKind::kClear;
   clear.outputs = {s.report};
   Segment first;
-  first.name = "clear";
+  first.phase = Phase::kClear;
   first.frames = {{FrameKindId(1), Access::kWrite}};
   first.ops = {clear};
   Segment second;
-  second.name = "forward.layer";
+  second.phase = Phase::kForward;
+  second.subject = "layer";
   second.frames = {{FrameKindId(0), Access::kRead},
                    {FrameKindId(2), Access::kRead},
                    {FrameKindId(3), Access::kWrite}};

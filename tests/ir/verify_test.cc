@@ -182,8 +182,9 @@ std::string converted(OpKind kind, const Attributes& attributes, int8_t from, in
 }
 
 TEST(VerifySharding, ConversionsLeadWhereTheySay) {
-  const auto along = [](int64_t dim) { return Attributes{{"over", "tensor"}, {"dim", dim}}; };
-  const Attributes over = {{"over", "tensor"}}, max = {{"over", "tensor"}, {"max", int64_t{1}}};
+  const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
+  const auto along = [&](int64_t dim) { return Attributes{{"over", tensor}, {"dim", dim}}; };
+  const Attributes over = {{"over", tensor}}, max = {{"over", tensor}, {"max", int64_t{1}}};
   struct Row {
     OpKind kind;
     Attributes attributes;
@@ -213,7 +214,7 @@ TEST(VerifySharding, ConversionsLeadWhereTheySay) {
       EXPECT_NE(converted(r.kind, elsewhere, r.from, r.to), "") << name;
     }
     Attributes other = r.attributes;
-    other.set("over", "shard");
+    other.set("over", GroupRef::along({AxisKind::kShard}));
     EXPECT_NE(converted(r.kind, other, r.from, r.to), "") << name;
   }
 }
@@ -293,7 +294,7 @@ TEST(VerifyProgram, NamesBrokenCalls) {
 TEST(VerifyProgram, NamesWhatIsLeftOut) {
   Program p = compile(small_request(), {});
   for (Segment& s : p.segments) {
-    if (s.name != "backward.layer") continue;
+    if (s.phase != Phase::kBackward || s.subject != "layer") continue;
     const auto norm = std::find_if(s.ops.begin(), s.ops.end(),
                                    [](const Op& op) { return op.kind == OpKind::kBiasGrad; });
     ASSERT_NE(norm, s.ops.end());

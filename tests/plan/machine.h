@@ -93,7 +93,7 @@ class SchedulePrograms {
       if (in != kNone) op.inputs = {in};
       if (out != kNone) op.outputs = {out};
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       s.ops = {op};
       p.segments.push_back(s);
@@ -113,7 +113,7 @@ class SchedulePrograms {
     c.segment = segment;
     c.microbatch = microbatch;
     c.after = std::move(after);
-    if (peer != kNone) c.wire = {fmt::format("stage:{}", peer), "send", "x", 1};
+    if (peer != kNone) c.wire = {WireKind::kSend, {}, peer, "x", 1};
     programs_[static_cast<size_t>(stage)].schedule.push_back(c);
   }
   CallId last(int64_t stage) const {

@@ -63,7 +63,7 @@ class SmallProgram {
             Wire wire = {}) {
     if (!segments_.contains(name)) {
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       s.ops = std::move(ops);
       for (Op& o : s.ops) o.origin = name + "." + std::to_string(&o - s.ops.data());
