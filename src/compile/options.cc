@@ -83,13 +83,16 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
   const ValueId keys = op.inputs[static_cast<size_t>(attention_operands(op.attributes, 1).across)];
   graph[keys].role = Role::kCache;
   graph[keys].per = kPerLayer;
-  if (!encoded) return;
-  std::erase_if(block.forward, [&](const Op& made) {
-    if (made.outputs[0] != keys) return false;
-    for (const ValueId v : made.inputs)
-      if (graph[v].role == Role::kWeight) block.held.push_back(v);
-    return true;
-  });
+  if (encoded)
+    std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
+}
+
+// The program keeps all weights of the model, whichever of its ops it goes without.
+void hold_weights(Graph& graph) {
+  for (Block& block : graph.blocks)
+    for (const Op& op : block.forward)
+      for (const ValueId v : op.inputs)
+        if (graph[v].role == Role::kWeight) block.held.push_back(v);
 }
 
 }  // namespace
@@ -99,6 +102,7 @@ void decode(Graph& graph, int64_t context, bool encoded) {
   for (const ValueId i : graph.values.ids())
     if (graph[i].role == Role::kPositions) positions = i;
   CHECK(positions != kNone, "the graph has no positions");
+  if (encoded) hold_weights(graph);
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
     if (op.attributes.has("whole")) {
       if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, encoded);

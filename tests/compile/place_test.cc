@@ -198,7 +198,7 @@ TEST_P(Place, EveryConflictWaitsAndNoWaitIsImplied) {
       const Call& call = p.call(CallId(x));
       for (const CallId y : call.after) EXPECT_LT(y.number(), x);
       // In the second copy both kinds of entries hold: without any one, its call is not reached.
-      const auto is_reached = [&](int64_t y) {
+      const auto is_reached = [&](int64_t y) -> bool {
         return reached(p, {n + x, y})[static_cast<size_t>(n + x)][static_cast<size_t>(y)];
       };
       for (const CallId y : call.after)

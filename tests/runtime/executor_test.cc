@@ -372,7 +372,7 @@ TEST(Executor, SaysWhomItWaitsFor) {
   std::thread watch([&] {
     while (!over) {
       const Waiting w = run.executor.waiting();
-      if (w.call == 0 && w.op == "gather0.0" && w.missing == std::vector{late} &&
+      if (w.call == CallId(0) && w.op == "gather0.0" && w.missing == std::vector{late} &&
           static_cast<int64_t>(w.group.size()) == ranks().size())
         seen = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
