@@ -18,8 +18,7 @@ void Expander::pack_weight(Op& op, BlockId block) {
     v.shape = {bytes};
     v.role = Role::kPacked;
     v.per = g_[w].per;
-    g_.values.push_back(std::move(v));
-    packed_[key] = ValueId(g_.values.size() - 1);
+    packed_[key] = g_.values.push_back(std::move(v));
     packs_[block].emplace_back(op, packed_[key]);
   }
   op.packed = packed_[key];
@@ -37,8 +36,7 @@ void Expander::ask_target(std::vector<Op>& ops, BlockId block) {
     v.dtype = DType::kU8;
     v.shape = {bytes};
     v.role = Role::kScratch;
-    g_.values.push_back(std::move(v));
-    op.workspace = ValueId(g_.values.size() - 1);
+    op.workspace = g_.values.push_back(std::move(v));
   }
 }
 

@@ -50,8 +50,7 @@ ValueId Expander::flat(FrameKindId kind, bool own) {
     v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
     localise(v, g_.mesh);
   }
-  g_.values.push_back(v);
-  return flats_[{kind, own}] = ValueId(g_.values.size() - 1);
+  return flats_[{kind, own}] = g_.values.push_back(std::move(v));
 }
 
 // Weights, then what the optimizer keeps of them, group by group: the same offsets in every

@@ -77,7 +77,7 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
       over.add(static_cast<AxisKind>(b));
     }
     localise(y, graph_.mesh);
-    graph_.values.push_back(std::move(y));
+    const ValueId converted = graph_.values.push_back(std::move(y));
     Op op;
     op.kind = way->kind;
     op.origin = x.name;
@@ -85,8 +85,8 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     if (way->dim != kNone) op.attributes.set("dim", int64_t{way->dim});
     if (from == kPartialMax) op.attributes.set("max", int64_t{1});
     op.inputs = {v};
-    v = ValueId(graph_.values.size() - 1);
-    op.outputs = {v};
+    op.outputs = {converted};
+    v = converted;
     ops_.push_back(std::move(op));
   }
   return v;
