@@ -120,7 +120,7 @@ class Probe {
 
   std::unique_ptr<World> world_;
   Trainer trainer_;
-  std::vector<Value> values_;
+  ValueVector values_;
   BatchSource source_;
   std::vector<Sample> samples_;
   size_t next_ = 0;

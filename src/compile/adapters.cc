@@ -68,8 +68,7 @@ ValueId adapter_weight(Graph& g, ValueId w, const char* suffix, Shape shape, dou
   v.parts.clear();
   v.sharding = Sharding();
   if (divided >= 0) v.sharding.place[kTensorAxis] = static_cast<int8_t>(divided);
-  g.values.push_back(std::move(v));
-  return static_cast<ValueId>(g.values.size() - 1);
+  return g.values.push_back(std::move(v));
 }
 
 // The dimensions [from, to) of a shape behind or before `rank`.

@@ -13,7 +13,7 @@ namespace {
 // A chunk's cost is told in so many parts of the cheapest layer, where layers differ.
 constexpr double kCostUnits = 4;
 
-double forward_flops(const std::vector<Value>& values, const Block& b) {
+double forward_flops(const ValueVector& values, const Block& b) {
   double flops = 0;
   for (const Op& op : b.forward) flops += cost_of(op, values).flops;
   return flops;
@@ -21,7 +21,7 @@ double forward_flops(const std::vector<Value>& values, const Block& b) {
 
 }  // namespace
 
-BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values) {
+BlockShares shares_of(const IdVector<BlockId, Block>& blocks, const ValueVector& values) {
   BlockShares shares;
   double before = 0;
   for (const Block& b : blocks) {

@@ -15,7 +15,7 @@ struct BlockShares {
   double embedding = 0, head = 0;
   auto operator<=>(const BlockShares&) const = default;
 };
-BlockShares shares_of(const std::vector<Block>& blocks, const std::vector<Value>& values);
+BlockShares shares_of(const IdVector<BlockId, Block>& blocks, const ValueVector& values);
 
 // The layers of each chunk, as even as can be, and what chunks cost for PipelineShape::cost.
 std::vector<int64_t> spread_layers(const BlockShares& shares, int64_t chunks);

@@ -1,26 +1,36 @@
 #include "compile/call_list.h"
 
-#include <set>
-
 #include "ir/rule.h"
 
 namespace tessera {
 namespace {
 
-// The streams between blocks: position s of one is the input of layer s of its stack; what a layer
-// writes is the input of the next. "hidden'" and "hidden" are one kind of frame under two names.
-bool is_output(const std::string& kind) { return kind.ends_with('\''); }
+WireKind wire_kind_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAllReduce:
+      return WireKind::kAllReduce;
+    case OpKind::kReduceScatter:
+      return WireKind::kReduceScatter;
+    case OpKind::kAllGather:
+      return WireKind::kAllGather;
+    case OpKind::kSend:
+      return WireKind::kSend;
+    case OpKind::kReceive:
+      return WireKind::kReceive;
+    default:
+      return WireKind::kSilent;
+  }
+}
 
-// What a segment says of its message or collective: all of a wire but its label.
+// What a segment says of its message or collective: all of a wire but its label and peer.
 Wire unlabelled_wire(const Program& p, const Segment& s) {
   Wire w;
   for (const Op& op : s.ops) {
+    const WireKind kind = wire_kind_of(op.kind);
+    if (kind == WireKind::kSilent) continue;
     const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-    const bool collective = op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter ||
-                            op.kind == OpKind::kAllGather;
-    if (!message && !collective) continue;
-    if (collective) w.over = op.attributes.text("over");
-    w.operation = s.queue == Queue::kCompute ? "segment" : std::string(rule_of(op.kind).name);
+    if (!message) w.over = op.attributes.group("over");
+    w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : kind;
     const Value& v = p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
     w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
   }
@@ -30,36 +40,32 @@ Wire unlabelled_wire(const Program& p, const Segment& s) {
 std::string label_of(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   const bool message = s.queue >= Queue::kSendForward;
-  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name;
+  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name();
   if (c.layer != kNone) what += " layer=" + std::to_string(c.layer);
   if (c.microbatch != kNone) what += " mb=" + std::to_string(c.microbatch);
   return what;
 }
 
-// Of the streams between blocks and what else travels with the messages.
-std::set<std::string> streams_of(const std::vector<Block>& blocks) {
-  std::set<std::string> streams;
-  for (const Block& b : blocks) streams.insert({b.from, "d_" + b.from, b.to, "d_" + b.to});
-  return streams;
+// Of the stream between blocks, or its gradient: position s of it is the input of layer s of its
+// stack, and what a layer writes is the input of the next.
+bool is_stream(const Program& p, const FrameKind& kind) {
+  if (kind.values.empty() || !(kind.per & kPerLayer)) return false;
+  const Role role = p[kind.values[0]].role;
+  return role == Role::kStream || role == Role::kStreamGradient;
 }
 
 }  // namespace
 
-CallList::CallList(Program& p, const std::vector<Block>& blocks, bool crosses)
-    : p_(p), wires_(p.segments.size()) {
-  const std::set<std::string> streams = streams_of(blocks);
-  for (size_t k = 0; k < p_.kinds.size(); ++k)
-    named_.emplace(p_.kinds[k].name, static_cast<FrameKindId>(k));
-  for (size_t k = 0; k < p_.kinds.size(); ++k) {
+CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segments.size()) {
+  for (const FrameKindId k : p_.kinds.ids()) {
     const FrameKind& kind = p_.kinds[k];
     KindUse use;
-    use.output = is_output(kind.name);
-    const std::string base = use.output ? kind.name.substr(0, kind.name.size() - 1) : kind.name;
-    use.stream = streams.contains(base);
-    const bool renamed = use.stream && named_.contains(base);
-    use.kind = renamed ? named_.at(base) : static_cast<FrameKindId>(k);
+    use.output = kind.input != kNone;
+    use.stream = is_stream(p_, kind);
+    use.kind = use.output ? kind.input : k;
     // On one stage it is handed over in place: there is no message between chunks.
-    use.crosses = crosses && (use.stream || base == "memory" || base == "d_memory");
+    const bool encoder = k == e.encoder_output || k == e.encoder_output_gradient;
+    use.crosses = crosses && (use.stream || encoder);
     use.per_layer = (kind.per & kPerLayer) != 0;
     use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
     uses_.push_back(use);
@@ -68,15 +74,15 @@ CallList::CallList(Program& p, const std::vector<Block>& blocks, bool crosses)
 
 FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
                         int64_t chunk) {
-  const KindUse& use = uses_[static_cast<size_t>(asked)];
+  const KindUse& use = uses_[asked];
   if (use.stream)
     layer = use.output ? at.out : at.in;
   else if (!use.per_layer)
     layer = kNone;
   if (!use.crosses) chunk = 0;
   if (!use.per_microbatch) microbatch = kNone;
-  const auto [known, made] = frames_.try_emplace({use.kind, layer, microbatch, chunk},
-                                                 static_cast<FrameId>(p_.frames.size()));
+  const auto [known, made] =
+      frames_.try_emplace({use.kind, layer, microbatch, chunk}, p_.frames.next_id());
   if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
   return known->second;
 }
@@ -92,16 +98,16 @@ void CallList::add(SegmentId segment, int64_t layer, int64_t microbatch, Positio
   c.frames.reserve(s.frames.size());
   for (const Parameter& parameter : s.frames)
     c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
-  std::optional<Wire>& wire = wires_[static_cast<size_t>(segment)];
+  std::optional<Wire>& wire = wires_[segment];
   if (!wire) wire = unlabelled_wire(p_, s);
   c.wire = *wire;
-  if (!wire->operation.empty()) c.wire.label = label_of(p_, c);
+  if (wire->kind != WireKind::kSilent) c.wire.label = label_of(p_, c);
   p_.schedule.push_back(std::move(c));
 }
 
 Wire wire_of(const Program& p, const Call& c) {
   Wire w = unlabelled_wire(p, p.segment(c));
-  if (!w.operation.empty()) w.label = label_of(p, c);
+  if (w.kind != WireKind::kSilent) w.label = label_of(p, c);
   return w;
 }
 

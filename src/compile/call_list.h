@@ -1,13 +1,11 @@
 // Calls in issue order and the frames that they name, made when one is first asked for.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "ir/program.h"
+#include "compile/expand.h"
 
 namespace tessera {
 
@@ -25,7 +23,7 @@ struct FrameKey {
 struct FrameKeyHash {
   size_t operator()(const FrameKey& k) const {
     constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // spreads bits: 2^64 over the golden ratio
-    uint64_t h = static_cast<uint64_t>(k.kind);
+    auto h = static_cast<uint64_t>(k.kind.number());
     for (const int64_t x : {k.layer, k.microbatch, k.chunk})
       h = (h ^ (h >> 29)) * kOdd + static_cast<uint64_t>(x);
     return h * kOdd >> 16;
@@ -34,7 +32,7 @@ struct FrameKeyHash {
 
 // How the frames of a kind are told apart, looked up for every call.
 struct KindUse {
-  FrameKindId kind = kNone;  // of the frame: "hidden" for "hidden'", too
+  FrameKindId kind = kNone;  // of the frame: of a stream the kind that blocks read
   bool stream = false, output = false;
   bool crosses = false;  // each chunk has its own
   bool per_layer = false, per_microbatch = false;
@@ -44,21 +42,19 @@ struct KindUse {
 class CallList {
  public:
   // `crosses`: messages pass between chunks, so each has streams of its own.
-  CallList(Program& p, const std::vector<Block>& blocks, bool crosses);
+  CallList(Expanded& expanded, bool crosses);
 
   // Nothing for the segment kNone.
   void add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at, int64_t chunk);
   Call& last() { return p_.schedule.back(); }
   FrameId frame(FrameKindId kind, int64_t layer, int64_t microbatch, Positions at = {},
                 int64_t chunk = 0);
-  FrameKindId named(const std::string& kind) const { return named_.at(kind); }
 
  private:
   Program& p_;
-  std::vector<KindUse> uses_;  // of each kind
-  std::map<std::string, FrameKindId> named_;
+  IdVector<FrameKindId, KindUse> uses_;
   std::unordered_map<FrameKey, FrameId, FrameKeyHash> frames_;
-  std::vector<std::optional<Wire>> wires_;  // of each segment that was called
+  IdVector<SegmentId, std::optional<Wire>> wires_;  // of each segment that was called
 };
 
 // What a call's frames say of its message or collective; empty for a segment without any.

@@ -21,7 +21,7 @@ class Calls {
 
   std::vector<Finding> find() {
     check_bounds();
-    for (CallId x = 0; x < length(); ++x) {
+    for (const CallId x : p_.schedule.ids()) {
       check_labels(x);
       check_apart(x);
       count(x);
@@ -32,13 +32,12 @@ class Calls {
   }
 
  private:
-  CallId length() const { return static_cast<CallId>(p_.schedule.size()); }
   std::string name(CallId x) const { return "call " + call_name(p_, x); }
   std::string frame(FrameId f) const { return frame_name(p_, f); }
   void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
 
   void check_bounds() {
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f) {
+    for (const FrameId f : p_.frames.ids()) {
       const bool host = p_.kind(p_.frame(f).kind).host;
       const int64_t begin = host ? p_.bytes : 0, end = p_.bytes + (host ? p_.host_bytes : 0);
       if (p_.frame(f).offset < begin || p_.frame(f).offset + p_.bytes_of(f) > end)
@@ -89,7 +88,7 @@ class Calls {
   void count(CallId x) {
     const Call& c = p_.call(x);
     for (size_t i = 0; i < c.frames.size(); ++i) {
-      Counts& n = counts_[static_cast<size_t>(c.frames[i])];
+      Counts& n = counts_[c.frames[i]];
       const Access access = p_.segment(c).frames[i].access;
       n.reads += access == Access::kRead;
       n.adds += access == Access::kAdd;
@@ -97,25 +96,30 @@ class Calls {
     }
   }
 
-  // A sum over the layers of one chunk, of which chunks have more or fewer.
-  bool is_of_chunk(FrameId f) const { return p_.kind(p_.frame(f).kind).name == "d_memory"; }
+  // The gradient of an encoder's output: a sum over the layers of one chunk, of which chunks have
+  // more or fewer. Gradients of weights are not of one micro-batch.
+  bool is_of_chunk(FrameId f) const {
+    const FrameKind& kind = p_.kind(p_.frame(f).kind);
+    return (kind.per & kPerMicrobatch) && !kind.values.empty() &&
+           p_[kind.values[0]].role == Role::kGradient;
+  }
 
   // Layers are alike: sums have as many terms and readers in each, state as many updates.
   void check_counts() {
     std::map<FrameKindId, Counts> most;
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
+    for (const FrameId f : p_.frames.ids()) {
       Counts& m = most[p_.frames[f].kind];
       m.reads = std::max(m.reads, counts_[f].reads);
       m.adds = std::max(m.adds, counts_[f].adds);
       m.updates = std::max(m.updates, counts_[f].updates);
     }
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
+    for (const FrameId f : p_.frames.ids()) {
       const Counts &c = counts_[f], &m = most[p_.frames[f].kind];
-      if (is_of_chunk(static_cast<FrameId>(f))) continue;
+      if (is_of_chunk(f)) continue;
       const auto compare = [&](int mine, int others, const char* what) {
         if (mine < others)
           say(kNone, fmt::format("{} {} {} times in a step, other frames of its kind {} times",
-                                 frame(static_cast<FrameId>(f)), what, mine, others));
+                                 frame(f), what, mine, others));
       };
       compare(c.adds, m.adds, "is added to");
       if (m.adds > 0) compare(c.reads, m.reads, "is read");
@@ -126,10 +130,10 @@ class Calls {
   // No term or update twice, and nothing that was compiled and is never called.
   void check_repeats() {
     std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
-    std::vector<bool> called(p_.segments.size(), false);
-    for (CallId x = 0; x < length(); ++x) {
+    IdVector<SegmentId, bool> called(p_.segments.size(), false);
+    for (const CallId x : p_.schedule.ids()) {
       const Call& c = p_.call(x);
-      called[static_cast<size_t>(c.segment)] = true;
+      called[c.segment] = true;
       for (size_t i = 0; i < c.frames.size(); ++i) {
         const Access access = p_.segment(c).frames[i].access;
         if (access != Access::kAdd && access != Access::kUpdate) continue;
@@ -137,14 +141,14 @@ class Calls {
           say(x, fmt::format("{} changes {} a second time", name(x), frame(c.frames[i])));
       }
     }
-    for (size_t s = 0; s < called.size(); ++s)
-      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name));
+    for (const SegmentId s : called.ids())
+      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name()));
   }
 
   const Program& p_;
   int rank_;
   Touches touches_;
-  std::vector<Counts> counts_;  // of each frame
+  IdVector<FrameId, Counts> counts_;
   std::vector<Finding> findings_;
 };
 

@@ -67,7 +67,7 @@ class Waits {
     std::vector<Point> points;
     for (auto i = std::find(path.begin(), path.end(), at); i != path.end(); ++i) {
       const auto& [rank, position] = members_[static_cast<size_t>(*i)][0];
-      points.push_back({rank, static_cast<CallId>(position % length(rank))});
+      points.push_back({rank, CallId(position % length(rank))});
     }
     return points;
   }
@@ -87,7 +87,7 @@ class Waits {
       const auto n = static_cast<int64_t>(ranks_[r]->schedule.size());
       node_.emplace_back(static_cast<size_t>(2 * n));
       for (int64_t x = 0; x < 2 * n; ++x) {
-        const std::string& channel = names[r][static_cast<size_t>(x % n)];
+        const std::string& channel = names[r][CallId(x % n)];
         auto id = static_cast<int>(members_.size());
         if (!channel.empty()) id = events.try_emplace({channel, seen[channel]++}, id).first->second;
         if (id == static_cast<int>(members_.size())) members_.emplace_back();
@@ -98,25 +98,25 @@ class Waits {
     before_.resize(members_.size());
   }
 
-  void connect(int rank, const std::vector<std::string>& channels) {
+  void connect(int rank, const IdVector<CallId, std::string>& channels) {
     const Program& p = *ranks_[static_cast<size_t>(rank)];
     const int64_t n = length(rank);
     std::array<int64_t, kQueues> last;
     last.fill(kNone);
     int64_t transfer = kNone;
     for (int64_t x = 0; x < 2 * n; ++x) {
-      const Call& call = p.call(static_cast<CallId>(x % n));
+      const Call& call = p.call(CallId(x % n));
       auto& before = before_[static_cast<size_t>(node(rank, x))];
       int64_t& queue = last[static_cast<size_t>(p.segment(call).queue)];
       if (queue != kNone) before.push_back(node(rank, queue));
       queue = x;
-      if (p.ordered_transfers && !channels[static_cast<size_t>(x % n)].empty()) {
+      if (p.ordered_transfers && !channels[CallId(x % n)].empty()) {
         if (transfer != kNone) before.push_back(node(rank, transfer));
         transfer = x;
       }
-      for (const CallId y : call.after) before.push_back(node(rank, x < n ? y : y + n));
+      for (const CallId y : call.after) before.push_back(node(rank, y.number() + (x < n ? 0 : n)));
       if (x >= n)
-        for (const CallId y : call.before_step) before.push_back(node(rank, y));
+        for (const CallId y : call.before_step) before.push_back(node(rank, y.number()));
     }
   }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "compile/call_list.h"
 #include "compile/check_parts.h"
+#include "ir/names.h"
 
 namespace tessera {
 namespace {
@@ -15,19 +16,20 @@ using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in i
 // concerns nobody else. Programs of a mesh of one that name a group are taken by its name.
 std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
   const Wire& w = c.wire;
-  if (w.over.empty() || p.mesh.ranks() == 1) return w.over;
+  const std::string partners = partners_of(w);
+  if (partners.empty() || p.mesh.ranks() == 1) return partners;
   const Queue queue = p.segment(c).queue;
-  if (w.over.starts_with("stage:")) {
+  if (w.peer != kNone) {
     Coordinates peer = coordinates_of(mesh, rank);
-    peer[AxisKind::kPipeline] = std::stoll(w.over.substr(6));
+    peer[AxisKind::kPipeline] = w.peer;
     const int64_t other = rank_of(mesh, peer);
     const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
-    const bool sends = w.operation == "send";
+    const bool sends = w.kind == WireKind::kSend;
     return fmt::format("{} from rank {} to {}", forward ? "forward" : "backward",
                        sends ? rank : other, sends ? other : rank);
   }
   if (group_size(mesh, w.over) == 1) return "";
-  return fmt::format("{} of ranks {}", w.over, fmt::join(group_of(mesh, w.over, rank), ","));
+  return fmt::format("{} of ranks {}", partners, fmt::join(group_of(mesh, w.over, rank), ","));
 }
 
 // Ranks of one stage that run one program stand for each other: then the list has one a stage, and
@@ -43,28 +45,27 @@ Mesh mesh_of(const std::vector<const Program*>& ranks) {
 std::map<std::string, Channel> channels_of(const ChannelNames& names) {
   std::map<std::string, Channel> channels;
   for (size_t r = 0; r < names.size(); ++r)
-    for (size_t c = 0; c < names[r].size(); ++c)
-      if (!names[r][c].empty())
-        channels[names[r][c]][static_cast<int>(r)].push_back(static_cast<CallId>(c));
+    for (const CallId c : names[r].ids())
+      if (!names[r][c].empty()) channels[names[r][c]][static_cast<int>(r)].push_back(c);
   return channels;
 }
 
 std::string wire_text(const Wire& w) {
-  return fmt::format("{} of {} ({} bytes)", w.operation, w.label, w.bytes);
+  return fmt::format("{} of {} ({} bytes)", name_of(w.kind), w.label, w.bytes);
 }
 
-bool partners(const Wire& a, const Wire& b) {
-  const bool message = a.operation == "send" || a.operation == "receive";
-  const std::string_view wanted =
-      message ? (a.operation == "send" ? "receive" : "send") : std::string_view(a.operation);
-  return b.operation == wanted && a.label == b.label && a.bytes == b.bytes;
+bool match(const Wire& a, const Wire& b) {
+  const WireKind wanted = a.kind == WireKind::kSend      ? WireKind::kReceive
+                          : a.kind == WireKind::kReceive ? WireKind::kSend
+                                                         : a.kind;
+  return b.kind == wanted && a.label == b.label && a.bytes == b.bytes;
 }
 
 // The stage that a message of this queue comes from or goes to.
-std::string peer_of(const Program& p, Queue queue) {
+int64_t peer_of(const Program& p, Queue queue) {
   const int64_t stages = p.mesh[AxisKind::kPipeline];
   const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
-  return fmt::format("stage:{}", (p.stage + (ahead ? 1 : stages - 1)) % stages);
+  return (p.stage + (ahead ? 1 : stages - 1)) % stages;
 }
 
 // The first index at which two members of a channel disagree.
@@ -83,7 +84,7 @@ void match_members(const std::vector<const Program*>& ranks, const std::string& 
                   &q = *ranks[static_cast<size_t>(other->first)];
     const size_t both = std::min(calls.size(), other->second.size());
     size_t i = 0;
-    while (i < both && partners(p.call(calls[i]).wire, q.call(other->second[i]).wire)) ++i;
+    while (i < both && match(p.call(calls[i]).wire, q.call(other->second[i]).wire)) ++i;
     if (i == calls.size() && i == other->second.size()) continue;
     const auto say = [&](const Program& of, const std::vector<CallId>& list) {
       if (i >= list.size()) return std::string("nothing");
@@ -100,7 +101,7 @@ void match_members(const std::vector<const Program*>& ranks, const std::string& 
 
 std::vector<Finding> check_wires(const Program& p, int rank) {
   std::vector<Finding> findings;
-  for (CallId id = 0; id < static_cast<CallId>(p.schedule.size()); ++id) {
+  for (const CallId id : p.schedule.ids()) {
     const Call& c = p.call(id);
     for (const CallId y : c.after)
       if (y >= id)
@@ -111,13 +112,13 @@ std::vector<Finding> check_wires(const Program& p, int rank) {
     const Segment& s = p.segment(c);
     if (s.ops.empty()) continue;
     Wire wanted = wire_of(p, c);
-    if (s.queue >= Queue::kSendForward) wanted.over = peer_of(p, s.queue);
+    if (s.queue >= Queue::kSendForward) wanted.peer = peer_of(p, s.queue);
     if (wanted != c.wire)
-      findings.push_back(
-          {"match",
-           fmt::format("call {} says {} over '{}', its ops do {} over '{}'", call_name(p, id),
-                       wire_text(c.wire), c.wire.over, wire_text(wanted), wanted.over),
-           rank, id});
+      findings.push_back({"match",
+                          fmt::format("call {} says {} over '{}', its ops do {} over '{}'",
+                                      call_name(p, id), wire_text(c.wire), partners_of(c.wire),
+                                      wire_text(wanted), partners_of(wanted)),
+                          rank, id});
   }
   return findings;
 }

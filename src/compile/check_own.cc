@@ -57,7 +57,7 @@ class OwnParts : private TwoSteps {
   // The program that ran before may have updated the own part alone of what is gathered here.
   void begin_old() {
     std::set<FrameKindId> gathered;
-    for (size_t s = 0; s < p_.segments.size(); ++s)
+    for (const SegmentId s : p_.segments.ids())
       for (size_t i = 0; i < parts_[s].size(); ++i) {
         const Parameter& x = p_.segments[s].frames[i];
         const bool in_place = x.access == Access::kUpdate || x.access == Access::kWrite;
@@ -65,7 +65,7 @@ class OwnParts : private TwoSteps {
                              p_.segments[s].queue != Queue::kCompute;
         if (gathers || parts_[s][i].writes_own) gathered.insert(x.kind);
       }
-    for (size_t f = 0; f < p_.frames.size(); ++f)
+    for (const FrameId f : p_.frames.ids())
       known_[f].own_only = p_.frames[f].state && holds_weights(p_.frames[f].kind) &&
                            gathered.contains(p_.frames[f].kind);
   }
@@ -73,9 +73,9 @@ class OwnParts : private TwoSteps {
   void run(int64_t x) {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
-    const std::vector<Part>& parts = parts_[static_cast<size_t>(c.segment)];
+    const std::vector<Part>& parts = parts_[c.segment];
     for (size_t i = 0; i < c.frames.size(); ++i) {
-      Known& k = known_[static_cast<size_t>(c.frames[i])];
+      Known& k = known_[c.frames[i]];
       if (k.step != step_of(x) && !p_.frame(c.frames[i]).state) k.own_only = false;
       k.step = step_of(x);
       if (parts[i].reads_whole && k.own_only)
@@ -89,8 +89,8 @@ class OwnParts : private TwoSteps {
   }
 
   const Program& p_;
-  std::vector<std::vector<Part>> parts_;  // of each parameter of each segment
-  std::vector<Known> known_;              // of each frame
+  IdVector<SegmentId, std::vector<Part>> parts_;  // of each parameter
+  IdVector<FrameId, Known> known_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace tessera {
 
 // Of each rank, of each call, the line of events that it belongs to: the same text on all its
 // members, empty for a call that concerns nobody else.
-using ChannelNames = std::vector<std::vector<std::string>>;
+using ChannelNames = std::vector<IdVector<CallId, std::string>>;
 ChannelNames channel_names(const std::vector<const Program*>& ranks);
 
 // Of each rank, the positions of the schedule written twice in a row, in an order in which they

@@ -53,7 +53,7 @@ class Races {
 
  private:
   int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
-  const Call& call(int64_t x) const { return p_.call(static_cast<CallId>(x % length())); }
+  const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
 
   // What is over before x: the one ahead in its queue, what it waits for, and what those waited
   // for.
@@ -65,9 +65,9 @@ class Races {
       mine = std::max(mine, y);
     };
     if (ahead != kNone) wait(ahead);
-    for (const CallId y : call(x).after) wait(x < length() ? y : y + length());
+    for (const CallId y : call(x).after) wait(y.number() + (x < length() ? 0 : length()));
     if (x >= length())
-      for (const CallId y : call(x).before_step) wait(y);
+      for (const CallId y : call(x).before_step) wait(y.number());
   }
 
   // Whether everything that the touch is in conflict with is over before x.
@@ -114,15 +114,14 @@ class Races {
   void say(int64_t x, int64_t y, const Touch& t) {
     if (!said_.emplace(x % length(), y % length()).second) return;
     const Touch its = counterpart(y, t);
-    const auto name = [&](int64_t z) { return call_name(p_, static_cast<CallId>(z % length())); };
+    const auto name = [&](int64_t z) { return call_name(p_, CallId(z % length())); };
     std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
     text += fmt::format(", and call {} ", name(y));
     if (y < length() && x >= length()) text += "of the step before ";
     text += t.frame != kNone && t.frame == its.frame
                 ? "too"
                 : fmt::format("{} in the same bytes", item_name(its.frame));
-    findings_.push_back(
-        {"race", text + ": nothing orders them", rank_, static_cast<CallId>(x % length())});
+    findings_.push_back({"race", text + ": nothing orders them", rank_, CallId(x % length())});
   }
 
   const Program& p_;

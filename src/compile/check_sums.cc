@@ -16,7 +16,7 @@ class Sums : private TwoSteps {
 
   std::vector<Finding> find(const std::vector<int64_t>& order) {
     for (const int64_t x : order) run(x);
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
+    for (const FrameId f : p_.frames.ids())
       if (is_report(f) && p_.mesh.ranks() > 1 && known(f).over.empty())
         say(known(f).writer, fmt::format("the step ends with {} of one rank alone", frame(f)));
     return findings();
@@ -29,20 +29,16 @@ class Sums : private TwoSteps {
     int64_t writer = kNone, step = kNone;
   };
 
-  Known& known(FrameId f) { return known_[static_cast<size_t>(f)]; }
+  Known& known(FrameId f) { return known_[f]; }
   Role role(FrameId f) const {
     const FrameKind& kind = p_.kind(p_.frame(f).kind);
     return kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
   }
-  const Axes& needed(FrameId f) const {
-    return sums_.needed[static_cast<size_t>(p_.frame(f).kind)];
-  }
+  const Axes& needed(FrameId f) const { return sums_.needed[p_.frame(f).kind]; }
   bool is_sum(FrameId f) const {
     return role(f) == Role::kGradient || sums_.measures.contains(p_.frame(f).kind);
   }
-  bool is_report(FrameId f) const {
-    return role(f) == Role::kReport && p_.kind(p_.frame(f).kind).name == "report";
-  }
+  bool is_report(FrameId f) const { return role(f) == Role::kReport; }
 
   void run(int64_t x) {
     const Call& c = call(x);
@@ -52,7 +48,8 @@ class Sums : private TwoSteps {
       if (k.step != step_of(x)) k = {{}, k.writer, step_of(x)};
       if (s.queue == Queue::kCompute) compute(x, c.frames[i], s.frames[i].access);
     }
-    if (c.wire.operation == "all_reduce" || c.wire.operation == "reduce_scatter") reduce(x, c, s);
+    if (c.wire.kind == WireKind::kAllReduce || c.wire.kind == WireKind::kReduceScatter)
+      reduce(x, c, s);
     for (size_t i = 0; i < c.frames.size(); ++i)
       if (s.frames[i].access != Access::kRead) known(c.frames[i]).writer = x;
   }
@@ -82,11 +79,11 @@ class Sums : private TwoSteps {
     }
     if (to == kNone) return;
     if (from == kNone) from = to;
-    Axes over = axes_named(c.wire.over);
+    Axes over = axes_of(c.wire.over);
     Known &source = known(from), &target = known(to);
-    if (is_report(to) && (c.wire.over != "world" || !target.over.empty()))
+    if (is_report(to) && (c.wire.over != GroupRef::world() || !target.over.empty()))
       say(x, fmt::format("{} sums {} over {}, wanted once over world", name(x), frame(to),
-                         c.wire.over));
+                         to_string(c.wire.over)));
     if (is_sum(from)) check_axes(x, from, over, source.over);
     over.insert(source.over.begin(), source.over.end());
     const bool joins = from != to && !target.over.empty();
@@ -97,18 +94,18 @@ class Sums : private TwoSteps {
   }
 
   void check_axes(int64_t x, FrameId f, const Axes& over, const Axes& before) {
-    for (const std::string& a : over) {
+    for (const GroupRef& a : over) {
       if (before.contains(a))
-        say(x, fmt::format("{} sums {} over {} a second time", name(x), frame(f), a));
+        say(x, fmt::format("{} sums {} over {} a second time", name(x), frame(f), to_string(a)));
       if (!needed(f).contains(a))
-        say(x,
-            fmt::format("{} sums {} over {}, where its terms are the same", name(x), frame(f), a));
+        say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), frame(f),
+                           to_string(a)));
     }
   }
 
   const Program& p_;
   SumAxes sums_;
-  std::vector<Known> known_;  // of each frame
+  IdVector<FrameId, Known> known_;
 };
 
 }  // namespace

@@ -28,14 +28,14 @@ class Unread : private TwoSteps {
     const Call& c = call(x);
     const Segment& s = p_.segment(c);
     for (size_t i = 0; i < c.frames.size(); ++i) {
-      Content& held = contents_[static_cast<size_t>(c.frames[i])];
+      Content& held = contents_[c.frames[i]];
       if (held.step != step_of(x)) held = {kNone, true, step_of(x)};
       const Access access = s.frames[i].access;
       if (access == Access::kWrite && !held.read)
         say(x, fmt::format("{} overwrites {}, which {} wrote and nobody read", name(x),
                            frame(c.frames[i]), name(held.writer)));
       if (access == Access::kRead || access == Access::kUpdate) held.read = true;
-      if (access != Access::kWrite) used_[static_cast<size_t>(p_.frame(c.frames[i]).kind)] = true;
+      if (access != Access::kWrite) used_[p_.frame(c.frames[i]).kind] = true;
       if (access != Access::kRead) held = {x, false, held.step};
     }
   }
@@ -46,30 +46,29 @@ class Unread : private TwoSteps {
     const FrameKind& kind = p_.kind(f.kind);
     return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
   }
-  std::vector<bool> first_gradients_read() const {
-    std::vector<bool> read(p_.kinds.size(), false);
-    for (size_t f = 0; f < p_.frames.size(); ++f)
-      if (is_first_gradient(p_.frames[f]) && contents_[f].read)
-        read[static_cast<size_t>(p_.frames[f].kind)] = true;
+  IdVector<FrameKindId, bool> first_gradients_read() const {
+    IdVector<FrameKindId, bool> read(p_.kinds.size(), false);
+    for (const FrameId f : p_.frames.ids())
+      if (is_first_gradient(p_.frames[f]) && contents_[f].read) read[p_.frames[f].kind] = true;
     return read;
   }
 
   // Of a kind that anybody reads, or adds to, no frame ends with something unread.
   void check_ends() {
-    const std::vector<bool> wanted = first_gradients_read();
-    for (size_t f = 0; f < p_.frames.size(); ++f) {
+    const IdVector<FrameKindId, bool> wanted = first_gradients_read();
+    for (const FrameId f : p_.frames.ids()) {
       const Content& c = contents_[f];
-      const auto kind = static_cast<size_t>(p_.frames[f].kind);
+      const FrameKindId kind = p_.frames[f].kind;
       if (p_.frames[f].state || c.read || !used_[kind]) continue;
       if (is_first_gradient(p_.frames[f]) && !wanted[kind]) continue;
-      say(c.writer, fmt::format("{} writes {}, which no call after it reads", name(c.writer),
-                                frame(static_cast<FrameId>(f))));
+      say(c.writer,
+          fmt::format("{} writes {}, which no call after it reads", name(c.writer), frame(f)));
     }
   }
 
   const Program& p_;
-  std::vector<Content> contents_;  // of each frame
-  std::vector<bool> used_;         // of each kind: somebody reads it, or adds to it
+  IdVector<FrameId, Content> contents_;
+  IdVector<FrameKindId, bool> used_;  // true if a call reads a frame of this kind or adds to it
 };
 
 }  // namespace

@@ -35,12 +35,12 @@ class Values : private TwoSteps {
  private:
   // The version that each read means: what the calls before it in issue order wrote.
   void find_versions() {
-    std::vector<int64_t> version(p_.frames.size(), 0);
+    IdVector<FrameId, int64_t> version(p_.frames.size(), 0);
     for (int64_t x = 0; x < 2 * length(); ++x) {
       const Segment& s = p_.segment(call(x));
-      for (const FrameId f : call(x).frames) meant_.push_back(version[static_cast<size_t>(f)]);
+      for (const FrameId f : call(x).frames) meant_.push_back(version[f]);
       for (size_t i = 0; i < s.frames.size(); ++i)
-        if (s.frames[i].access != Access::kRead) ++version[static_cast<size_t>(call(x).frames[i])];
+        if (s.frames[i].access != Access::kRead) ++version[call(x).frames[i]];
       first_.push_back(meant_.size() - s.frames.size());
     }
   }
@@ -54,7 +54,7 @@ class Values : private TwoSteps {
       const int64_t meant = meant_[first_[static_cast<size_t>(x)] + i];
       if (access == Access::kUpdate) update(x, c.frames[i]);
       if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
-      if (access == Access::kRead) contents_[static_cast<size_t>(c.frames[i])].reader = x;
+      if (access == Access::kRead) contents_[c.frames[i]].reader = x;
       if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
       if (access == Access::kWrite) write_first(x, c.frames[i]);
     }
@@ -65,7 +65,7 @@ class Values : private TwoSteps {
 
   // A frame that is not state begins each step with nothing in it.
   void enter_step(int64_t x, FrameId f) {
-    Content& c = contents_[static_cast<size_t>(f)];
+    Content& c = contents_[f];
     if (c.step == step_of(x)) return;
     if (!p_.frame(f).state) c.entered = now_;
     c.writer = c.reader = c.taker = kNone;
@@ -75,7 +75,7 @@ class Values : private TwoSteps {
 
   // Whether f holds what was written to it; says so where it does not.
   bool holds(int64_t x, FrameId f, const char* verb) {
-    const Content& c = contents_[static_cast<size_t>(f)];
+    const Content& c = contents_[f];
     if (const int64_t at = writers_.overwritten(f, c.entered); at != kNone) {
       say(x, fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f),
                          name((*order_)[static_cast<size_t>(at)])));
@@ -87,7 +87,7 @@ class Values : private TwoSteps {
   }
 
   void read(int64_t x, FrameId f, int64_t meant) {
-    Content& c = contents_[static_cast<size_t>(f)];
+    Content& c = contents_[f];
     if (holds(x, f, "reads") && c.version != meant)
       say(x, fmt::format("{} means to read {} after {} writes and finds {}", name(x), frame(f),
                          meant, c.version));
@@ -96,13 +96,13 @@ class Values : private TwoSteps {
 
   // Who reads a sum means the whole of it: nothing changes it afterwards.
   void update(int64_t x, FrameId f) {
-    const Content& c = contents_[static_cast<size_t>(f)];
+    const Content& c = contents_[f];
     if (c.summed && c.reader != kNone)
       say(x, fmt::format("{} updates {} after {} read it", name(x), frame(f), name(c.reader)));
   }
 
   void add(int64_t x, FrameId f, bool fresh) {
-    Content& c = contents_[static_cast<size_t>(f)];
+    Content& c = contents_[f];
     c.summed = true;
     if (fresh && c.writer != kNone)
       say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), frame(f),
@@ -117,7 +117,7 @@ class Values : private TwoSteps {
   }
 
   void write_first(int64_t x, FrameId f) {
-    Content& c = contents_[static_cast<size_t>(f)];
+    Content& c = contents_[f];
     if (c.writer != kNone && !p_.frame(f).state)
       say(x,
           fmt::format("{} writes {} a second time, after {}", name(x), frame(f), name(c.writer)));
@@ -126,7 +126,7 @@ class Values : private TwoSteps {
 
   void write(int64_t x, FrameId f) {
     writers_.write(f, now_);
-    Content& c = contents_[static_cast<size_t>(f)];
+    Content& c = contents_[f];
     c.writer = x;
     ++c.version;
   }
@@ -137,7 +137,7 @@ class Values : private TwoSteps {
   int64_t now_ = 0;                              // index into it
   std::vector<int64_t> meant_;                   // of each parameter of each position
   std::vector<size_t> first_;                    // where a position's parameters begin there
-  std::vector<Content> contents_;
+  IdVector<FrameId, Content> contents_;
 };
 
 }  // namespace

@@ -8,9 +8,8 @@ namespace tessera {
 namespace {
 
 // The split of an operand that the op can carry with the fewest conversions, the first of equals.
-std::optional<Signature> carried_split(const Op& op, std::span<const Value> values,
-                                       const ShardingRule& rule, size_t axis,
-                                       const std::vector<int8_t>& places) {
+std::optional<Signature> carried_split(const Op& op, ValueSpan values, const ShardingRule& rule,
+                                       size_t axis, const std::vector<int8_t>& places) {
   std::optional<Signature> best;
   long fewest = 0;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -20,7 +19,7 @@ std::optional<Signature> carried_split(const Op& op, std::span<const Value> valu
     Signature s = split_signature(rule, label);
     long conversions = 0;
     for (size_t k = 0; k < places.size(); ++k) {
-      const Value& v = at(values, op.inputs[k]);
+      const Value& v = values[op.inputs[k]];
       const int8_t now = v.sharding.place[axis];
       conversions += now != kFree && !fits(v, now, s.inputs[k]) ? 1 : 0;
     }
@@ -32,11 +31,11 @@ std::optional<Signature> carried_split(const Op& op, std::span<const Value> valu
 }
 
 // Nothing is divided: shared if an operand is, else replicated, else free if a weight is.
-Signature uniform(const Op& op, std::span<const Value> values, const std::vector<int8_t>& places) {
+Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& places) {
   bool shared = false, replicated = false, free = false;
   for (size_t i = 0; i < places.size(); ++i) {
     shared |= places[i] == kShared;
-    replicated |= places[i] == kReplicated && has_gradient(at(values, op.inputs[i]));
+    replicated |= places[i] == kReplicated && has_gradient(values[op.inputs[i]]);
     free |= places[i] == kFree;
   }
   int8_t all = kReplicated;
@@ -83,26 +82,25 @@ int8_t Home::of(const Value& v, size_t axis) const {
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
-Signature choose_signature(const Op& op, std::span<const Value> values, const Home& home,
-                           size_t axis) {
+Signature choose_signature(const Op& op, ValueSpan values, const Home& home, size_t axis) {
   const ShardingRule rule = rule_of(op.kind).sharding(op, values);
   std::vector<int8_t> places;
-  for (const ValueId v : op.inputs) places.push_back(at(values, v).sharding.place[axis]);
+  for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);
   for (size_t i = 0; i < places.size(); ++i) {
-    if (at(values, op.inputs[i]).role != Role::kWeight) continue;
+    if (values[op.inputs[i]].role != Role::kWeight) continue;
     if (places[i] == kShared)
       return {std::vector<int8_t>(places.size(), kShared),
               std::vector<int8_t>(op.outputs.size(), kShared)};
     if (places[i] < 0) continue;
     const char label = rule.inputs[i][static_cast<size_t>(places[i])];
     CHECK(rule.splits.find(label) != std::string::npos, "{} cannot be divided along {} of {}",
-          op.origin, places[i], at(values, op.inputs[i]).name);
+          op.origin, places[i], values[op.inputs[i]].name);
     return split_signature(rule, label);
   }
   const auto send_home = [&](auto condition) {
     for (size_t i = 0; i < places.size(); ++i) {
       if (!condition(places[i])) continue;
-      const int8_t h = home.of(at(values, op.inputs[i]), axis);
+      const int8_t h = home.of(values[op.inputs[i]], axis);
       places[i] = h == places[i] ? int8_t{kReplicated} : h;
     }
   };

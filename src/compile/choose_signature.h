@@ -26,7 +26,6 @@ struct Home {
   int8_t of(const Value& v, size_t axis) const;
 };
 
-Signature choose_signature(const Op& op, std::span<const Value> values, const Home& home,
-                           size_t axis);
+Signature choose_signature(const Op& op, ValueSpan values, const Home& home, size_t axis);
 
 }  // namespace tessera

@@ -1,7 +1,5 @@
 #include "compile/communicators.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
@@ -9,9 +7,6 @@
 
 namespace tessera {
 namespace {
-
-constexpr const char* kPipeline = "pipeline";
-constexpr const char *kForward = "forward", *kBackward = "backward";
 
 struct Way {
   bool forward = false, sends = false;
@@ -24,11 +19,15 @@ Way way_of(const Op& op, Queue queue) {
   return {forward, queue == Queue::kSendForward || queue == Queue::kSendBackward};
 }
 
+Queue sending_queue(const Way& way) {
+  return way.forward ? Queue::kSendForward : Queue::kSendBackward;
+}
+
 // The last stage's next is the first (interleaved schedules).
 CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
   const int64_t step = way.forward == way.sends ? 1 : stages - 1, other = (stage + step) % stages;
-  return {fmt::format("stages:{},{}", std::min(stage, other), std::max(stage, other)),
-          fmt::format("{} from {}", way.forward ? kForward : kBackward, way.sends ? stage : other)};
+  return {GroupRef::of_stages({std::min(stage, other), std::max(stage, other)}), sending_queue(way),
+          way.sends ? stage : other};
 }
 
 }  // namespace
@@ -43,9 +42,10 @@ bool communicates(const Op& op) {
 
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages) {
-  if (!is_message(op)) return {op.attributes.text("over"), std::to_string(static_cast<int>(queue))};
+  if (!is_message(op)) return {op.attributes.group("over"), queue, kNone};
   const Way way = way_of(op, queue);
-  if (messages == Messages::kShared) return {kPipeline, way.forward ? kForward : kBackward};
+  if (messages == Messages::kShared)
+    return {GroupRef::along({AxisKind::kPipeline}), sending_queue(way), kNone};
   return pair_of(way, program.stage, program.mesh[AxisKind::kPipeline]);
 }
 
@@ -57,8 +57,11 @@ std::vector<CommunicatorUse> communicators_of(const std::vector<const Program*>&
       for (const Op& op : s.ops)
         if (communicates(op)) found[communicator_of(op, s.queue, *p, messages)] |= reduces(op);
   // The last stage may send nothing forward while others do.
-  if (found.contains({kPipeline, kForward}) || found.contains({kPipeline, kBackward}))
-    for (const char* line : {kForward, kBackward}) found.try_emplace({kPipeline, line}, false);
+  const GroupRef pipeline = GroupRef::along({AxisKind::kPipeline});
+  const CommunicatorName forward = {pipeline, Queue::kSendForward, kNone};
+  const CommunicatorName backward = {pipeline, Queue::kSendBackward, kNone};
+  if (found.contains(forward) || found.contains(backward))
+    for (const CommunicatorName& name : {forward, backward}) found.try_emplace(name, false);
   std::vector<CommunicatorUse> all;
   for (const auto& [name, adds] : found) all.push_back({name, adds});
   return all;

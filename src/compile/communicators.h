@@ -20,8 +20,9 @@ bool reduces(const Op& op);     // sums values of ranks
 enum class Messages : uint8_t { kShared, kPairs };
 
 struct CommunicatorName {
-  std::string over;  // the group of ranks (ir/mesh.h)
-  std::string line;  // separates communicators of the same group
+  GroupRef over;
+  Queue queue = Queue::kData;  // separates communicators of one group; of a message the sender's
+  int64_t from = kNone;        // of messages of one pair of stages: the stage that sends
   auto operator<=>(const CommunicatorName&) const = default;
 };
 

@@ -41,10 +41,10 @@ StageShare share_of(const Graph& g, const CompileRequest& r) {
   return share;
 }
 
-std::vector<std::vector<int64_t>> holders_of(const Graph& g, StageShare share) {
-  std::vector<std::vector<int64_t>> holders(g.blocks.size());
-  const std::vector<BlockRange> ranges = block_ranges(g.blocks);
-  for (size_t b = 0; b < g.blocks.size(); ++b)
+StagesOfBlocks holders_of(const Graph& g, StageShare share) {
+  StagesOfBlocks holders(g.blocks.size());
+  const IdVector<BlockId, BlockRange> ranges = block_ranges(g.blocks);
+  for (const BlockId b : g.blocks.ids())
     for (share.stage = 0; share.stage < share.pipeline.stages; ++share.stage)
       if (share.holds(g.blocks[b], ranges[b])) holders[b].push_back(share.stage);
   return holders;

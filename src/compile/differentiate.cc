@@ -18,8 +18,7 @@ ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
   v.name = block.name + ".d_hidden'";
   v.role = Role::kStreamGradient;
   v.sharding = dual(v.sharding);
-  g.values.push_back(std::move(v));
-  return static_cast<ValueId>(g.values.size() - 1);
+  return g.values.push_back(std::move(v));
 }
 
 // The gradient of the block's input must be a value of its own, not an alias of the output's.
@@ -35,8 +34,7 @@ ValueId memory_gradient(Graph& g) {
   v.role = Role::kGradient;
   v.dtype = DType::kF32;
   v.sharding = dual(v.sharding);
-  g.values.push_back(std::move(v));
-  return static_cast<ValueId>(g.values.size() - 1);
+  return g.values.push_back(std::move(v));
 }
 
 ValueId in_type_of(Builder& b, ValueId like, ValueId v) {

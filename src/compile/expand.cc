@@ -22,8 +22,7 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
     for (const ValueId v : op.outputs) {
       if (g_[v].frame != kind) continue;
       const Role r = g_[v].role;
-      const bool adds = r == Role::kGradient ||
-                        (r == Role::kReport && g_[v].name == "report" && op.kind != OpKind::kClear);
+      const bool adds = r == Role::kGradient || (r == Role::kReport && op.kind != OpKind::kClear);
       (adds ? added : written) = true;
       if (changes_state(op.kind, r)) read = true;
     }
@@ -33,9 +32,11 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
   return read ? Access::kUpdate : Access::kWrite;
 }
 
-SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue queue) {
+SegmentId Expander::segment(Phase phase, const std::string& subject, std::vector<Op> ops,
+                            Queue queue) {
   Segment s;
-  s.name = name;
+  s.phase = phase;
+  s.subject = subject;
   s.ops = std::move(ops);
   s.queue = queue;
   Program& p = out_.program;
@@ -50,34 +51,34 @@ SegmentId Expander::segment(const std::string& name, std::vector<Op> ops, Queue 
   }
   kinds.erase(kNone);
   for (const FrameKindId k : kinds) s.frames.push_back({k, access_of(s, k)});
-  p.segments.push_back(std::move(s));
-  return static_cast<SegmentId>(p.segments.size() - 1);
+  return p.segments.push_back(std::move(s));
 }
 
-ValueId Expander::only(Role role, const std::string& name) const {
-  for (size_t i = 0; i < g_.values.size(); ++i)
-    if (g_.values[i].role == role && g_.values[i].name == name) return static_cast<ValueId>(i);
-  CHECK(false, "the graph has no {}", name);
+ValueId Expander::only(Role role) const {
+  for (const ValueId v : g_.values.ids())
+    if (g_[v].role == role) return v;
+  CHECK(false, "the graph has no {}", value_name(role));
 }
 
 // What frames the step: the report cleared and summed, the gradient clipped.
 void Expander::step_segments() {
-  const ValueId report = only(Role::kReport, "report");
+  const ValueId report = only(Role::kReport);
   std::vector<Op> clear, clip;
   Builder(g_, clear, kOne, "").emit(OpKind::kClear, "report", {}, {}, {report});
-  out_.clear = segment("clear", clear);
+  out_.clear = segment(Phase::kClear, "", clear);
   if (g_.mesh.ranks() > 1)
-    out_.sum_report =
-        collective("sum.report", OpKind::kAllReduce, "world", report, report, Queue::kGroups);
+    out_.sum_report = collective(Phase::kSumReport, "", OpKind::kAllReduce, GroupRef::world(),
+                                 report, report, Queue::kGroups);
   if (!trains()) return;
   Builder(g_, clip, kOne, "")
       .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}},
-            {report, only(Role::kStep, "step")}, {report});
-  out_.clip = segment("clip", clip);
+            {report, only(Role::kStep)}, {report});
+  out_.clip = segment(Phase::kClip, "", clip);
 }
 
 Expanded Expander::run() {
   out_.program.mesh = g_.mesh;
+  out_.segments.resize(g_.blocks.size());
   weight_frames();
   gradient_frames();
   batch_frames();
@@ -85,10 +86,7 @@ Expanded Expander::run() {
   saved_frames();
   pending_frames();
   prepare_products();
-  for (size_t b = 0; b < g_.blocks.size(); ++b) {
-    out_.segments.emplace_back();
-    block_segments(Block(g_.blocks[b]), out_.segments[b]);
-  }
+  for (const BlockId b : g_.blocks.ids()) block_segments(Block(g_.blocks[b]), out_.segments[b]);
   pack_segments();
   step_segments();
   message_segments();
@@ -102,7 +100,7 @@ Expanded Expander::run() {
 }
 
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target, const std::vector<std::vector<int64_t>>& holders) {
+                const Target& target, const StagesOfBlocks& holders) {
   return Expander(std::move(graph), request, recompute, target, holders).run();
 }
 

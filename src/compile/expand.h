@@ -13,25 +13,29 @@
 
 namespace tessera {
 
-// The segments a block has; kNone where it has none.
+using GroupId = Id<struct GroupTag>;  // of a WeightGroup
+
+// The segments of a block by phase, and the frame kinds between them; kNone where there is none.
 struct BlockSegments {
-  SegmentId forward = kNone;   // saves what the backward reads
-  SegmentId light = kNone;     // saves nothing
-  SegmentId again = kNone;     // saves, but gives no output: before the backward of a light layer
-  SegmentId backward = kNone;  // of a loss block: forward and backward in one
-  SegmentId weights = kNone;   // the part of the backward that only weight gradients need
+  SegmentId forward = kNone;
+  SegmentId forward_no_save = kNone;
+  SegmentId recompute = kNone;  // gives no output
+  SegmentId backward = kNone;   // of a loss block: the joint segment
+  SegmentId weight_backward = kNone;
   SegmentId pack = kNone;
+  FrameKindId saved = kNone;    // what the forward saves for the backward
+  FrameKindId pending = kNone;  // what the backward leaves to weight_backward
 };
 
 // Weights that live and are reduced together: those of a block (or those several blocks share)
 // whose gradients are partial over the same axes.
 struct WeightGroup {
-  std::string name;            // "layer", "layer.tensor", "shared", "encoder.common"
-  std::vector<size_t> blocks;  // that use it
+  std::string name;             // "layer", "layer.tensor", "shared", "encoder.common"
+  std::vector<BlockId> blocks;  // that use it
   bool per_layer = false;
   bool frozen = false;  // nothing is kept of its weights
   bool common = false;  // to the layers of a stack, so to all stages that have some of it
-  std::string partial;  // axes but those of data over which the gradient is partial: "tensor"
+  GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
 
   FrameKindId weights = kNone, gradients = kNone;
   FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
@@ -59,15 +63,17 @@ struct Messages {
 
 struct Expanded {
   Program program;  // no frames and no calls yet
-  std::vector<Block> blocks;
-  std::vector<BlockSegments> segments;  // of each block
-  std::vector<WeightGroup> groups;
+  IdVector<BlockId, Block> blocks;
+  IdVector<BlockId, BlockSegments> segments;
+  IdVector<GroupId, WeightGroup> groups;
+  FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
   std::array<Messages, kCrossings> messages;  // by Crossing
 };
 
-// `holders`: of each block, the stages that have it.
+// The stages that have each block.
+using StagesOfBlocks = IdVector<BlockId, std::vector<int64_t>>;
 Expanded expand(Graph graph, const CompileRequest& request, const Recompute& recompute,
-                const Target& target, const std::vector<std::vector<int64_t>>& holders);
+                const Target& target, const StagesOfBlocks& holders);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // A block's forward and backward → its segments. With full recomputation the forward exists three
-// times: whole, light (saves nothing), again (saves what light did not).
+// times: whole, without saving anything, and again to save what the second did not.
 #include <map>
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ std::vector<Op> Expander::clone_scratch(std::vector<Op> ops, bool keep_frames) {
       if (copy.contains(v)) v = copy[v];
     for (ValueId& v : op.outputs) {
       if (g_[v].role != Role::kActivation || (keep_frames && g_[v].frame != kNone)) continue;
-      copy[v] = clone_value(g_, v, keep_frames ? ".again" : ".light");
+      copy[v] = copy_value(g_, v, keep_frames ? Copy::kRecomputed : Copy::kNoSave);
       v = copy[v];
     }
     if (op.workspace != kNone) op.workspace = clone_value(g_, op.workspace, "");
@@ -40,7 +40,7 @@ void Expander::give_away(std::vector<Op>& ops, ValueId output) {
   for (Op& op : ops)
     for (ValueId& v : op.outputs)
       if (v == output) {
-        v = clone_value(g_, output, ".again");
+        v = copy_value(g_, output, Copy::kRecomputed);
         g_[v].role = Role::kScratch;
       }
 }
@@ -48,22 +48,25 @@ void Expander::give_away(std::vector<Op>& ops, ValueId output) {
 void Expander::block_segments(const Block& block, BlockSegments& out) {
   if (!(block.loss && trains())) {
     const std::vector<Op>& forward = block.forward;
-    const int64_t light = block.is_stack() && trains() ? recompute_.full_layers : 0;
-    if (light > 0) {
-      out.light = segment("light." + block.name, clone_scratch(forward, false));
+    const int64_t recomputed = block.is_stack() && trains() ? recompute_.full_layers : 0;
+    if (recomputed > 0) {
+      out.forward_no_save =
+          segment(Phase::kForwardNoSave, block.name, clone_scratch(forward, false));
       std::vector<Op> again = clone_scratch(forward, true);
       if (request_.options.again == AgainKind::kWhole)
         give_away(again, block.output);
       else
         keep_saved(again, block.output);
-      out.again = segment("again." + block.name, std::move(again));
+      out.recompute = segment(Phase::kRecompute, block.name, std::move(again));
     }
-    if (light < request_.model.all_layers())
-      out.forward = segment("forward." + block.name, forward);
+    if (recomputed < request_.model.all_layers())
+      out.forward = segment(Phase::kForward, block.name, forward);
   }
   if (trains() && !block.backward.empty())
-    out.backward = segment(block.loss ? block.name : "backward." + block.name, block.backward);
-  if (!block.weights.empty()) out.weights = segment("weights." + block.name, block.weights);
+    out.backward =
+        segment(block.loss ? Phase::kJoint : Phase::kBackward, block.name, block.backward);
+  if (!block.weights.empty())
+    out.weight_backward = segment(Phase::kWeightBackward, block.name, block.weights);
 }
 
 }  // namespace tessera

@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-SegmentId Expander::collective(const std::string& name, OpKind kind, const std::string& over,
-                               ValueId in, ValueId out, Queue queue) {
+SegmentId Expander::collective(Phase phase, const std::string& subject, OpKind kind,
+                               const GroupRef& over, ValueId in, ValueId out, Queue queue) {
+  const std::string name = segment_name(phase, subject);
   Op op;
   op.kind = kind;
   op.attributes = {{"over", over}};
@@ -16,13 +17,13 @@ SegmentId Expander::collective(const std::string& name, OpKind kind, const std::
   op.origin = name;
   std::vector<Op> ops = {std::move(op)};
   if (g_[in].role == Role::kGradient) ops = buckets(std::move(ops[0]));
-  if (is_staged(ops[0])) ask_target(name, ops);
-  return segment(name, std::move(ops), queue);
+  if (is_staged(ops[0])) ask_target(ops);
+  return segment(phase, subject, std::move(ops), queue);
 }
 
 // A sum of gradients in the type of the wire, cut into ops that each send a bucket at most.
 std::vector<Op> Expander::buckets(Op op) {
-  const Value whole = local_values({g_[op.inputs[0]]})[0];
+  const Value whole = local_values({g_[op.inputs[0]]}).front();
   const DType low = type_of(request_.precision);
   if (request_.options.communication == WireType::kHalf && size_of(low) < size_of(whole.dtype))
     op.attributes.set("wire", std::string(name_of(low)));
@@ -41,32 +42,32 @@ std::vector<Op> Expander::buckets(Op op) {
 
 // Groups of one rank have nothing to gather and nothing to reduce.
 void Expander::reduce_segments(WeightGroup& g) {
-  const FrameKind& kind = out_.program.kinds[static_cast<size_t>(g.weights)];
-  const std::string stages = fmt::format("{}", fmt::join(kind.stages, ","));
+  const FrameKind kind = out_.program.kinds[g.weights];
+  const GroupRef shard = GroupRef::along({AxisKind::kShard});
   const bool several = shards() > 1;
   if (divides(3))
-    g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard",
+    g.gather = collective(Phase::kGather, g.name, OpKind::kAllGather, shard,
                           flat(g.weights_shard, true), flat(g.weights, false), Queue::kData);
   else if (divides(1) && !g.frozen)
-    g.gather = collective("gather." + g.name, OpKind::kAllGather, "shard", flat(g.weights, true),
+    g.gather = collective(Phase::kGather, g.name, OpKind::kAllGather, shard, flat(g.weights, true),
                           flat(g.weights, false), Queue::kData);
   if (!trains() || g.frozen) return;
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   const ValueId own = flat(sums, divides(1));
   if (several && divides(1))
-    g.reduce = collective("reduce." + g.name, OpKind::kReduceScatter, "shard",
+    g.reduce = collective(Phase::kReduce, g.name, OpKind::kReduceScatter, shard,
                           flat(g.gradients, false), own, Queue::kData);
   else if (several)
-    g.reduce = collective("reduce." + g.name, OpKind::kAllReduce, "shard", own, own, Queue::kData);
-  std::vector<std::string> axes;
-  if (g_.mesh[AxisKind::kReplica] > 1) axes.emplace_back("replica");
-  if (!g.partial.empty()) axes.push_back(g.partial);
-  const std::string others = fmt::format("{}", fmt::join(axes, "+"));
+    g.reduce =
+        collective(Phase::kReduce, g.name, OpKind::kAllReduce, shard, own, own, Queue::kData);
+  GroupRef others = g.partial;
+  if (g_.mesh[AxisKind::kReplica] > 1) others.add(AxisKind::kReplica);
   if (!others.empty())
-    g.finish = collective("finish." + g.name, OpKind::kAllReduce, others, own, own, Queue::kGroups);
-  if (!stages.empty())
-    g.join = collective("join." + g.name, OpKind::kAllReduce, "stages:" + stages, own, own,
-                        Queue::kGroups);
+    g.finish =
+        collective(Phase::kFinish, g.name, OpKind::kAllReduce, others, own, own, Queue::kGroups);
+  if (!kind.stages.empty())
+    g.join = collective(Phase::kJoin, g.name, OpKind::kAllReduce, GroupRef::of_stages(kind.stages),
+                        own, own, Queue::kGroups);
 }
 
 }  // namespace tessera

@@ -14,12 +14,12 @@ namespace tessera {
 namespace {
 
 // All ranks that hold parts or copies of a stage's weights.
-std::string ranks_of_stage(const Mesh& mesh) {
-  std::vector<std::string_view> axes;
+GroupRef ranks_of_stage(const Mesh& mesh) {
+  GroupRef group;
   for (size_t a = 0; a < kMaxAxes; ++a)
     if (mesh.size[a] > 1 && a != static_cast<size_t>(AxisKind::kPipeline))
-      axes.push_back(name_of(static_cast<AxisKind>(a)));
-  return fmt::format("{}", fmt::join(axes, "+"));
+      group.add(static_cast<AxisKind>(a));
+  return group;
 }
 
 }  // namespace
@@ -37,20 +37,20 @@ int64_t Expander::columns_of(ValueId weight) const {
 }
 
 void Expander::factor_frames(WeightGroup& g) {
-  const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
+  const FrameKind weights = out_.program.kinds[g.weights];
   int64_t matrices = 0;
   for (const ValueId w : weights.values) matrices += std::ssize(parts_of(g_[w]));
   const auto make = [&](const std::string& suffix, DType type, bool state) {
     std::vector<ValueId> members;
-    const auto add = [&](const std::string& name, int64_t n) {
+    const auto add = [&](const std::string& name, int64_t n, ValueId weight) {
       Value v;
       v.name = name;
       v.dtype = type;
       v.shape = {n};
       v.role = state ? Role::kFactor : Role::kScratch;
       v.per = weights.per;
-      g_.values.push_back(std::move(v));
-      members.push_back(static_cast<ValueId>(g_.values.size() - 1));
+      if (state) v.of = weight;
+      members.push_back(g_.values.push_back(std::move(v)));
     };
     const std::string mark = state ? "|" : "|sums.";
     for (const ValueId w : weights.values) {
@@ -60,37 +60,37 @@ void Expander::factor_frames(WeightGroup& g) {
         const int64_t elements =
             weight.shape.elements() / weight.shape[static_cast<int>(part.dim)] * part.count;
         const std::string own = part.name.empty() ? "" : "." + part.name;
-        add(weight.name + mark + "rows" + own, columns > 0 ? elements / columns : elements);
-        if (columns > 0) add(weight.name + mark + "columns" + own, columns);
+        add(weight.name + mark + "rows" + own, columns > 0 ? elements / columns : elements, w);
+        if (columns > 0) add(weight.name + mark + "columns" + own, columns, w);
       }
     }
-    if (!state) add(g.name + ".weight_squares", matrices);
-    const FrameKindId kind = frame(g.name + "." + suffix, members, weights.per, state);
-    out_.program.kinds.back().stages = weights.stages;
+    if (!state) add(g.name + ".weight_squares", matrices, kNone);
+    const FrameKindId kind = frame(g.name + suffix, members, weights.per, state);
+    out_.program.kinds[kind].stages = weights.stages;
+    if (state) out_.program.kinds[kind].factors_of = g.weights;
     return kind;
   };
-  g.factors = make("factors", DType::kF32, true);
+  g.factors = make(kFactorsSuffix, DType::kF32, true);
   g.state.push_back(g.factors);
   if (!trains()) return;
-  g.factor_sums = make("factor_sums", DType::kF64, false);
+  g.factor_sums = make(".factor_sums", DType::kF64, false);
   Value squares;
   squares.name = g.name + ".update_squares";
   squares.dtype = DType::kF64;
   squares.shape = {matrices};
   squares.role = Role::kScratch;
   squares.per = weights.per;
-  g_.values.push_back(std::move(squares));
-  const auto id = static_cast<ValueId>(g_.values.size() - 1);
+  const ValueId id = g_.values.push_back(std::move(squares));
   g.update_squares = frame(g_[id].name, {id}, weights.per, false);
 }
 
 void Expander::factor_segments(WeightGroup& g) {
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
+  const ValueId step = only(Role::kStep), report = only(Role::kReport);
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId gradients = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[static_cast<size_t>(g.weights)].name;
+  const std::string members = out_.program.kinds[g.weights].name;
   const ValueId sums = flat(g.factor_sums, false), factors = flat(g.factors, false);
-  const ValueId squares = out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0];
+  const ValueId squares = out_.program.kinds[g.update_squares].values[0];
   const Attributes a = {{"members", members},
                         {"sums", g_[sums].shape[0]},
                         {"factors", g_[factors].shape[0]},
@@ -104,15 +104,15 @@ void Expander::factor_segments(WeightGroup& g) {
   Builder(g_, factor, kOne, "")
       .emit(OpKind::kAdafactorSquares, g.name, a, {flat(gradients, true), step, report, sums},
             {factors, squares});
-  ask_target(g.name, measure);
-  ask_target(g.name, factor);
-  g.measure = segment("measure." + g.name, measure);
-  g.factor = segment("factor." + g.name, factor);
-  const std::string over = ranks_of_stage(g_.mesh);
+  ask_target(measure);
+  ask_target(factor);
+  g.measure = segment(Phase::kMeasure, g.name, measure);
+  g.factor = segment(Phase::kFactor, g.name, factor);
+  const GroupRef over = ranks_of_stage(g_.mesh);
   if (over.empty()) return;
   g.sum_measure =
-      collective("sum.measure." + g.name, OpKind::kAllReduce, over, sums, sums, Queue::kGroups);
-  g.sum_factor = collective("sum.factor." + g.name, OpKind::kAllReduce, over, squares, squares,
+      collective(Phase::kSumMeasure, g.name, OpKind::kAllReduce, over, sums, sums, Queue::kGroups);
+  g.sum_factor = collective(Phase::kSumFactor, g.name, OpKind::kAllReduce, over, squares, squares,
                             Queue::kGroups);
 }
 

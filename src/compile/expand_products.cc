@@ -3,7 +3,7 @@
 
 namespace tessera {
 
-void Expander::pack_weight(const std::string& block, Op& op) {
+void Expander::pack_weight(Op& op, BlockId block) {
   if (op.kind != OpKind::kMatmul && op.kind != OpKind::kMatmulGradInput) return;
   const ValueId w = op.inputs[1];
   // What is gathered for one use is not worth packing.
@@ -18,18 +18,17 @@ void Expander::pack_weight(const std::string& block, Op& op) {
     v.shape = {bytes};
     v.role = Role::kPacked;
     v.per = g_[w].per;
-    g_.values.push_back(std::move(v));
-    packed_[key] = static_cast<ValueId>(g_.values.size() - 1);
+    packed_[key] = g_.values.push_back(std::move(v));
     packs_[block].emplace_back(op, packed_[key]);
   }
   op.packed = packed_[key];
 }
 
 // Workspaces and packed weights, as the target's library wants them.
-void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
+void Expander::ask_target(std::vector<Op>& ops, BlockId block) {
   local_ = local_values(g_.values);
   for (Op& op : ops) {
-    pack_weight(block, op);
+    pack_weight(op, block);
     const int64_t bytes = target_.workspace_bytes(op, local_);
     if (bytes == 0) continue;
     Value v;
@@ -37,28 +36,28 @@ void Expander::ask_target(const std::string& block, std::vector<Op>& ops) {
     v.dtype = DType::kU8;
     v.shape = {bytes};
     v.role = Role::kScratch;
-    g_.values.push_back(std::move(v));
-    op.workspace = static_cast<ValueId>(g_.values.size() - 1);
+    op.workspace = g_.values.push_back(std::move(v));
   }
 }
 
 // Before any segment is laid out: what the target's library wants for the ops, and a frame for the
 // packed weights of each block.
 void Expander::prepare_products() {
-  for (Block& b : g_.blocks) {
-    if (!(b.loss && trains())) ask_target(b.name, b.forward);
-    if (trains()) ask_target(b.name, b.backward);
-    if (trains()) ask_target(b.name, b.weights);
+  for (const BlockId id : g_.blocks.ids()) {
+    Block& b = g_.blocks[id];
+    if (!(b.loss && trains())) ask_target(b.forward, id);
+    if (trains()) ask_target(b.backward, id);
+    if (trains()) ask_target(b.weights, id);
     std::vector<ValueId> packed;
-    for (const auto& [op, value] : packs_[b.name]) packed.push_back(value);
+    for (const auto& [op, value] : packs_[id]) packed.push_back(value);
     if (!packed.empty()) frame(b.name + ".packed", packed, g_[packed[0]].per, false);
   }
 }
 
 void Expander::pack_segments() {
-  for (size_t b = 0; b < g_.blocks.size(); ++b) {
+  for (const BlockId b : g_.blocks.ids()) {
     std::vector<Op> ops;
-    for (const auto& [product, value] : packs_[g_.blocks[b].name]) {
+    for (const auto& [product, value] : packs_[b]) {
       Op pack;
       pack.kind = OpKind::kPack;
       pack.origin = product.origin;
@@ -70,7 +69,7 @@ void Expander::pack_segments() {
       pack.outputs = {value};
       ops.push_back(std::move(pack));
     }
-    if (!ops.empty()) out_.segments[b].pack = segment("pack." + g_.blocks[b].name, ops);
+    if (!ops.empty()) out_.segments[b].pack = segment(Phase::kPack, g_.blocks[b].name, ops);
   }
 }
 

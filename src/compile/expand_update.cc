@@ -27,7 +27,7 @@ bool keeps_moment1(const OptimizerPolicy& o) {
 }  // namespace
 
 bool Expander::has_master(const WeightGroup& g) const {
-  const FrameKind& weights = out_.program.kinds[static_cast<size_t>(g.weights)];
+  const FrameKind& weights = out_.program.kinds[g.weights];
   return g_[weights.values[0]].dtype != DType::kF32 && request_.precision != Precision::kBf16Sr;
 }
 
@@ -46,7 +46,7 @@ void Expander::optimizer_frames(WeightGroup& g) {
 // The flat value of that role which the optimizer keeps, or kNone.
 ValueId Expander::kept(const WeightGroup& g, Role role) const {
   for (const FrameKindId k : g.state) {
-    const ValueId v = out_.program.kinds[static_cast<size_t>(k)].values[0];
+    const ValueId v = out_.program.kinds[k].values[0];
     if (g_[v].role == role && k != g.weights) return v;
   }
   return kNone;
@@ -60,31 +60,30 @@ ValueId Expander::owned_weights(const WeightGroup& g) {
 }
 
 void Expander::squares_segment(WeightGroup& g) {
-  const ValueId report = only(Role::kReport, "report");
+  const ValueId report = only(Role::kReport);
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[static_cast<size_t>(g.weights)].name;
+  const std::string members = out_.program.kinds[g.weights].name;
   std::vector<Op> squares;
   Builder(g_, squares, kOne, "")
       .emit(OpKind::kSquares, g.name, {{"members", members}}, {flat(sums, true)}, {report});
-  ask_target(g.name, squares);
-  g.squares = segment("squares." + g.name, squares);
+  ask_target(squares);
+  g.squares = segment(Phase::kSquares, g.name, squares);
 }
 
 void Expander::update_segment(WeightGroup& g) {
-  const ValueId step = only(Role::kStep, "step"), report = only(Role::kReport, "report");
+  const ValueId step = only(Role::kStep), report = only(Role::kReport);
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   std::vector<ValueId> inputs = {flat(sums, divides(1)), step, report};
-  Attributes a = {{"members", out_.program.kinds[static_cast<size_t>(g.weights)].name},
+  Attributes a = {{"members", out_.program.kinds[g.weights].name},
                   {"beta1", o.beta1},
                   {"beta2", o.beta2},
                   {"epsilon", o.epsilon},
                   {"decay", o.weight_decay}};
   if (o.decays_vectors) a.set("decay_vectors", int64_t{1});
   if (g.factors != kNone) {
-    inputs.insert(inputs.end(),
-                  {flat(g.factor_sums, false), flat(g.factors, false),
-                   out_.program.kinds[static_cast<size_t>(g.update_squares)].values[0]});
+    inputs.insert(inputs.end(), {flat(g.factor_sums, false), flat(g.factors, false),
+                                 out_.program.kinds[g.update_squares].values[0]});
     a.set("update_clip", o.update_clip);
     a.set("least_scale", o.scale_by_weight ? o.least_scale : 0.0);
   }
@@ -102,8 +101,8 @@ void Expander::update_segment(WeightGroup& g) {
   if (rounds && o.stochastic) a.set("rounding", "stochastic");
   std::vector<Op> update;
   Builder(g_, update, kOne, "").emit(op_of(o.kind), g.name, a, inputs, outputs);
-  ask_target(g.name, update);
-  g.update = segment("update." + g.name, update);
+  ask_target(update);
+  g.update = segment(Phase::kUpdate, g.name, update);
 }
 
 }  // namespace tessera

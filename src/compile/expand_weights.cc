@@ -12,7 +12,7 @@ bool Expander::reduces_each() const {
 // A frame with one element for each of the group's weights, or with a rank's part of them.
 FrameKindId Expander::flat_frame(const WeightGroup& g, const std::string& suffix, Role role,
                                  DType type, bool divided) {
-  const FrameKind& like = out_.program.kinds[static_cast<size_t>(g.weights)];
+  const FrameKind& like = out_.program.kinds[g.weights];
   Value v;
   v.name = g.name + "." + suffix;
   v.dtype = type;
@@ -23,11 +23,10 @@ FrameKindId Expander::flat_frame(const WeightGroup& g, const std::string& suffix
     v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
     localise(v, g_.mesh);
   }
-  g_.values.push_back(v);
-  const auto id = static_cast<ValueId>(g_.values.size() - 1);
+  const ValueId id = g_.values.push_back(v);
   const FrameKindId kind = frame(v.name, {id}, v.per, role != Role::kGradient);
   out_.program.kinds.back().like = g.weights;
-  out_.program.kinds.back().stages = out_.program.kinds[static_cast<size_t>(g.weights)].stages;
+  out_.program.kinds.back().stages = out_.program.kinds[g.weights].stages;
   flats_[{kind, divided}] = id;
   return kind;
 }
@@ -36,7 +35,7 @@ FrameKindId Expander::flat_frame(const WeightGroup& g, const std::string& suffix
 ValueId Expander::flat(FrameKindId kind, bool own) {
   own = own && shards() > 1;
   if (const auto known = flats_.find({kind, own}); known != flats_.end()) return known->second;
-  const FrameKind& k = out_.program.kinds[static_cast<size_t>(kind)];
+  const FrameKind& k = out_.program.kinds[kind];
   const Value member = g_[k.values[0]];
   Value v;
   v.name = k.name + (own ? ".own" : ".flat");
@@ -51,8 +50,7 @@ ValueId Expander::flat(FrameKindId kind, bool own) {
     v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
     localise(v, g_.mesh);
   }
-  g_.values.push_back(v);
-  return flats_[{kind, own}] = static_cast<ValueId>(g_.values.size() - 1);
+  return flats_[{kind, own}] = g_.values.push_back(std::move(v));
 }
 
 // Weights, then what the optimizer keeps of them, group by group: the same offsets in every
@@ -69,16 +67,16 @@ void Expander::weight_frames() {
 // The gradients live within a step, member by member where their weights are.
 void Expander::gradient_frames() {
   if (!trains()) return;
-  std::map<std::string, ValueId> named;
-  for (size_t i = 0; i < g_.values.size(); ++i)
-    if (g_.values[i].role == Role::kGradient) named[g_.values[i].name] = static_cast<ValueId>(i);
+  std::map<ValueId, ValueId> gradient_of;
+  for (const ValueId v : g_.values.ids())
+    if (g_[v].role == Role::kGradient && g_[v].of) gradient_of[g_[v].of] = v;
   for (WeightGroup& g : out_.groups) {
     if (g.frozen) continue;
-    const FrameKind weights = out_.program.kinds[static_cast<size_t>(g.weights)];
+    const FrameKind weights = out_.program.kinds[g.weights];
     std::vector<ValueId> gradients;
     for (const ValueId w : weights.values) {
-      CHECK(named.contains(g_[w].name + ".gradient"), "{} has no gradient", g_[w].name);
-      gradients.push_back(named.at(g_[w].name + ".gradient"));
+      CHECK(gradient_of.contains(w), "{} has no gradient", g_[w].name);
+      gradients.push_back(gradient_of.at(w));
     }
     g.gradients = frame(g.name + ".gradients", gradients, weights.per, false);
     FrameKind& kind = out_.program.kinds.back();

@@ -3,6 +3,7 @@
 // expand.cc what frames the step.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ constexpr int64_t kUnitElements = 64;
 class Expander {
  public:
   Expander(Graph graph, const CompileRequest& request, const Recompute& recompute,
-           const Target& target, const std::vector<std::vector<int64_t>>& holders)
+           const Target& target, const StagesOfBlocks& holders)
       : g_(std::move(graph)),
         request_(request),
         recompute_(recompute),
@@ -35,7 +36,7 @@ class Expander {
   bool reduces_each() const;
 
   // Weights that live together (expand_groups.cc).
-  WeightGroup& group_for(ValueId weight);
+  GroupId group_for(ValueId weight);
   void group_weights();
 
   // Weights and what is kept of them (expand_weights.cc).
@@ -61,8 +62,8 @@ class Expander {
 
   // What gathers weights and reduces gradients (expand_collectives.cc).
   void reduce_segments(WeightGroup& group);
-  SegmentId collective(const std::string& name, OpKind kind, const std::string& over, ValueId in,
-                       ValueId out, Queue queue);
+  SegmentId collective(Phase phase, const std::string& subject, OpKind kind, const GroupRef& over,
+                       ValueId in, ValueId out, Queue queue);
   std::vector<Op> buckets(Op reduction);
 
   // What outlives its segment: batches, streams, what the backward reads (expand_frames.cc).
@@ -75,16 +76,17 @@ class Expander {
 
   // What the target's library wants: workspaces and packed weights (expand_products.cc).
   void prepare_products();
-  void ask_target(const std::string& block, std::vector<Op>& ops);
-  void pack_weight(const std::string& block, Op& op);
+  void ask_target(std::vector<Op>& ops, BlockId block = kNone);
+  void pack_weight(Op& op, BlockId block);
   void pack_segments();
 
   // Between stages (expand_messages.cc).
   void message_segments();
-  SegmentId message(const std::string& name, const std::vector<const char*>& kinds, bool sends,
+  SegmentId message(Phase phase, const std::string& subject, const std::vector<FrameKindId>& kinds,
                     Queue queue);
-  void kept_segments(Messages& m, const std::string& suffix, const std::vector<const char*>& kinds);
-  ValueId stream(const std::string& kind) const;
+  void kept_segments(Messages& m, const std::string& subject,
+                     const std::vector<FrameKindId>& kinds);
+  ValueId first_value(FrameKindId kind) const;
 
   // Blocks, with what is computed again (expand_blocks.cc).
   void block_segments(const Block& block, BlockSegments& out);
@@ -93,20 +95,23 @@ class Expander {
   void give_away(std::vector<Op>& ops, ValueId output);
 
   // Any segment, and those of the step (expand.cc).
-  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue = Queue::kCompute);
+  SegmentId segment(Phase phase, const std::string& subject, std::vector<Op> ops,
+                    Queue queue = Queue::kCompute);
   Access access_of(const Segment& s, FrameKindId kind) const;
   void step_segments();
-  ValueId only(Role role, const std::string& name) const;
+  ValueId only(Role role) const;
 
   Graph g_;
   const CompileRequest& request_;
   const Recompute& recompute_;
   const Target& target_;
-  const std::vector<std::vector<int64_t>>& holders_;
+  const StagesOfBlocks& holders_;
   Expanded out_;
-  std::vector<Value> local_;  // the values as one rank has them, for the target
+  ValueVector local_;  // the values as one rank has them, for the target
+  // Of each stream: the kind that blocks read, and that of its gradient.
+  std::array<FrameKindId, kHiddenStreams> streams_, stream_gradients_;
   std::map<std::pair<FrameKindId, bool>, ValueId> flats_;
-  std::map<std::string, std::vector<std::pair<Op, ValueId>>> packs_;  // block → pack ops
+  std::map<BlockId, std::vector<std::pair<Op, ValueId>>> packs_;  // products and packed weights
   std::map<std::pair<ValueId, OpKind>, ValueId> packed_;
 };
 

@@ -12,7 +12,7 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
   int64_t at = from;
   while (count > 0 && at + step >= 0 && at + step <= last) {
     at += step;
-    if (p.segment(p.call(static_cast<CallId>(at))).queue == Queue::kCompute) --count;
+    if (p.segment(p.call(CallId(at))).queue == Queue::kCompute) --count;
   }
   return at;
 }
@@ -21,22 +21,22 @@ int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) 
 
 std::vector<FrameId> moving_frames(const Program& p, bool host) {
   std::vector<FrameId> moving;
-  for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f)
+  for (const FrameId f : p.frames.ids())
     if (!p.frame(f).state && p.kind(p.frame(f).kind).host == host) moving.push_back(f);
   return moving;
 }
 
 std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames) {
-  std::vector<Life> all(p.frames.size(), Life{kNone, kNone, 0, 0});
-  for (size_t c = 0; c < p.schedule.size(); ++c)
+  IdVector<FrameId, Life> all(p.frames.size(), Life{kNone, kNone, 0, 0});
+  for (const CallId c : p.schedule.ids())
     for (const FrameId f : p.schedule[c].frames) {
-      Life& life = all[static_cast<size_t>(f)];
-      if (life.birth == kNone) life.birth = static_cast<int64_t>(c);
-      life.death = static_cast<int64_t>(c);
+      Life& life = all[f];
+      if (life.birth == kNone) life.birth = c.number();
+      life.death = c.number();
     }
   std::vector<Life> lives;
   for (const FrameId f : frames) {
-    lives.push_back(all[static_cast<size_t>(f)]);
+    lives.push_back(all[f]);
     lives.back().bytes = p.bytes_of(f);
     CHECK(lives.back().birth != kNone, "no call touches frame {}", frame_name(p, f));
   }
@@ -44,7 +44,7 @@ std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames)
 }
 
 void stretch(const Program& p, int pad, std::vector<Life>& lives) {
-  const auto queue = [&](int64_t c) { return p.segment(p.call(static_cast<CallId>(c))).queue; };
+  const auto queue = [&](int64_t c) { return p.segment(p.call(CallId(c))).queue; };
   for (Life& l : lives) {
     if (queue(l.birth) != Queue::kCompute) l.birth = compute_calls_away(p, l.birth, -1, pad);
     if (queue(l.death) != Queue::kCompute) l.death = compute_calls_away(p, l.death, +1, pad);

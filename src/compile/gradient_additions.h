@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -12,32 +11,30 @@
 
 namespace tessera {
 
-constexpr size_t kNoGroup = std::numeric_limits<size_t>::max();
-
 // Of the schedule as it is when this is made; frames and calls may be added to the program later.
 class GradientAdditions {
  public:
   // `each`: the sums of each micro-batch are apart; else one sum a step.
   GradientAdditions(const Program& p, const Expanded& e, bool each);
 
-  // Whose gradients the frames of a kind hold: an index into Expanded::groups, or kNoGroup.
-  size_t group_of(FrameKindId kind) const { return groups_[static_cast<size_t>(kind)]; }
+  // The group whose gradients the frames of a kind hold, or kNone.
+  GroupId group_of(FrameKindId kind) const { return groups_[kind]; }
   // Whether the call adds what a micro-batch gives to its frame i.
   bool adds(const Call& c, size_t i) const {
-    return c.microbatch != kNone && group_of(p_.frame(c.frames[i]).kind) != kNoGroup;
+    return c.microbatch != kNone && group_of(p_.frame(c.frames[i]).kind) != kNone;
   }
   // Of such an addition by the n-th call: is it the last of its sum, of the step?
-  bool ends_sum(size_t n, const Call& c, size_t i) const;
-  bool ends_step(size_t n, const Call& c, size_t i) const;
+  bool ends_sum(CallId n, const Call& c, size_t i) const;
+  bool ends_step(CallId n, const Call& c, size_t i) const;
 
  private:
-  using Key = std::tuple<size_t, int64_t, int64_t>;  // group, layer, micro-batch
+  using Key = std::tuple<GroupId, int64_t, int64_t>;  // group, layer, micro-batch
   Key key(const Call& c, size_t i, bool each) const;
 
   const Program& p_;
   bool each_;
-  std::vector<size_t> groups_;                        // of each kind
-  std::map<Key, size_t> last_of_sum_, last_of_step_;  // position of the last addition
+  IdVector<FrameKindId, GroupId> groups_;
+  std::map<Key, CallId> last_of_sum_, last_of_step_;  // the call of the last addition
 };
 
 }  // namespace tessera

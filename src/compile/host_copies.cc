@@ -9,26 +9,28 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
   const auto [known, made] = copies_.try_emplace(kind);
   if (!made) return known->second;
   std::vector<Op> out, in;
-  const std::string name = p_.kind(kind).name;
   const FrameKindId host = twin(kind, out, in);
-  known->second = {host, segment("offload." + name, out, Queue::kCopyOut, kind, host),
-                   segment("fetch." + name, in, Queue::kCopyIn, host, kind)};
+  known->second = {host, segment(Phase::kOffload, kind, out, Queue::kCopyOut, kind, host),
+                   segment(Phase::kFetch, kind, in, Queue::kCopyIn, host, kind)};
   return known->second;
 }
 
 FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
-  const auto host = static_cast<FrameKindId>(p_.kinds.size());
+  const auto host = p_.kinds.next_id();
   FrameKind k = p_.kind(kind);
-  k.name += ".host";
+  k.name += suffix_of(Copy::kHost);
   k.host = true;
+  k.input = kNone;
   k.values.clear();
   std::set<int64_t> places;  // the stream is one value in each block, all in one place
   for (const ValueId v : p_.kind(kind).values) {
     if (!places.insert(p_[v].offset).second) continue;
     Value twin = p_[v];
-    twin.name += ".host";
+    twin.name += suffix_of(Copy::kHost);
+    twin.copy = Copy::kHost;
+    twin.of = v;
     twin.frame = host;
-    k.values.push_back(static_cast<ValueId>(p_.values.size()));
+    k.values.push_back(p_.values.next_id());
     Op op;
     op.kind = OpKind::kCopy;
     op.inputs = {v};
@@ -44,16 +46,16 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
   return host;
 }
 
-SegmentId HostCopies::segment(const std::string& name, std::vector<Op> ops, Queue queue,
+SegmentId HostCopies::segment(Phase phase, FrameKindId subject, std::vector<Op> ops, Queue queue,
                               FrameKindId from, FrameKindId to) {
   Segment s;
-  s.name = name;
+  s.phase = phase;
+  s.subject = p_.kind(subject).name;
   s.ops = std::move(ops);
   for (Op& op : s.ops) op.queue = queue;
   s.queue = queue;
   s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
-  p_.segments.push_back(std::move(s));
-  return static_cast<SegmentId>(p_.segments.size() - 1);
+  return p_.segments.push_back(std::move(s));
 }
 
 }  // namespace tessera

@@ -28,8 +28,8 @@ class HostCopies {
 
  private:
   FrameKindId twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in);
-  SegmentId segment(const std::string& name, std::vector<Op> ops, Queue queue, FrameKindId from,
-                    FrameKindId to);
+  SegmentId segment(Phase phase, FrameKindId subject, std::vector<Op> ops, Queue queue,
+                    FrameKindId from, FrameKindId to);
 
   Program& p_;
   std::map<FrameKindId, HostCopy> copies_;

@@ -1,6 +1,8 @@
 #include "compile/member_ranges.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "compile/weight_tables.h"
@@ -35,22 +37,23 @@ std::vector<MemberRange> member_ranges(const Program& p, const std::string& memb
 std::vector<FactorPlace> factor_places(const Program& p, const std::string& members) {
   const FrameKindId table = find_kind(p, members);
   CHECK(table != kNone, "program {} has no {}", p.name, members);
-  const FrameKindId factors = find_kind(p, group_of(p, table) + ".factors");
+  const FrameKindId factors = factors_of(p, table);
   CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
   std::vector<FactorPlace> places;
-  for (const ValueId v : p.kind(factors).values) {
-    const int64_t at = p[v].offset / size_of(p[v].dtype);
-    if (p[v].name.find("|rows") != std::string::npos) {
-      places.push_back({p[v].shape[0], 0, at, kNone});
-      continue;
+  auto next = p.kind(factors).values.begin();
+  const auto take = [&] {
+    CHECK(next != p.kind(factors).values.end(), "{} has matrices without factors", members);
+    const Value& v = p[*next++];
+    return std::pair(v.shape[0], v.offset / size_of(v.dtype));
+  };
+  for (const ValueId w : p.kind(table).values)
+    for (size_t part = 0; part < parts_of(p[w]).size(); ++part) {
+      const auto [rows, rows_at] = take();
+      places.push_back({rows, 0, rows_at, kNone});
+      if (!p[w].decays) continue;
+      std::tie(places.back().columns, places.back().columns_at) = take();
     }
-    places.back().columns = p[v].shape[0];
-    places.back().columns_at = at;
-  }
-  size_t expected = 0;
-  for (const ValueId w : p.kind(table).values) expected += parts_of(p[w]).size();
-  CHECK(places.size() == expected, "{} has {} matrices, {} of them with factors", members, expected,
-        places.size());
+  CHECK(next == p.kind(factors).values.end(), "{} has factors without matrices", members);
   return places;
 }
 

@@ -20,10 +20,9 @@ class Offloader {
 
   // Of all frames that no call of computation touches for `least` others or more.
   void run(int64_t least) {
-    const std::vector<Pause> pauses = longest_pauses(p_);
-    for (size_t f = 0; f < pauses.size(); ++f)
-      if (pauses[f].calls >= least && is_kept(static_cast<FrameId>(f)))
-        copy(static_cast<FrameId>(f), pauses[f]);
+    const IdVector<FrameId, Pause> pauses = longest_pauses(p_);
+    for (const FrameId f : pauses.ids())
+      if (pauses[f].calls >= least && is_kept(f)) copy(f, pauses[f]);
     write_schedule();
   }
 
@@ -49,14 +48,14 @@ class Offloader {
   void copy(FrameId f, const Pause& pause) {
     const Frame frame = p_.frame(f);
     const HostCopy& copies = copies_.of(frame.kind);
-    const auto host = static_cast<FrameId>(p_.frames.size());
-    p_.frames.push_back({copies.host, frame.layer, frame.microbatch, kNone, false});
-    p_.frames.push_back({frame.kind, frame.layer, frame.microbatch, kNone, false});
-    const FrameId again = host + 1;
-    for (size_t c = pause.next; c < p_.schedule.size(); ++c)
-      std::replace(p_.schedule[c].frames.begin(), p_.schedule[c].frames.end(), f, again);
+    const FrameId host =
+        p_.frames.push_back({copies.host, frame.layer, frame.microbatch, kNone, false});
+    const FrameId fetched =
+        p_.frames.push_back({frame.kind, frame.layer, frame.microbatch, kNone, false});
+    for (auto c = p_.schedule.begin() + pause.next.number(); c != p_.schedule.end(); ++c)
+      std::replace(c->frames.begin(), c->frames.end(), f, fetched);
     behind_[pause.last].push_back(call(copies.out, frame, {f, host}));
-    ahead_[pause.next].push_back(call(copies.in, frame, {host, again}));
+    ahead_[pause.next].push_back(call(copies.in, frame, {host, fetched}));
   }
 
   static Call call(SegmentId segment, const Frame& of, std::vector<FrameId> frames) {
@@ -69,14 +68,14 @@ class Offloader {
   }
 
   void write_schedule() {
-    std::vector<Call> calls;
+    IdVector<CallId, Call> calls;
     calls.swap(p_.schedule);
-    const auto add = [&](std::map<size_t, std::vector<Call>>& more, size_t at) {
+    const auto add = [&](std::map<CallId, std::vector<Call>>& more, CallId at) {
       const auto found = more.find(at);
       if (found == more.end()) return;
       for (Call& c : found->second) p_.schedule.push_back(std::move(c));
     };
-    for (size_t c = 0; c < calls.size(); ++c) {
+    for (const CallId c : calls.ids()) {
       add(ahead_, c);
       p_.schedule.push_back(std::move(calls[c]));
       add(behind_, c);
@@ -87,7 +86,7 @@ class Offloader {
   int64_t layers_;
   HostCopies copies_;
   std::map<FrameKindId, std::set<int64_t>> labels_;     // layers of each kind
-  std::map<size_t, std::vector<Call>> behind_, ahead_;  // of calls at these positions
+  std::map<CallId, std::vector<Call>> behind_, ahead_;  // of these calls
 };
 
 }  // namespace

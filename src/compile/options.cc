@@ -70,11 +70,9 @@ void unfuse_cross_entropy(Graph& graph) {
 void keep_logits(Graph& graph) {
   replace_ops(graph, OpKind::kLinearCrossEntropy, [&](Block& block, const Op& op) {
     Builder b(graph, block.forward, kOne, "");
-    b.role(Role::kReport);
-    const ValueId logits =
-        b.emit_one(OpKind::kMatmul, "logits", {{"contract", int64_t{1}}, {"out", "f32"}},
-                   {op.inputs[0], op.inputs[1]});
-    CHECK(graph[logits].name == "logits", "the host reads the value `logits`");
+    b.role(Role::kLogits);
+    b.emit(OpKind::kMatmul, std::string(value_name(Role::kLogits)),
+           {{"contract", int64_t{1}}, {"out", "f32"}}, {op.inputs[0], op.inputs[1]});
   });
 }
 
@@ -89,16 +87,25 @@ void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
     std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
 }
 
+// The program keeps all weights of the model, whichever of its ops it goes without.
+void hold_weights(Graph& graph) {
+  for (Block& block : graph.blocks)
+    for (const Op& op : block.forward)
+      for (const ValueId v : op.inputs)
+        if (graph[v].role == Role::kWeight) block.held.push_back(v);
+}
+
 }  // namespace
 
 void decode(Graph& graph, int64_t context, bool encoded) {
   ValueId positions = kNone;
-  for (size_t i = 0; i < graph.values.size(); ++i)
-    if (graph.values[i].name == "batch.positions") positions = static_cast<ValueId>(i);
+  for (const ValueId i : graph.values.ids())
+    if (graph[i].role == Role::kPositions) positions = i;
   CHECK(positions != kNone, "the graph has no positions");
+  if (encoded) hold_weights(graph);
   replace_ops(graph, OpKind::kAttention, [&](Block& block, const Op& op) {
     if (op.attributes.has("whole")) {
-      if (block.to != "source") keep_keys(graph, block, op, encoded);
+      if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, encoded);
       block.forward.push_back(op);
       return;
     }

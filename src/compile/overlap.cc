@@ -1,9 +1,8 @@
 #include "compile/overlap.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
-
-#include "ir/mesh.h"
 
 namespace tessera {
 namespace {
@@ -12,7 +11,7 @@ bool moves_early(const Program& p, const Call& c) {
   const Segment& s = p.segment(c);
   if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
   if (s.queue == Queue::kCopyIn) return true;
-  if (s.queue != Queue::kData || c.wire.operation != "all_gather") return false;
+  if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
   // What stays for the whole run is gathered at the start anyway.
   for (size_t i = 0; i < c.frames.size(); ++i)
     if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;
@@ -21,14 +20,9 @@ bool moves_early(const Program& p, const Call& c) {
 
 // Whether ranks of several stages take part in what the call transfers.
 bool spans_stages(const Program& p, const Call& c) {
-  if (p.segment(c).queue >= Queue::kSendForward) return true;
-  if (c.wire.over.empty()) return false;
-  Coordinates at;
-  at[AxisKind::kPipeline] = p.stage;
-  const std::vector<int64_t> group = group_of(p.mesh, c.wire.over, rank_of(p.mesh, at));
-  return std::any_of(group.begin(), group.end(), [&](int64_t rank) {
-    return coordinates_of(p.mesh, rank)[AxisKind::kPipeline] != p.stage;
-  });
+  const GroupRef& over = c.wire.over;
+  return p.segment(c).queue >= Queue::kSendForward || over.kind != GroupRef::Kind::kAxes ||
+         over.has(AxisKind::kPipeline);
 }
 
 bool conflict(const Program& p, const Call& a, const Call& b) {
@@ -45,21 +39,21 @@ bool conflict(const Program& p, const Call& a, const Call& b) {
 
 void overlap(Program& p, int64_t calls) {
   if (calls == 0) return;
-  for (size_t at = 0; at < p.schedule.size(); ++at) {
-    if (!moves_early(p, p.schedule[at])) continue;
-    const Queue queue = p.segment(p.schedule[at]).queue;
-    const bool ordered = p.ordered_transfers && spans_stages(p, p.schedule[at]);
+  for (auto at = p.schedule.begin(); at != p.schedule.end(); ++at) {
+    if (!moves_early(p, *at)) continue;
+    const Queue queue = p.segment(*at).queue;
+    const bool ordered = p.ordered_transfers && spans_stages(p, *at);
     int64_t passed = 0;
-    for (size_t i = at; i > 0; --i) {
-      const Call& before = p.schedule[i - 1];
+    for (auto call = at; call != p.schedule.begin(); --call) {
+      Call& before = *std::prev(call);
       const bool computes = p.segment(before).queue == Queue::kCompute;
       const bool same =
           p.segment(before).queue == queue && (queue != Queue::kData || moves_early(p, before));
-      if (same || (ordered && spans_stages(p, before)) || conflict(p, before, p.schedule[i]) ||
+      if (same || (ordered && spans_stages(p, before)) || conflict(p, before, *call) ||
           (computes && passed == calls))
         break;
       if (computes) ++passed;
-      std::swap(p.schedule[i - 1], p.schedule[i]);
+      std::swap(before, *call);
     }
   }
 }

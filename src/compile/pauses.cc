@@ -1,22 +1,23 @@
 #include "compile/pauses.h"
 
-#include <optional>
-
 namespace tessera {
 
-std::vector<Pause> longest_pauses(const Program& p) {
-  std::vector<Pause> longest(p.frames.size());
-  std::vector<std::optional<size_t>> last(p.frames.size());
-  std::vector<int64_t> computed(p.schedule.size() + 1, 0);  // before each position
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+IdVector<FrameId, Pause> longest_pauses(const Program& p) {
+  IdVector<FrameId, Pause> longest(p.frames.size());
+  IdVector<FrameId, CallId> last(p.frames.size());
+  IdVector<CallId, int64_t> until(p.schedule.size());  // calls of computation, up to and with each
+  int64_t computed = 0;
+  for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
     const Segment& s = p.segment(call);
-    computed[c + 1] = computed[c] + (s.queue == Queue::kCompute);
+    const int64_t before = computed;
+    computed += s.queue == Queue::kCompute;
+    until[c] = computed;
     for (size_t i = 0; i < call.frames.size(); ++i) {
-      const auto f = static_cast<size_t>(call.frames[i]);
+      const FrameId f = call.frames[i];
       if (last[f] && s.frames[i].access == Access::kRead) {
-        const int64_t calls = computed[c] - computed[*last[f] + 1];
-        if (calls > longest[f].calls) longest[f] = {*last[f], c, calls};
+        const int64_t calls = before - until[last[f]];
+        if (calls > longest[f].calls) longest[f] = {last[f], c, calls};
       }
       last[f] = c;
     }

@@ -8,12 +8,12 @@
 namespace tessera {
 
 struct Pause {
-  size_t last = 0, next = 0;  // positions in the schedule: the touches before and behind it
-  int64_t calls = kNone;      // of computation between them; kNone: there is no pause
+  CallId last, next;      // the touches before and after it
+  int64_t calls = kNone;  // of computation between them; kNone: there is no pause
 };
 
 // Of each frame the longest time, counted in calls of computation, between two touches that follow
 // each other, of which the second reads; the first of several.
-std::vector<Pause> longest_pauses(const Program& p);
+IdVector<FrameId, Pause> longest_pauses(const Program& p);
 
 }  // namespace tessera

@@ -30,10 +30,13 @@ struct Kept {
 };
 
 Kept kept_of(const Program& p, FrameKindId table) {
-  const std::string group = group_of(p, table);
-  const FrameKindId shard = find_kind(p, group + ".weights.shard");
-  return {shard == kNone ? table : shard, table, find_kind(p, group + ".master"),
-          find_kind(p, group + ".moment1"), find_kind(p, group + ".moment2")};
+  const FrameKindId shard = flat_kind(p, table, Role::kWeight, true);
+  const auto kept = [&](Role role) {
+    const FrameKindId whole = flat_kind(p, table, role, false);
+    return whole ? whole : flat_kind(p, table, role, true);
+  };
+  return {shard ? shard : table, table, kept(Role::kMaster), kept(Role::kMoment1),
+          kept(Role::kMoment2)};
 }
 
 void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
@@ -61,20 +64,15 @@ void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
 }
 
 // Adafactor's means, which all ranks of a stage have in full.
-void add_factors(const Program& p, FrameKindId table, FrameKindId kind, int64_t layer,
-                 const Coordinates& at, std::vector<StatePiece>& out) {
+void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
+                 std::vector<StatePiece>& out) {
   bool first = is_first_stage(p, p.kind(kind));
   for (size_t a = 0; a < kMaxAxes; ++a)
     first = first && (a == static_cast<size_t>(AxisKind::kPipeline) || at.at[a] == 0);
-  const auto weight_of = [&](const Value& factor) {
-    for (const ValueId w : p.kind(table).values)
-      if (factor.name.starts_with(p[w].name + "|")) return w;
-    CHECK(false, "{} has no weight", factor.name);
-  };
   for (const ValueId v : p.kind(kind).values) {
     StatePiece x;
     x.name = full_name(p[v], layer);
-    x.weight = weight_of(p[v]);
+    x.weight = p[v].of;
     x.role = Role::kFactor;
     x.kind = kind;
     x.layer = layer;
@@ -106,15 +104,14 @@ std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
 std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
   const PieceCutter cutter(p, at, out);
-  for (size_t i = 0; i < p.kinds.size(); ++i) {
+  for (const FrameKindId i : p.kinds.ids()) {
     if (!is_table(p.kinds[i], p)) continue;
-    const Kept k = kept_of(p, static_cast<FrameKindId>(i));
+    const Kept k = kept_of(p, i);
     for (const int64_t layer : layers_of(p, k.weights))
       for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
-    const FrameKindId factors = find_kind(p, group_of(p, k.table) + ".factors");
+    const FrameKindId factors = factors_of(p, k.table);
     if (factors == kNone) continue;
-    for (const int64_t layer : layers_of(p, factors))
-      add_factors(p, k.table, factors, layer, at, out);
+    for (const int64_t layer : layers_of(p, factors)) add_factors(p, factors, layer, at, out);
   }
   return out;
 }
@@ -122,13 +119,12 @@ std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
 std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at) {
   std::vector<StatePiece> out;
   const PieceCutter cutter(p, at, out);
-  for (size_t i = 0; i < p.kinds.size(); ++i) {
+  for (const FrameKindId i : p.kinds.ids()) {
     if (!is_table(p.kinds[i], p)) continue;
-    const std::string group = group_of(p, static_cast<FrameKindId>(i));
-    const FrameKindId shard = find_kind(p, group + ".gradients.shard");
+    const FrameKindId shard = flat_kind(p, i, Role::kGradient, true);
     FlatFrame s;
-    s.weights = static_cast<FrameKindId>(i);
-    s.kind = shard == kNone ? find_kind(p, group + ".gradients") : shard;
+    s.weights = i;
+    s.kind = shard == kNone ? flat_kind(p, i, Role::kGradient, false) : shard;
     s.divided = shard != kNone;
     s.role = Role::kGradient;
     for (const int64_t layer : layers_of(p, s.kind))

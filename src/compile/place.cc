@@ -20,8 +20,8 @@ int64_t round_up(int64_t n, int64_t alignment) {
 int64_t live_set(const Program& p, const std::vector<Life>& lives) {
   const std::vector<int64_t> alive = bytes_alive(lives, p.schedule.size());
   int64_t most = 0;
-  for (size_t c = 0; c < p.schedule.size(); ++c)
-    most = std::max(most, alive[c] + p.segment(p.schedule[c]).scratch_bytes);
+  for (const CallId c : p.schedule.ids())
+    most = std::max(most, alive[c.index()] + p.segment(p.schedule[c]).scratch_bytes);
   return p.state_bytes + most;
 }
 
@@ -33,10 +33,10 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
     r.offset = scratch_offset(p, static_cast<Queue>(q)) - p.scratch_offset;
     if (scratch_bytes(p, static_cast<Queue>(q)) > 0) r.used.assign(p.schedule.size(), 0);
   }
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+  for (const CallId c : p.schedule.ids()) {
     const Segment& s = p.segment(p.schedule[c]);
     if (s.scratch_bytes == 0) continue;
-    std::vector<Life> use = {{static_cast<int64_t>(c), static_cast<int64_t>(c), 0, 0}};
+    std::vector<Life> use = {{c.number(), c.number(), 0, 0}};
     stretch(p, pad, use);
     for (int64_t at = use[0].birth; at <= use[0].death; ++at) {
       int64_t& used = regions[static_cast<size_t>(s.queue)].used[static_cast<size_t>(at)];
@@ -49,14 +49,14 @@ std::vector<Region> scratch_regions(const Program& p, int pad) {
 // The first call that adds to a frame writes it, unless the frame was written before (the report,
 // which is cleared because not every stage adds to it).
 void mark_fresh(Program& p) {
-  std::vector<bool> written(p.frames.size(), false);
+  IdVector<FrameId, bool> written(p.frames.size(), false);
   for (Call& c : p.schedule) {
     const Segment& s = p.segment(c);
-    CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name,
+    CHECK(c.frames.size() == s.frames.size(), "{} has {} frames, its segment takes {}", s.name(),
           c.frames.size(), s.frames.size());
     c.fresh.assign(c.frames.size(), false);
     for (size_t i = 0; i < c.frames.size(); ++i) {
-      const auto f = static_cast<size_t>(c.frames[i]);
+      const FrameId f = c.frames[i];
       if (s.frames[i].access == Access::kRead) continue;
       c.fresh[i] = s.frames[i].access == Access::kAdd && !written[f];
       written[f] = true;
@@ -65,7 +65,7 @@ void mark_fresh(Program& p) {
 }
 
 void check_state(const Program& p) {
-  for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f) {
+  for (const FrameId f : p.frames.ids()) {
     const int64_t offset = p.frame(f).offset;
     CHECK(!p.frame(f).state || (offset >= 0 && offset + p.bytes_of(f) <= p.state_bytes),
           "state frame {} has no place in the first {} bytes", frame_name(p, f), p.state_bytes);
@@ -89,7 +89,7 @@ void place_frames(Program& p, const PlaceOptions& options) {
   }
   p.bytes = round_up(end, options.alignment);
   for (size_t i = 0; i < frames.size(); ++i)
-    p.frames[static_cast<size_t>(frames[i])].offset = p.scratch_offset + lives[i].offset;
+    p.frames[frames[i]].offset = p.scratch_offset + lives[i].offset;
 }
 
 // One line of bytes for both arenas, so that who reasons about bytes need not know of two.
@@ -98,8 +98,7 @@ void place_host_frames(Program& p, const PlaceOptions& options) {
   std::vector<Life> lives = lives_of(p, frames);
   stretch(p, options.pad, lives);
   p.host_bytes = round_up(pack(lives, {}, options.alignment), options.alignment);
-  for (size_t i = 0; i < frames.size(); ++i)
-    p.frames[static_cast<size_t>(frames[i])].offset = p.bytes + lives[i].offset;
+  for (size_t i = 0; i < frames.size(); ++i) p.frames[frames[i]].offset = p.bytes + lives[i].offset;
 }
 
 }  // namespace

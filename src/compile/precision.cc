@@ -33,11 +33,11 @@ void apply_precision(Graph& graph, Precision precision) {
 
 void multiply_in_fp8(Graph& graph) {
   constexpr int64_t kMultiple = 16;
-  const std::vector<Value> local = local_values(graph.values);
+  const ValueVector local = local_values(graph.values);
   // Of a product of [r, k] and [m, k], and of its gradients', the three extents.
   const auto fits = [&](const Op& op) {
-    const Shape &a = at(local, op.inputs[0]).shape, &b = at(local, op.inputs[1]).shape,
-                &c = at(local, op.outputs[0]).shape;
+    const Shape &a = local[op.inputs[0]].shape, &b = local[op.inputs[1]].shape,
+                &c = local[op.outputs[0]].shape;
     const double all = static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
                        static_cast<double>(c.elements());
     const auto product = static_cast<int64_t>(std::llround(std::sqrt(all)));
@@ -60,8 +60,8 @@ void multiply_in_fp8(Graph& graph) {
 
 void scale_loss(Graph& graph) {
   ValueId step = kNone;
-  for (size_t i = 0; i < graph.values.size(); ++i)
-    if (graph.values[i].role == Role::kStep) step = static_cast<ValueId>(i);
+  for (const ValueId i : graph.values.ids())
+    if (graph.values[i].role == Role::kStep) step = i;
   CHECK(step != kNone, "the graph has no step");
   for (Block& b : graph.blocks)
     for (Op& op : b.backward) {

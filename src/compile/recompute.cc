@@ -49,7 +49,7 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
     for (ValueId& v : clone.inputs)
       if (again.contains(v)) v = again[v];
     for (ValueId& v : clone.outputs) {
-      const ValueId copy = clone_value(graph, v, ".again");
+      const ValueId copy = copy_value(graph, v, Copy::kRecomputed);
       graph[copy].role = Role::kScratch;
       again[v] = copy;
       v = copy;

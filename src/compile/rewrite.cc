@@ -26,8 +26,16 @@ ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix) {
   copy.name += suffix;
   copy.frame = kNone;
   copy.offset = kNone;
-  graph.values.push_back(std::move(copy));
-  return static_cast<ValueId>(graph.values.size() - 1);
+  copy.copy = Copy::kOriginal;
+  copy.of = kNone;
+  return graph.values.push_back(std::move(copy));
+}
+
+ValueId copy_value(Graph& graph, ValueId v, Copy copy) {
+  const ValueId made = clone_value(graph, v, std::string(suffix_of(copy)));
+  graph[made].copy = copy;
+  graph[made].of = v;
+  return made;
 }
 
 }  // namespace tessera

@@ -13,7 +13,9 @@ int readers(const std::vector<Op>& ops, ValueId v);
 int writer(const std::vector<Op>& ops, ValueId v);
 // Every read of `from` becomes a read of `to`.
 void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to);
-// A copy of the value with another name and no frame.
+// A value like v with another name and no frame.
 ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix);
+// The same as a copy of v, named after what it is for.
+ValueId copy_value(Graph& graph, ValueId v, Copy copy);
 
 }  // namespace tessera

@@ -21,19 +21,20 @@ class Scheduler {
         target_(target),
         share_(share),
         own_(e_.blocks, share, request.encoded),
-        calls_(p_, e_.blocks, share.pipeline.stages > 1),
+        calls_(e_, share.pipeline.stages > 1),
         messages_(e_, request.model, share, own_, calls_) {
-    light_ = own_.layers();
-    const size_t light = trains() ? static_cast<size_t>(recompute.full_layers) : 0;
-    light_.resize(std::min(light, light_.size()));
+    saving_nothing_ = own_.layers();
+    const size_t layers = trains() ? static_cast<size_t>(recompute.full_layers) : 0;
+    saving_nothing_.resize(std::min(layers, saving_nothing_.size()));
   }
 
   Program run();
 
  private:
   bool trains() const { return request_.purpose == Purpose::kTrain; }
-  bool is_light(const Visit& v) const {
-    return v.layer != kNone && std::binary_search(light_.begin(), light_.end(), v.among_all);
+  bool saves_nothing(const Visit& v) const {
+    return v.layer != kNone &&
+           std::binary_search(saving_nothing_.begin(), saving_nothing_.end(), v.among_all);
   }
   void pack();
   void action(const Action& a);
@@ -48,13 +49,13 @@ class Scheduler {
   const Target& target_;
   const StageShare& share_;
   StageBlocks own_;
-  std::vector<int64_t> light_;  // layers that save nothing, in rising order
+  std::vector<int64_t> saving_nothing_;  // layers, in rising order
   CallList calls_;
   StageMessages messages_;
 };
 
 void Scheduler::pack() {
-  for (size_t b = 0; b < e_.blocks.size(); ++b) {
+  for (const BlockId b : e_.blocks.ids()) {
     if (!own_.holds(b) || own_.is_past(b)) continue;
     if (!e_.blocks[b].is_stack())
       call(e_.segments[b].pack, kNone, kNone);
@@ -74,14 +75,14 @@ void Scheduler::action(const Action& a) {
     };
     switch (a.kind) {
       case ActionKind::kForward:
-        add(is_light(v) ? s.light : s.forward);
+        add(saves_nothing(v) ? s.forward_no_save : s.forward);
         break;
       case ActionKind::kBackward:
-        if (is_light(v)) add(s.again);
+        if (saves_nothing(v)) add(s.recompute);
         add(s.backward);
         break;
       case ActionKind::kWeights:
-        add(s.weights);
+        add(s.weight_backward);
         break;
     }
   }

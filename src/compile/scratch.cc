@@ -90,10 +90,10 @@ void layout_scratch(Program& p, Segment& s, int64_t alignment) {
   std::vector<Life> list;
   for (const auto& [v, life] : lives) list.push_back(life);
   s.scratch_bytes = pack(list);
-  for (const Life& life : list) p.values[static_cast<size_t>(life.value)].offset = life.offset;
+  for (const Life& life : list) p.values[life.value].offset = life.offset;
   for (const auto& [v, r] : root) {
-    p.values[static_cast<size_t>(v)].frame = p[r].frame;
-    p.values[static_cast<size_t>(v)].offset = p[r].offset;
+    p.values[v].frame = p[r].frame;
+    p.values[v].offset = p[r].offset;
   }
 }
 

@@ -22,17 +22,17 @@ class Sharder {
   void run() {
     place_inputs();
     plans_.resize(g_.blocks.size());
-    for (size_t b = 0; b < g_.blocks.size(); ++b) {
+    for (const BlockId b : g_.blocks.ids()) {
       per_ = index_of(g_.blocks[b]);
       for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
     }
     for (const size_t a : axes_)
       CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
             "{} is not at home", g_[g_.memory].name);
-    for (size_t b = plans_.size(); b-- > 0;)
-      for (size_t i = plans_[b].size(); i-- > 0;) settle(plans_[b][i]);
+    for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
+      for (size_t i = plans->size(); i-- > 0;) settle((*plans)[i]);
     settle_weights();
-    for (size_t b = 0; b < g_.blocks.size(); ++b)
+    for (const BlockId b : g_.blocks.ids())
       insert_conversions(g_, g_.blocks[b], plans_[b], home_, index_of(g_.blocks[b]));
     for (Value& v : g_.values) localise(v, g_.mesh);
   }
@@ -49,8 +49,8 @@ class Sharder {
   Graph& g_;
   Home home_;
   std::vector<size_t> axes_;
-  uint8_t per_ = kOne;                       // of what the block at hand computes
-  std::vector<std::vector<Planned>> plans_;  // of each block
+  uint8_t per_ = kOne;  // of what the block at hand computes
+  IdVector<BlockId, std::vector<Planned>> plans_;
   // Free values of which a use is not replicated.
   std::map<std::pair<ValueId, size_t>, bool> differ_;
 };
@@ -78,7 +78,7 @@ void Sharder::place_inputs() {
     for (const size_t a : axes_) {
       int8_t& p = v.sharding.place[a];
       if (v.role == Role::kWeight) p = declared(model, a);
-      if (v.role == Role::kBatch && is_data(a)) p = 0;
+      if (is_batch(v.role) && is_data(a)) p = 0;
       if (v.role == Role::kReport) p = kPartial;
     }
   }
@@ -150,11 +150,9 @@ void Sharder::settle(Planned& p) {
 }
 
 void Sharder::settle_weights() {
-  for (size_t i = 0; i < g_.values.size(); ++i)
-    for (const size_t a : axes_) {
-      const auto v = static_cast<ValueId>(i);
+  for (const ValueId v : g_.values.ids())
+    for (const size_t a : axes_)
       if (place(v, a) == kFree) place(v, a) = differ_[{v, a}] ? kShared : kReplicated;
-    }
 }
 
 }  // namespace

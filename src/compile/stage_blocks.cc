@@ -4,13 +4,14 @@
 
 namespace tessera {
 
-StageBlocks::StageBlocks(const std::vector<Block>& blocks, const StageShare& share, bool encoded)
+StageBlocks::StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share,
+                         bool encoded)
     : blocks_(blocks), share_(share), encoded_(encoded), ranges_(block_ranges(blocks)), first_{0} {
   for (const int64_t n : share_.layers) first_.push_back(first_.back() + n);
 }
 
 bool StageBlocks::holds(const WeightGroup& group) const {
-  return std::any_of(group.blocks.begin(), group.blocks.end(), [&](size_t b) { return holds(b); });
+  return std::any_of(group.blocks.begin(), group.blocks.end(), [&](BlockId b) { return holds(b); });
 }
 
 std::vector<int64_t> StageBlocks::layers() const {
@@ -20,7 +21,7 @@ std::vector<int64_t> StageBlocks::layers() const {
   return own;
 }
 
-std::vector<int64_t> StageBlocks::layers(size_t block) const {
+std::vector<int64_t> StageBlocks::layers(BlockId block) const {
   const BlockRange range = ranges_[block];
   std::vector<int64_t> own;
   for (const int64_t l : layers())
@@ -31,7 +32,7 @@ std::vector<int64_t> StageBlocks::layers(size_t block) const {
 std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
   std::vector<Visit> visits;
   const int64_t first = first_layer(chunk), end = end_layer(chunk);
-  for (size_t b = 0; b < blocks_.size(); ++b) {
+  for (const BlockId b : blocks_.ids()) {
     const BlockRange r = ranges_[b];
     const Block& block = blocks_[b];
     if (is_past(b)) continue;
@@ -39,7 +40,8 @@ std::vector<Visit> StageBlocks::visits(int64_t chunk) const {
       if (chunk == 0) visits.push_back({b, kNone, kNone, {kNone, 0}});
     } else if (block.output == kNone) {
       // Reads what the last stack leaves.
-      if (is_last(chunk)) visits.push_back({b, kNone, kNone, {blocks_[b - 1].layers, kNone}});
+      if (is_last(chunk))
+        visits.push_back({b, kNone, kNone, {blocks_[BlockId(b.number() - 1)].layers, kNone}});
     } else if (!block.is_stack()) {
       // Between two stacks.
       if (first <= r.first && r.first < end) visits.push_back({b, kNone, kNone, {r.first, 0}});

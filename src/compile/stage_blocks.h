@@ -10,7 +10,7 @@ namespace tessera {
 
 // A block, or one layer of a stack, as a chunk comes to it.
 struct Visit {
-  size_t block = 0;
+  BlockId block;
   int64_t layer = kNone;      // in its stack; kNone: a block that is no stack
   int64_t among_all = kNone;  // the same numbered through all stacks
   Positions at;
@@ -19,29 +19,31 @@ struct Visit {
 class StageBlocks {
  public:
   // `encoded`: what an encoder does is behind the program.
-  StageBlocks(const std::vector<Block>& blocks, const StageShare& share, bool encoded);
+  StageBlocks(const IdVector<BlockId, Block>& blocks, const StageShare& share, bool encoded);
 
-  bool holds(size_t block) const { return share_.holds(blocks_[block], ranges_[block]); }
+  bool holds(BlockId block) const { return share_.holds(blocks_[block], ranges_[block]); }
   bool holds(const WeightGroup& group) const;
   // Those that an encoder's program has run before.
-  bool is_past(size_t block) const { return encoded_ && blocks_[block].to == "source"; }
+  bool is_past(BlockId block) const {
+    return encoded_ && blocks_[block].to == HiddenStream::kSource;
+  }
   int64_t first_layer(int64_t chunk) const { return first_[static_cast<size_t>(chunk)]; }
   int64_t end_layer(int64_t chunk) const { return first_layer(chunk + 1); }
   bool is_last(int64_t chunk) const { return chunk + 1 == share_.pipeline.chunks(); }
 
   // The stage's layers of all stacks, numbered through; of one stack, by its own numbers.
   std::vector<int64_t> layers() const;
-  std::vector<int64_t> layers(size_t block) const;
+  std::vector<int64_t> layers(BlockId block) const;
 
   // In the order of the forward.
   std::vector<Visit> visits(int64_t chunk) const;
 
  private:
-  const std::vector<Block>& blocks_;
+  const IdVector<BlockId, Block>& blocks_;
   const StageShare& share_;
   bool encoded_;
-  std::vector<BlockRange> ranges_;  // of each block
-  std::vector<int64_t> first_;      // layer of each chunk, and where the last ends
+  IdVector<BlockId, BlockRange> ranges_;
+  std::vector<int64_t> first_;  // layer of each chunk, and where the last ends
 };
 
 }  // namespace tessera

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 namespace tessera {
 
 int64_t StageMessages::first_backward() const {
@@ -43,7 +41,7 @@ void StageMessages::issue(const Issue& issue) {
   calls_.add(segment, position, m, {position, position}, chunk);
   const int64_t stages = share_.pipeline.stages;
   const int64_t step = (issue.backward == issue.receives) ? 1 : stages - 1;
-  calls_.last().wire.over = fmt::format("stage:{}", (share_.stage + step) % stages);
+  calls_.last().wire.peer = (share_.stage + step) % stages;
 }
 
 }  // namespace tessera

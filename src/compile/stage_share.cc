@@ -22,8 +22,8 @@ bool StageShare::holds(const Block& block, const BlockRange& range) const {
   return false;
 }
 
-std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks) {
-  std::vector<BlockRange> ranges;
+IdVector<BlockId, BlockRange> block_ranges(const IdVector<BlockId, Block>& blocks) {
+  IdVector<BlockId, BlockRange> ranges;
   int64_t at = 0;
   for (const Block& b : blocks) {
     const int64_t layers = b.is_stack() ? b.layers : 0;

@@ -12,7 +12,7 @@ namespace tessera {
 struct BlockRange {
   int64_t first = 0, last = 0;
 };
-std::vector<BlockRange> block_ranges(const std::vector<Block>& blocks);
+IdVector<BlockId, BlockRange> block_ranges(const IdVector<BlockId, Block>& blocks);
 
 // One stage's share of the model.
 struct StageShare {

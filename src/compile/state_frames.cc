@@ -18,10 +18,9 @@ class StateFrames {
 
   // All but the batches: logits, or all else.
   void add_kinds(bool logits) {
-    for (size_t k = 0; k < p_.kinds.size(); ++k) {
-      const auto id = static_cast<FrameKindId>(k);
-      const std::string& name = p_.kinds[k].name;
-      if (!p_.kinds[k].state || name == "batch" || (name == "logits") != logits) continue;
+    for (const FrameKindId id : p_.kinds.ids()) {
+      if (!p_.kinds[id].state || is_batch(role(id)) || (role(id) == Role::kLogits) != logits)
+        continue;
       if (!owner_.contains(id))
         add_layers(id, layers_using(id));
       else if (own_.holds(*owner_.at(id)))
@@ -29,13 +28,24 @@ class StateFrames {
     }
   }
 
-  void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
-    const FrameId f = calls_.frame(kind, layer, microbatch);
-    p_.frames[static_cast<size_t>(f)].offset = p_.state_bytes;
-    p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
+  void add_batches(int64_t microbatches) {
+    for (const FrameKindId id : p_.kinds.ids())
+      for (int64_t m = 0; is_batch(role(id)) && m < microbatches; ++m) add(id, kNone, m);
   }
 
  private:
+  // Of the first value, which those of a kind have in common here.
+  Role role(FrameKindId kind) const {
+    const std::vector<ValueId>& values = p_.kind(kind).values;
+    return values.empty() ? Role::kScratch : p_[values[0]].role;
+  }
+
+  void add(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    const FrameId f = calls_.frame(kind, layer, microbatch);
+    p_.frames[f].offset = p_.state_bytes;
+    p_.state_bytes = align(p_.state_bytes + p_.kind(kind).bytes, alignment_);
+  }
+
   void add_layers(FrameKindId kind, const std::vector<int64_t>& layers) {
     if (!(p_.kind(kind).per & kPerLayer)) return add(kind, kNone, kNone);
     for (const int64_t l : layers) add(kind, l, kNone);
@@ -44,7 +54,7 @@ class StateFrames {
   // Those of the stack whose forward reads or writes it; of all where none does.
   std::vector<int64_t> layers_using(FrameKindId kind) const {
     const auto is_in = [&](ValueId v) { return p_[v].frame == kind; };
-    for (size_t b = 0; b < e_.blocks.size(); ++b)
+    for (const BlockId b : e_.blocks.ids())
       for (const Op& op : e_.blocks[b].forward)
         if (std::any_of(op.inputs.begin(), op.inputs.end(), is_in) ||
             std::any_of(op.outputs.begin(), op.outputs.end(), is_in))
@@ -67,7 +77,7 @@ void add_state(Expanded& expanded, const StageBlocks& own, int64_t microbatches,
   StateFrames frames(expanded, own, alignment, calls);
   frames.add_kinds(false);
   frames.add_kinds(true);
-  for (int64_t m = 0; m < microbatches; ++m) frames.add(calls.named("batch"), kNone, m);
+  frames.add_batches(microbatches);
 }
 
 }  // namespace tessera

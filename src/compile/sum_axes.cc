@@ -1,11 +1,6 @@
 #include "compile/sum_axes.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "ir/names.h"
 
 namespace tessera {
 namespace {
@@ -18,9 +13,8 @@ Axes partial_axes(const Program& p, const FrameKind& sums) {
   for (const ValueId w : weights.values)
     for (size_t a = 0; a < kMaxAxes; ++a)
       if (p[w].sharding.place[a] == kShared && p.mesh.size[a] > 1)
-        axes.insert(std::string(name_of(static_cast<AxisKind>(a))));
-  if (weights.stages.size() > 1)
-    axes.insert(fmt::format("stages:{}", fmt::join(weights.stages, ",")));
+        axes.insert(GroupRef::along({static_cast<AxisKind>(a)}));
+  if (weights.stages.size() > 1) axes.insert(GroupRef::of_stages(weights.stages));
   return axes;
 }
 
@@ -30,29 +24,32 @@ void mark_measures(const Program& p, SumAxes& sums) {
   Axes stage;
   for (size_t a = 0; a < kMaxAxes; ++a)
     if (static_cast<AxisKind>(a) != AxisKind::kPipeline && p.mesh.size[a] > 1)
-      stage.insert(std::string(name_of(static_cast<AxisKind>(a))));
+      stage.insert(GroupRef::along({static_cast<AxisKind>(a)}));
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
       if (op.kind == OpKind::kAdafactorSums || op.kind == OpKind::kAdafactorSquares) {
         const FrameKindId kind = p[op.outputs.back()].frame;
         sums.measures.insert(kind);
-        sums.needed[static_cast<size_t>(kind)] = stage;
+        sums.needed[kind] = stage;
       }
 }
 
 }  // namespace
 
-Axes axes_named(const std::string& over) {
+Axes axes_of(const GroupRef& group) {
+  if (group.kind != GroupRef::Kind::kAxes) return {group};
   Axes axes;
-  for (size_t from = 0; from < over.size();) {
-    const size_t plus = std::min(over.find('+', from), over.size());
-    axes.insert(over.substr(from, plus - from));
-    from = plus + 1;
-  }
+  for (int a = 0; a < kMaxAxes; ++a)
+    if (const auto axis = static_cast<AxisKind>(a); group.has(axis))
+      axes.insert(GroupRef::along({axis}));
   return axes;
 }
 
-std::string axes_text(const Axes& axes) { return fmt::format("{}", fmt::join(axes, "+")); }
+std::string axes_text(const Axes& axes) {
+  std::string text;
+  for (const GroupRef& a : axes) text += fmt::format("{}{}", text.empty() ? "" : "+", to_string(a));
+  return text;
+}
 
 SumAxes sum_axes(const Program& p) {
   SumAxes sums;

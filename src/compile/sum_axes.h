@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-using Axes =
-    std::set<std::string>;  // names of axes; "stages:0,3" for the stages that share a weight
+// Groups along one axis each, or of the stages that share a weight.
+using Axes = std::set<GroupRef>;
 
-Axes axes_named(const std::string& over);  // of "data+tensor"
-std::string axes_text(const Axes& axes);   // "data+tensor"
+Axes axes_of(const GroupRef& group);      // a group along several axes as one group for each
+std::string axes_text(const Axes& axes);  // "shard+tensor"
 
 struct SumAxes {
-  std::vector<Axes> needed;        // of each frame kind; empty for what is no sum
-  std::set<FrameKindId> measures;  // that Adafactor writes of each rank's own part
+  IdVector<FrameKindId, Axes> needed;  // empty for what is no sum
+  std::set<FrameKindId> measures;      // that Adafactor writes of each rank's own part
 };
 SumAxes sum_axes(const Program& p);
 

@@ -11,12 +11,12 @@
 namespace tessera {
 
 struct Target {
-  using Bytes = std::function<int64_t(const Op&, std::span<const Value>)>;
+  using Bytes = std::function<int64_t(const Op&, ValueSpan)>;
   int64_t alignment = 64;          // bytes, of every frame and value
   bool ordered_transfers = false;  // Program::ordered_transfers
-  Bytes workspace_bytes = [](const Op&, std::span<const Value>) { return int64_t{0}; };
+  Bytes workspace_bytes = [](const Op&, ValueSpan) { return int64_t{0}; };
   // Of the weight of a matmul or matmul_grad_input; 0: the plain weight is as good.
-  Bytes packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{0}; };
+  Bytes packed_bytes = [](const Op&, ValueSpan) { return int64_t{0}; };
 };
 
 }  // namespace tessera

@@ -19,17 +19,14 @@ class TwoSteps {
   int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
   // Of a position of the two steps.
   int64_t step_of(int64_t x) const { return x / length(); }
-  const Call& call(int64_t x) const { return p_.call(static_cast<CallId>(x % length())); }
-  std::string name(int64_t x) const {
-    return "call " + call_name(p_, static_cast<CallId>(x % length()));
-  }
+  const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
+  std::string name(int64_t x) const { return "call " + call_name(p_, CallId(x % length())); }
   std::string frame(FrameId f) const { return frame_name(p_, f); }
 
   // A finding about position x, or kNone; the same sentence once, not again in the second step.
   void say(int64_t x, const std::string& text) {
     if (!said_.insert(text).second) return;
-    findings_.push_back(
-        {"value", text, rank_, x == kNone ? kNone : static_cast<CallId>(x % length())});
+    findings_.push_back({"value", text, rank_, x == kNone ? kNone : CallId(x % length())});
   }
   std::vector<Finding> findings() { return std::move(findings_); }
 

@@ -19,7 +19,7 @@ class Waits {
   void find() {
     const auto n = static_cast<int64_t>(p_.schedule.size());
     for (int64_t x = 0; x < 2 * n; ++x) {
-      Call& call = p_.schedule[static_cast<size_t>(x % n)];
+      Call& call = p_.schedule[CallId(x % n)];
       const auto queue = static_cast<size_t>(p_.segment(call).queue);
       const std::vector<Touch> touches = touches_.of(call);
       const std::vector<int64_t> kept = waits_of(x, queue, touches);
@@ -27,7 +27,7 @@ class Waits {
         call.after.clear();
         call.before_step.clear();
         for (const int64_t y : kept)
-          (y < n ? call.before_step : call.after).push_back(static_cast<CallId>(y % n));
+          (y < n ? call.before_step : call.after).push_back(CallId(y % n));
         std::sort(call.after.begin(), call.after.end());
         std::sort(call.before_step.begin(), call.before_step.end());
       }

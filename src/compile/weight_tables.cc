@@ -5,18 +5,28 @@ namespace {
 
 constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
 
-std::string without_suffix(const std::string& name) { return name.substr(0, name.rfind('.')); }
-
 }  // namespace
 
 FrameKindId find_kind(const Program& p, const std::string& name) {
-  for (size_t k = 0; k < p.kinds.size(); ++k)
-    if (p.kinds[k].name == name) return static_cast<FrameKindId>(k);
+  for (const FrameKindId k : p.kinds.ids())
+    if (p.kinds[k].name == name) return k;
   return kNone;
 }
 
-std::string group_of(const Program& p, FrameKindId weights) {
-  return without_suffix(p.kind(weights).name);
+FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
+  for (const FrameKindId k : p.kinds.ids()) {
+    const FrameKind& kind = p.kinds[k];
+    if (kind.like != weights || kind.values.empty()) continue;
+    const Value& v = p[kind.values[0]];
+    if (v.role == role && (v.sharding.place[kShardAxis] == 0) == divided) return k;
+  }
+  return kNone;
+}
+
+FrameKindId factors_of(const Program& p, FrameKindId weights) {
+  for (const FrameKindId k : p.kinds.ids())
+    if (p.kinds[k].factors_of == weights) return k;
+  return kNone;
 }
 
 bool stands_in_stage(const Value& w, const Coordinates& at) {

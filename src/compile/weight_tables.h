@@ -1,4 +1,4 @@
-// The frame kinds of a group of weights, found by their names, and who of the ranks that hold the
+// The frame kinds of a group of weights, and which of the ranks that hold the
 // same weight stands for all.
 #pragma once
 
@@ -9,8 +9,11 @@
 namespace tessera {
 
 FrameKindId find_kind(const Program& p, const std::string& name);  // kNone where there is none
-// "layer" of "layer.weights".
-std::string group_of(const Program& p, FrameKindId weights);
+// The flat kind of that role that belongs to a kind of weights: a rank's part of it if `divided`,
+// else all of it. kNone where there is none.
+FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided);
+// The factors that Adafactor keeps of a kind of weights, or kNone.
+FrameKindId factors_of(const Program& p, FrameKindId weights);
 
 // The first of the kind's stages, or that of all stages.
 bool is_first_stage(const Program& p, const FrameKind& kind);

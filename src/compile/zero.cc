@@ -16,19 +16,18 @@ class Zero {
  public:
   Zero(Program& p, const Expanded& e, bool each)
       : p_(p), e_(e), each_(each), additions_(p, e, each) {
-    by_weights_.assign(p.kinds.size(), kNoGroup);
-    for (size_t g = 0; g < e.groups.size(); ++g)
-      if (e.groups[g].weights != kNone) by_weights_[static_cast<size_t>(e.groups[g].weights)] = g;
-    for (size_t f = 0; f < p.frames.size(); ++f) note(static_cast<FrameId>(f));
+    by_weights_.resize(p.kinds.size());
+    for (const GroupId g : e.groups.ids())
+      if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
+    for (const FrameId f : p.frames.ids()) note(f);
   }
 
   void run() {
-    std::vector<Call> calls;
+    IdVector<CallId, Call> calls;
     calls.swap(p_.schedule);
-    for (size_t c = 0; c < calls.size(); ++c) {
+    for (const CallId c : calls.ids()) {
       before(calls[c]);
-      const size_t place = p_.schedule.size();
-      p_.schedule.emplace_back();
+      const CallId place = p_.schedule.emplace_back();
       if (calls[c].segment == e_.clear) gather_all(calls, c);
       after(c, calls[c]);
       p_.schedule[place] = std::move(calls[c]);
@@ -38,13 +37,12 @@ class Zero {
   }
 
  private:
-  const WeightGroup& group(size_t g) const { return e_.groups[g]; }
-  bool gathers_each(size_t g) const { return group(g).weights_shard != kNone; }
+  const WeightGroup& group(GroupId g) const { return e_.groups[g]; }
+  bool gathers_each(GroupId g) const { return group(g).weights_shard != kNone; }
   const Frame& frame(FrameId f) const { return p_.frame(f); }
 
   FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
-    p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
-    const auto made = static_cast<FrameId>(p_.frames.size() - 1);
+    const FrameId made = p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
     note(made);
     return made;
   }
@@ -59,7 +57,7 @@ class Zero {
     return made_[key] = new_frame(kind, layer, microbatch);
   }
   // Kinds whose frames this pass makes anew.
-  bool made_frame(FrameKindId kind) const { return each_ && additions_.group_of(kind) != kNoGroup; }
+  bool made_frame(FrameKindId kind) const { return each_ && additions_.group_of(kind) != kNone; }
 
   // A call of a group's segment: one frame for each parameter, by its kind.
   void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
@@ -77,12 +75,12 @@ class Zero {
   }
 
   // Stages 1 and 2: all weights of this program, in the order of their first use.
-  void gather_all(const std::vector<Call>& calls, size_t from) {
+  void gather_all(const IdVector<CallId, Call>& calls, CallId from) {
     std::set<FrameId> seen;
-    for (size_t c = from; c < calls.size(); ++c)
-      for (const FrameId f : calls[c].frames) {
-        const size_t g = by_weights_[static_cast<size_t>(frame(f).kind)];
-        if (g == kNoGroup || gathers_each(g) || !seen.insert(f).second) continue;
+    for (auto c = calls.begin() + from.number(); c != calls.end(); ++c)
+      for (const FrameId f : c->frames) {
+        const GroupId g = by_weights_[frame(f).kind];
+        if (g == kNone || gathers_each(g) || !seen.insert(f).second) continue;
         call(group(g).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
       }
   }
@@ -93,14 +91,14 @@ class Zero {
     for (size_t i = 0; i < c.frames.size(); ++i) {
       const Frame f = frame(c.frames[i]);
       if (each_ && additions_.adds(c, i)) c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
-      const size_t g = by_weights_[static_cast<size_t>(f.kind)];
-      if (g != kNoGroup && gathers_each(g)) c.frames[i] = gathered(g, f);
+      const GroupId g = by_weights_[f.kind];
+      if (g != kNone && gathers_each(g)) c.frames[i] = gathered(g, f);
     }
     if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
   }
 
   // Neighbouring calls share a gather; any other use has its own.
-  FrameId gathered(size_t g, const Frame& f) {
+  FrameId gathered(GroupId g, const Frame& f) {
     FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
     if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
       return latest;
@@ -109,13 +107,13 @@ class Zero {
     return latest;
   }
 
-  void after(size_t n, const Call& c) {
+  void after(CallId n, const Call& c) {
     for (size_t i = 0; i < c.frames.size(); ++i) {
       if (!additions_.adds(c, i)) continue;
       const Frame f = frame(c.frames[i]);
       const WeightGroup& g = group(additions_.group_of(f.kind));
       if (additions_.ends_sum(n, c, i))
-        call(g.reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : kNone);
+        call(g.reduce, {{f.kind, c.frames[i]}}, f.layer, each_ ? c.microbatch : int64_t{kNone});
       if (additions_.ends_step(n, c, i)) call(g.finish, {}, f.layer, kNone);
     }
   }
@@ -140,8 +138,8 @@ class Zero {
   bool each_;
   bool joined_ = false;
   GradientAdditions additions_;
-  std::vector<size_t> by_weights_;                          // of each kind: its group
-  std::map<std::pair<size_t, int64_t>, FrameId> gathered_;  // of a group and layer: the latest
+  IdVector<FrameKindId, GroupId> by_weights_;                // the group of these weights
+  std::map<std::pair<GroupId, int64_t>, FrameId> gathered_;  // of a group and layer: the latest
   std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
   std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
   std::vector<FrameId> latest_;                               // frames of the last compute call

@@ -94,8 +94,8 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
 }
 
 template <class T>
-std::span<T> values(Executor& e, const char* name) {
-  const TensorView v = e.view(e.named(name));
+std::span<T> values(Executor& e, Role role) {
+  const TensorView v = e.view(e.only(role));
   return {v.as<T>(), static_cast<size_t>(v.elements())};
 }
 
@@ -122,10 +122,10 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
   validate.documents_apart = data.documents_apart();
   const auto machine = load(checkpoint, {validate}, options);
   Executor& e = machine->executor(0);
-  BatchView view = {values<int32_t>(e, "batch.tokens"), values<int32_t>(e, "batch.labels"),
-                    values<int32_t>(e, "batch.positions"), values<int64_t>(e, "batch.samples")};
-  if (data.row_source() > 0) view.source = values<int32_t>(e, "batch.source");
-  if (data.documents_apart()) view.documents = values<int32_t>(e, "batch.documents");
+  BatchView view = {values<int32_t>(e, Role::kTokens), values<int32_t>(e, Role::kLabels),
+                    values<int32_t>(e, Role::kPositions), values<int64_t>(e, Role::kSamples)};
+  if (data.row_source() > 0) view.source = values<int32_t>(e, Role::kSource);
+  if (data.documents_apart()) view.documents = values<int32_t>(e, Role::kDocuments);
   const int64_t count = samples > 0 ? std::min(samples, data.samples()) : data.samples();
   Score total;
   for (int64_t first = 0; first < count; first += kScoredSequences) {
@@ -133,7 +133,7 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
     check_ids(view.tokens, model);
     check_ids(view.source, model);
     e.run();
-    const std::span<double> report = values<double>(e, "report");
+    const std::span<double> report = values<double>(e, Role::kReport);
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
   }
@@ -170,14 +170,14 @@ std::span<const float> LogitsModel::read(std::span<const int32_t> tokens,
   check_ids(tokens, model_);
   check_ids(source, model_);
   Executor& e = machine_->executor(0);
-  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source.empty())
-    std::copy(source.begin(), source.end(), values<int32_t>(e, "batch.source").begin());
-  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
+    std::copy(source.begin(), source.end(), values<int32_t>(e, Role::kSource).begin());
+  const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
   for (size_t i = 0; i < positions.size(); ++i)
     positions[i] = static_cast<int32_t>(i % static_cast<size_t>(length_));
   e.run();
-  return values<float>(e, "logits");
+  return values<float>(e, Role::kLogits);
 }
 
 Decoder::Decoder(CheckpointReader& checkpoint, const ModelOptions& options,
@@ -207,10 +207,10 @@ void Decoder::forget(std::span<const int32_t> source) {
 
 void Decoder::step(size_t program, std::span<const int32_t> tokens) {
   Executor& e = machine_->executor(program);
-  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, "batch.tokens").begin());
+  std::copy(tokens.begin(), tokens.end(), values<int32_t>(e, Role::kTokens).begin());
   if (!source_.empty())
-    std::copy(source_.begin(), source_.end(), values<int32_t>(e, "batch.source").begin());
-  const std::span<int32_t> positions = values<int32_t>(e, "batch.positions");
+    std::copy(source_.begin(), source_.end(), values<int32_t>(e, Role::kSource).begin());
+  const std::span<int32_t> positions = values<int32_t>(e, Role::kPositions);
   for (int32_t& p : positions) p = static_cast<int32_t>(position_++);
   e.run();
 }
@@ -227,7 +227,7 @@ std::span<float> Decoder::read(std::span<const int32_t> tokens) {
     step(last, tokens.first(n));
     tokens = tokens.subspan(n);
   }
-  const std::span<float> all = values<float>(machine_->executor(last), "logits");
+  const std::span<float> all = values<float>(machine_->executor(last), Role::kLogits);
   return all.last(static_cast<size_t>(model_.padded_vocabulary()));
 }
 

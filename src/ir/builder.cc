@@ -13,8 +13,7 @@ ValueId Builder::value(const std::string& name, DType dtype, Shape shape, Role r
   v.shape = std::move(shape);
   v.role = role;
   v.per = per;
-  graph_.values.push_back(std::move(v));
-  return static_cast<ValueId>(graph_.values.size() - 1);
+  return graph_.values.push_back(std::move(v));
 }
 
 std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attributes attributes,
@@ -68,16 +67,17 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     y.per = per_;
     y.decays = false;
     y.initial = {};
-    std::string over;
+    y.copy = Copy::kOriginal;
+    y.of = kNone;
+    GroupRef over;
     for (size_t b = a; b < kMaxAxes; ++b) {
       if (x.sharding.place[b] != from || to.place[b] != wanted) continue;
       y.sharding.place[b] = wanted;
       if (graph_.mesh.size[b] == 1) continue;
-      if (!over.empty()) over += '+';
-      over += name_of(static_cast<AxisKind>(b));
+      over.add(static_cast<AxisKind>(b));
     }
     localise(y, graph_.mesh);
-    graph_.values.push_back(std::move(y));
+    const ValueId converted = graph_.values.push_back(std::move(y));
     Op op;
     op.kind = way->kind;
     op.origin = x.name;
@@ -85,8 +85,8 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     if (way->dim != kNone) op.attributes.set("dim", int64_t{way->dim});
     if (from == kPartialMax) op.attributes.set("max", int64_t{1});
     op.inputs = {v};
-    v = static_cast<ValueId>(graph_.values.size() - 1);
-    op.outputs = {v};
+    op.outputs = {converted};
+    v = converted;
     ops_.push_back(std::move(op));
   }
   return v;
@@ -135,23 +135,22 @@ ValueId Gradients::weight(ValueId w) {
     localise(builder_.graph()[v], builder_.graph().mesh);
     return v;
   }
-  const std::string name = weight.name + ".gradient";
-  const std::vector<Value>& all = builder_.graph().values;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].role == Role::kGradient && all[i].name == name) return static_cast<ValueId>(i);
+  const ValueVector& all = builder_.graph().values;
+  for (const ValueId v : all.ids())
+    if (all[v].role == Role::kGradient && all[v].of == w) return v;
   Value g = weight;
-  g.name = name;
+  g.name += kGradientSuffix;
+  g.of = w;
   g.dtype = DType::kF32;
   g.role = Role::kGradient;
   g.sharding = dual(weight.sharding);
-  builder_.graph().values.push_back(std::move(g));
-  return static_cast<ValueId>(builder_.graph().values.size() - 1);
+  return builder_.graph().values.push_back(std::move(g));
 }
 
 ValueId Gradients::report() const {
-  const std::vector<Value>& all = builder_.graph().values;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].role == Role::kReport) return static_cast<ValueId>(i);
+  const ValueVector& all = builder_.graph().values;
+  for (const ValueId v : all.ids())
+    if (all[v].role == Role::kReport) return v;
   CHECK(false, "the graph has no report");
 }
 

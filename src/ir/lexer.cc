@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace tessera {
@@ -152,7 +153,7 @@ std::vector<Token> tokens_of(std::string_view text, const std::string& source) {
 std::string describe(const Token& t) {
   if (t.kind == Token::kEnd) return "the end of the text";
   if (t.kind == Token::kLineEnd) return "the end of the line";
-  return fmt::format("'{}'", t.text);
+  return fmt::format("'{}'", printable(t.text));
 }
 
 }  // namespace tessera

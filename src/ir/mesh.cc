@@ -3,39 +3,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "ir/names.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::string_view kStages = "stages:";
-
-std::vector<int64_t> numbers(std::string_view list) {
-  std::vector<int64_t> out = {0};
-  for (const char c : list) {
-    if (c == ',')
-      out.push_back(0);
-    else
-      out.back() = out.back() * 10 + (c - '0');
-  }
-  return out;
-}
-
-// Of the axes named: those along which the members of a group differ.
-std::array<bool, kMaxAxes> axes_of(std::string_view over) {
-  std::array<bool, kMaxAxes> axes{};
-  if (over == "world") {
-    axes.fill(true);
-    return axes;
-  }
-  while (!over.empty()) {
-    const size_t plus = std::min(over.find('+'), over.size());
-    const auto axis = axis_named(over.substr(0, plus));
-    CHECK(axis.has_value(), "'{}' names no axis", over);
-    axes[static_cast<size_t>(*axis)] = true;
-    over.remove_prefix(std::min(plus + 1, over.size()));
-  }
-  return axes;
+// Whether the members of a group differ along the axis.
+bool differ(const GroupRef& group, size_t axis) {
+  return group.kind == GroupRef::Kind::kWorld || group.has(static_cast<AxisKind>(axis));
 }
 
 }  // namespace
@@ -59,23 +33,22 @@ Coordinates coordinates_of(const Mesh& mesh, int64_t rank) {
   return c;
 }
 
-std::vector<int64_t> group_of(const Mesh& mesh, std::string_view over, int64_t rank) {
+std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank) {
   const Coordinates own = coordinates_of(mesh, rank);
   std::vector<int64_t> ranks;
-  if (over.starts_with(kStages)) {
-    for (const int64_t stage : numbers(over.substr(kStages.size()))) {
+  if (group.kind == GroupRef::Kind::kStages) {
+    for (const int64_t stage : group.stages) {
       Coordinates c = own;
       c[AxisKind::kPipeline] = stage;
       ranks.push_back(rank_of(mesh, c));
     }
     CHECK(std::find(ranks.begin(), ranks.end(), rank) != ranks.end(), "rank {} is not in {}", rank,
-          over);
+          to_string(group));
     return ranks;
   }
-  const auto axes = axes_of(over);
   std::vector<Coordinates> members = {own};
   for (size_t a = 0; a < kMaxAxes; ++a) {
-    if (!axes[a]) continue;
+    if (!differ(group, a)) continue;
     std::vector<Coordinates> more;
     for (Coordinates c : members)
       for (c.at[a] = 0; c.at[a] < mesh.size[a]; ++c.at[a]) more.push_back(c);
@@ -85,25 +58,22 @@ std::vector<int64_t> group_of(const Mesh& mesh, std::string_view over, int64_t r
   return ranks;
 }
 
-int64_t group_size(const Mesh& mesh, std::string_view over) {
-  if (over.starts_with(kStages))
-    return static_cast<int64_t>(numbers(over.substr(kStages.size())).size());
-  const auto axes = axes_of(over);
+int64_t group_size(const Mesh& mesh, const GroupRef& group) {
+  if (group.kind == GroupRef::Kind::kStages) return std::ssize(group.stages);
   int64_t n = 1;
   for (size_t a = 0; a < kMaxAxes; ++a)
-    if (axes[a]) n *= mesh.size[a];
+    if (differ(group, a)) n *= mesh.size[a];
   return n;
 }
 
-int64_t group_index(const Mesh& mesh, std::string_view over, const Coordinates& at) {
-  if (over.starts_with(kStages)) {
-    const auto stages = numbers(over.substr(kStages.size()));
+int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& at) {
+  if (group.kind == GroupRef::Kind::kStages) {
+    const auto& stages = group.stages;
     return std::find(stages.begin(), stages.end(), at[AxisKind::kPipeline]) - stages.begin();
   }
-  const auto axes = axes_of(over);
   int64_t index = 0;
   for (size_t a = 0; a < kMaxAxes; ++a)
-    if (axes[a]) index = index * mesh.size[a] + at.at[a];
+    if (differ(group, a)) index = index * mesh.size[a] + at.at[a];
   return index;
 }
 
@@ -124,7 +94,7 @@ void localise(Value& v, const Mesh& mesh) {
     v.part = part;
 }
 
-std::vector<Value> local_values(std::vector<Value> values) {
+ValueVector local_values(ValueVector values) {
   for (Value& v : values) v.shape = Shape(v.local());
   return values;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/box.h"
+#include "ir/group.h"
 #include "ir/value.h"
 
 namespace tessera {
@@ -37,14 +38,11 @@ struct Coordinates {
 int64_t rank_of(const Mesh& mesh, const Coordinates& at);
 Coordinates coordinates_of(const Mesh& mesh, int64_t rank);
 
-// A group of ranks by name, as ops and wires hold it: axes joined by '+' ("tensor",
-// "replica+tensor"), "world", or "stages:0,3" (the ranks of these stages that agree in all other
-// coordinates). The ranks of the group that `rank` belongs to, in rising order; CHECKs that it
-// does.
-std::vector<int64_t> group_of(const Mesh& mesh, std::string_view over, int64_t rank);
-// How many ranks such a group has, and the place of a rank in its own.
-int64_t group_size(const Mesh& mesh, std::string_view over);
-int64_t group_index(const Mesh& mesh, std::string_view over, const Coordinates& at);
+// The ranks of the group that `rank` belongs to, in rising order; CHECKs that it does.
+std::vector<int64_t> group_of(const Mesh& mesh, const GroupRef& group, int64_t rank);
+// The number of ranks of such a group, and the index of a rank in its own.
+int64_t group_size(const Mesh& mesh, const GroupRef& group);
+int64_t group_index(const Mesh& mesh, const GroupRef& group, const Coordinates& at);
 
 // The extents of one rank's part: ceil(n / parts) along every split dimension.
 Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh);
@@ -52,7 +50,7 @@ Shape part_shape(const Shape& global, const Sharding& sharding, const Mesh& mesh
 void localise(Value& v, const Mesh& mesh);
 
 // The values with the shapes that one rank has: what kernels and costs are asked about.
-std::vector<Value> local_values(std::vector<Value> values);
+ValueVector local_values(ValueVector values);
 
 // The box [begin, end) of the global value that a rank's part holds. The part may be larger: what
 // is beyond the box is padding. Axes that split one dimension nest, outermost first.

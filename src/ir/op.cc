@@ -31,6 +31,12 @@ std::string Attributes::text(std::string_view name) const {
   return std::get<std::string>(*c);
 }
 
+const GroupRef& Attributes::group(std::string_view name) const {
+  const Constant* c = find(name);
+  CHECK(c != nullptr && std::holds_alternative<GroupRef>(*c), "no group attribute {}", name);
+  return std::get<GroupRef>(*c);
+}
+
 void Attributes::set(std::string_view name, Constant c) {
   for (auto& [key, constant] : list_)
     if (key == name) {

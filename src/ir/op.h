@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "ir/group.h"
 #include "ir/value.h"
 
 namespace tessera {
@@ -78,7 +79,7 @@ enum class OpKind : uint8_t {
 // Constants of an op, fixed when the program is made. Few and named; printed in this order.
 class Attributes {
  public:
-  using Constant = std::variant<int64_t, double, std::string>;
+  using Constant = std::variant<int64_t, double, std::string, GroupRef>;
 
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<std::string, Constant>> list) : list_(list) {}
@@ -87,6 +88,7 @@ class Attributes {
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;
   double number(std::string_view name, double otherwise = 0) const;
   std::string text(std::string_view name) const;
+  const GroupRef& group(std::string_view name) const;
   void set(std::string_view name, Constant c);
   const std::vector<std::pair<std::string, Constant>>& list() const { return list_; }
   bool operator==(const Attributes&) const = default;

@@ -1,75 +1,24 @@
 #include "ir/parse.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
-#include <map>
-#include <utility>
 
 #include "base/error.h"
 #include "ir/names.h"
+#include "ir/parser.h"
+#include "ir/relations.h"
 #include "ir/rule.h"
-#include "ir/token_reader.h"
 
 namespace tessera {
-namespace {
 
-class Parser : TokenReader {
- public:
-  using TokenReader::TokenReader;
-
-  Graph graph();
-  Program program();
-
- private:
-  using Names = std::map<std::string, int32_t, std::less<>>;
-
-  // The number behind `mark`, less than `size`.
-  int32_t id(char mark, size_t size, const char* wanted);
-  void heading(const char* name) {
-    word(name);
-    line_end();
-  }
-  // The line of number `expected` of a list begins here.
-  void numbered(char mark, size_t expected);
-
-  ValueId value();
-  std::vector<ValueId> value_list();
-  int32_t named(const Names& names, size_t size, const char* wanted);
-  template <class T>
-  static Names unique_names(const std::vector<T>& list);
-
-  DType dtype() { return entry(dtype_from_name, "an element type"); }
-  Shape shape();
-  uint8_t per();
-  Sharding sharding();
-  Mesh mesh();
-  Attributes::Constant constant();
-  void values(std::vector<Value>& list);
-  void value_option(Value& v);
-  Op op();
-  void op_types(const Op& op);
-  void ops(std::vector<Op>& list);
-  Block block();
-  void kinds(Program& p);
-  void segments(Program& p);
-  void segment_parameters(const Program& p, Segment& s);
-  void frames(Program& p);
-  void calls(Program& p);
-  void call_option(const Program& p, Call& c);
-  void fresh(const Program& p, Call& c);
-  void call_ids(const char* wanted, std::vector<CallId>& list);
-
-  std::vector<Value>* values_ = nullptr;
-  Names value_names_, kind_names_, segment_names_;
-  std::vector<std::pair<size_t, size_t>> places_;  // value, token that names its frame kind
-};
-
-int32_t Parser::id(char mark, size_t size, const char* wanted) {
+template <class I>
+I Parser::id(char mark, size_t size, const char* wanted) {
   const Token& t = peek();
   if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
   if (t.integer >= static_cast<int64_t>(size))
     fail(t, fmt::format("{} below {}{}", wanted, mark, size));
-  return static_cast<int32_t>(next().integer);
+  return I(next().integer);
 }
 
 void Parser::numbered(char mark, size_t expected) {
@@ -80,18 +29,19 @@ void Parser::numbered(char mark, size_t expected) {
 }
 
 // Names that stand once; the others are no names.
-template <class T>
-Parser::Names Parser::unique_names(const std::vector<T>& list) {
-  Names names;
-  for (size_t i = 0; i < list.size(); ++i) {
-    const auto [entry, made] = names.try_emplace(list[i].name, static_cast<int32_t>(i));
+template <class I, class T>
+Parser::Names<I> Parser::unique_names(const IdVector<I, T>& list) {
+  Names<I> names;
+  for (const I id : list.ids()) {
+    const auto [entry, made] = names.try_emplace(entry_name(list[id]), id);
     if (!made) entry->second = kNone;
   }
   return names;
 }
 
-int32_t Parser::named(const Names& names, size_t size, const char* wanted) {
-  if (peek().kind == Token::kId) return id('$', size, wanted);
+template <class I, class T>
+I Parser::named(const Names<I>& names, const IdVector<I, T>& list, const char* wanted) {
+  if (peek().kind == Token::kId) return id<I>('$', list.size(), wanted);
   const auto found = peek().kind == Token::kWord ? names.find(peek().text) : names.end();
   if (found == names.end() || found->second == kNone) fail(peek(), wanted);
   next();
@@ -100,7 +50,7 @@ int32_t Parser::named(const Names& names, size_t size, const char* wanted) {
 
 ValueId Parser::value() {
   if (take_mark('-')) return kNone;
-  if (peek().kind == Token::kId) return id('%', values_->size(), "a value");
+  if (peek().kind == Token::kId) return id<ValueId>('%', values_->size(), "a value");
   const auto found =
       peek().kind == Token::kWord ? value_names_.find(peek().text) : value_names_.end();
   if (found == value_names_.end() || found->second == kNone) fail(peek(), "the name of a value");
@@ -196,13 +146,13 @@ void Parser::value_option(Value& v) {
   else if (take_word("own"))
     v.own = true;
   else if (take_key("in"))
-    places_.emplace_back(values_->size(), at_), next();
+    places_.emplace_back(values_->next_id(), at_), next();
   else
     fail(peek(),
          "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
 }
 
-void Parser::values(std::vector<Value>& list) {
+void Parser::values(ValueVector& list) {
   values_ = &list;
   heading("values");
   while (peek().kind == Token::kId) {
@@ -211,12 +161,14 @@ void Parser::values(std::vector<Value>& list) {
     v.name = name();
     v.dtype = dtype();
     v.shape = shape();
-    v.role = entry(role_named, "the role of a value");
+    const auto role = [&](std::string_view word) { return role_named(word, v.name); };
+    v.role = entry(role, "the role of a value");
     while (peek().kind != Token::kLineEnd) value_option(v);
     line_end();
     list.push_back(std::move(v));
   }
   value_names_ = unique_names(list);
+  set_origins(list);
 }
 
 Op Parser::op() {
@@ -245,7 +197,7 @@ Op Parser::op() {
     else {
       const std::string key = next().text;
       mark('=');
-      op.attributes.set(key, constant());
+      op.attributes.set(key, key == "over" ? group() : constant());
     }
   }
   op_types(op);
@@ -262,7 +214,7 @@ void Parser::op_types(const Op& op) {
     const DType type = dtype();
     const Shape made = shape();
     if (op.outputs[i] == kNone) fail(at, "no type for no value");
-    const Value& v = (*values_)[static_cast<size_t>(op.outputs[i])];
+    const Value& v = (*values_)[op.outputs[i]];
     if (type != v.dtype || made != v.shape)
       fail(at, fmt::format("{} {}, the type of {}", name_of(v.dtype), to_string(v.shape), v.name));
   }
@@ -277,8 +229,9 @@ Block Parser::block() {
   word("block");
   b.name = name();
   b.layers = key_integer("layers");
-  if (take_key("from")) b.from = name();
-  if (take_key("to")) b.to = name();
+  if (take_key("from")) b.from = entry(stream_named, "hidden or source");
+  if (take_key("to")) b.to = entry(stream_named, "hidden or source");
+  if (take_key("held")) b.held = value_list();
   if (take_key("input")) b.input = value();
   if (take_key("output")) b.output = value();
   if (take_key("input_gradient")) b.input_gradient = value();
@@ -298,7 +251,8 @@ Block Parser::block() {
 
 void Parser::kinds(Program& p) {
   heading("kinds");
-  std::vector<std::pair<size_t, size_t>> likes;  // of a kind, and the token that names the other
+  std::vector<std::pair<FrameKindId, size_t>>
+      likes;  // of a kind, and the token that names the other
   while (peek().kind == Token::kId) {
     numbered('$', p.kinds.size());
     FrameKind k;
@@ -307,7 +261,7 @@ void Parser::kinds(Program& p) {
     if (take_key("per")) k.per = per();
     k.state = take_word("state");
     k.host = take_word("host");
-    if (take_key("like")) likes.emplace_back(p.kinds.size(), at_), next();
+    if (take_key("like")) likes.emplace_back(p.kinds.next_id(), at_), next();
     if (take_key("stages")) do
         k.stages.push_back(integer());
       while (take_mark(','));
@@ -319,20 +273,21 @@ void Parser::kinds(Program& p) {
   const size_t here = at_;
   for (const auto& [v, token] : places_) {
     at_ = token;
-    p.values[v].frame = named(kind_names_, p.kinds.size(), "a kind of frame");
+    p.values[v].frame = kind(p);
   }
   for (const auto& [k, token] : likes) {
     at_ = token;
-    p.kinds[k].like = named(kind_names_, p.kinds.size(), "a kind of frame");
+    p.kinds[k].like = kind(p);
   }
   at_ = here;
+  set_relations(p);
 }
 
 void Parser::segment_parameters(const Program& p, Segment& s) {
   while (peek().kind == Token::kWord && access_named(peek().text) &&
          (peek(1).kind == Token::kWord || peek(1).kind == Token::kId)) {
     const Access access = entry(access_named, "read, write, add or update");
-    do s.frames.push_back({named(kind_names_, p.kinds.size(), "a kind of frame"), access});
+    do s.frames.push_back({kind(p), access});
     while (take_mark(','));
     line_end();
   }
@@ -343,7 +298,7 @@ void Parser::segments(Program& p) {
   while (peek().kind == Token::kId && peek().mark == '$') {
     numbered('$', p.segments.size());
     Segment s;
-    s.name = name();
+    s.set_name(name());
     if (!take_key("queue")) fail(peek(), "queue=");
     s.queue = entry(queue_named, "the name of a queue");
     s.scratch_bytes = key_integer("scratch");
@@ -360,7 +315,7 @@ void Parser::frames(Program& p) {
   while (peek().kind == Token::kId) {
     numbered('@', p.frames.size());
     Frame f;
-    f.kind = named(kind_names_, p.kinds.size(), "a kind of frame");
+    f.kind = kind(p);
     if (take_key("layer")) f.layer = integer();
     if (take_key("mb")) f.microbatch = integer();
     if (take_key("offset")) f.offset = integer();
@@ -372,7 +327,7 @@ void Parser::frames(Program& p) {
 
 void Parser::call_ids(const char* wanted, std::vector<CallId>& list) {
   constexpr size_t kAny = std::numeric_limits<int32_t>::max();  // calls to come are checked later
-  do list.push_back(id('#', kAny, wanted));
+  do list.push_back(id<CallId>('#', kAny, wanted));
   while (take_mark(','));
 }
 
@@ -382,12 +337,43 @@ void Parser::fresh(const Program& p, Call& c) {
   if (take_mark('-')) return;
   do {
     const Token& at = peek();
-    const FrameKindId kind = named(kind_names_, p.kinds.size(), "a kind of frame");
+    const FrameKindId wanted = kind(p);
     size_t i = 0;
-    while (i < s.frames.size() && s.frames[i].kind != kind) ++i;
-    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name));
+    while (i < s.frames.size() && s.frames[i].kind != wanted) ++i;
+    if (i == s.frames.size()) fail(at, fmt::format("a kind that {} takes", s.name()));
     c.fresh[i] = true;
   } while (take_mark(','));
+}
+
+Attributes::Constant Parser::group() {
+  const Token& at = peek();
+  const auto found = at.kind == Token::kString ? group_named(at.text) : std::nullopt;
+  if (!found) fail(at, "a group of ranks");
+  next();
+  return *found;
+}
+
+void Parser::wire(Wire& w) {
+  const Token& at = peek();
+  const std::string partners = name();
+  if (partners.starts_with(kPeerPrefix)) {
+    const char* const end = partners.data() + partners.size();
+    const auto [stop, error] = std::from_chars(partners.data() + kPeerPrefix.size(), end, w.peer);
+    if (error != std::errc() || stop != end) fail(at, "stage: and its number");
+  } else {
+    const auto found = group_named(partners);
+    if (!found) fail(at, "a group of ranks or a stage");
+    w.over = *found;
+  }
+  mark(':');
+  const auto kind = peek().kind == Token::kString ? wire_kind_named(peek().text) : std::nullopt;
+  if (!kind) fail(peek(), "what is communicated");
+  w.kind = *kind;
+  next();
+  mark(':');
+  w.label = name();
+  mark(':');
+  w.bytes = integer();
 }
 
 void Parser::call_option(const Program& p, Call& c) {
@@ -396,16 +382,12 @@ void Parser::call_option(const Program& p, Call& c) {
   } else if (take_key("mb")) {
     c.microbatch = integer();
   } else if (take_key("frames")) {
-    do c.frames.push_back(id('@', p.frames.size(), "a frame"));
+    do c.frames.push_back(id<FrameId>('@', p.frames.size(), "a frame"));
     while (take_mark(','));
   } else if (take_key("fresh")) {
     fresh(p, c);
   } else if (take_key("wire")) {
-    for (std::string* part : {&c.wire.over, &c.wire.operation, &c.wire.label}) {
-      *part = name();
-      mark(':');
-    }
-    c.wire.bytes = integer();
+    wire(c.wire);
   } else if (take_key("after")) {
     call_ids("a call", c.after);
   } else if (take_key("before_step")) {
@@ -421,20 +403,20 @@ void Parser::calls(Program& p) {
     const Token& at = peek();
     numbered('#', p.schedule.size());
     Call c;
-    c.segment = named(segment_names_, p.segments.size(), "a segment");
+    c.segment = named(segment_names_, p.segments, "a segment");
     while (peek().kind != Token::kLineEnd) call_option(p, c);
     if (c.frames.size() != p.segment(c).frames.size())
       fail(at, fmt::format("{} frames, as {} takes (this call has {})", p.segment(c).frames.size(),
-                           p.segment(c).name, c.frames.size()));
+                           p.segment(c).name(), c.frames.size()));
     line_end();
     p.schedule.push_back(std::move(c));
   }
-  const auto calls = static_cast<CallId>(p.schedule.size());
   for (const Call& c : p.schedule)
     for (const auto* waits : {&c.after, &c.before_step})
       for (const CallId y : *waits)
-        if (y >= calls)
-          throw Error("{}: found a wait for call #{}, wanted one below #{}", source_, y, calls);
+        if (!p.schedule.contains(y))
+          throw Error("{}: found a wait for call #{}, wanted one below #{}", source_, y,
+                      p.schedule.size());
 }
 
 Graph Parser::graph() {
@@ -481,8 +463,6 @@ Program Parser::program() {
   if (peek().kind != Token::kEnd) fail(peek(), "the end of the text");
   return p;
 }
-
-}  // namespace
 
 Graph parse_graph(std::string_view text, const std::string& source) {
   return Parser(text, source).graph();

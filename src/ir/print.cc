@@ -49,14 +49,15 @@ std::string number(double x) {
 std::string constant(const Attributes::Constant& c) {
   if (const auto* i = std::get_if<int64_t>(&c)) return fmt::format("{}", *i);
   if (const auto* d = std::get_if<double>(&c)) return number(*d);
+  if (const auto* g = std::get_if<GroupRef>(&c)) return quoted(to_string(*g));
   return quoted(std::get<std::string>(c));
 }
 
-// Names that say which of a list is meant.
-template <class T>
-std::map<std::string, int> count_names(const std::vector<T>& list) {
+// How many entries of a list have each name. A name that only one has says which is meant.
+template <class I, class T>
+std::map<std::string, int> count_names(const IdVector<I, T>& list) {
   std::map<std::string, int> count;
-  for (const T& t : list) ++count[t.name];
+  for (const T& t : list) ++count[entry_name(t)];
   return count;
 }
 
@@ -67,8 +68,8 @@ bool is_computed(Role r) {
 
 class Printer {
  public:
-  Printer(const std::vector<Value>& values, const std::vector<FrameKind>& kinds,
-          const std::vector<Segment>& segments)
+  Printer(const ValueVector& values, const IdVector<FrameKindId, FrameKind>& kinds,
+          const IdVector<SegmentId, Segment>& segments)
       : values_(values),
         kinds_(kinds),
         segments_(segments),
@@ -101,31 +102,31 @@ class Printer {
     out_ += '\n';
     values();
     out_ += "kinds\n";
-    for (size_t k = 0; k < kinds_.size(); ++k) kind(k);
+    for (const FrameKindId k : kinds_.ids()) kind(k);
     out_ += "segments\n";
-    for (size_t s = 0; s < segments_.size(); ++s) one_segment(s);
+    for (const SegmentId s : segments_.ids()) one_segment(s);
     out_ += "frames\n";
-    for (size_t f = 0; f < p.frames.size(); ++f) frame(f, p.frames[f]);
+    for (const FrameId f : p.frames.ids()) frame(f, p.frames[f]);
     out_ += "calls\n";
-    for (size_t c = 0; c < p.schedule.size(); ++c) call(c, p.schedule[c]);
+    for (const CallId c : p.schedule.ids()) call(c, p.schedule[c]);
   }
   std::string take() { return std::move(out_); }
 
  private:
   std::string value(ValueId v) const {
     if (v == kNone) return "-";
-    const auto i = static_cast<size_t>(v);
-    if (i < values_.size() && !is_computed(values_[i].role) && is_word(values_[i].name) &&
-        value_names_.at(values_[i].name) == 1)
-      return values_[i].name;
+    if (values_.contains(v) && !is_computed(values_[v].role) && is_word(values_[v].name) &&
+        value_names_.at(values_[v].name) == 1)
+      return values_[v].name;
     return fmt::format("%{}", v);
   }
-  template <class T>
-  static std::string one_of(const std::vector<T>& list, const std::map<std::string, int>& names,
-                            int32_t id) {
-    const auto i = static_cast<size_t>(id);
-    if (id >= 0 && i < list.size() && is_word(list[i].name) && names.at(list[i].name) == 1)
-      return list[i].name;
+  template <class I, class T>
+  static std::string one_of(const IdVector<I, T>& list, const std::map<std::string, int>& names,
+                            I id) {
+    if (list.contains(id)) {
+      const std::string name = entry_name(list[id]);
+      if (is_word(name) && names.at(name) == 1) return name;
+    }
     return fmt::format("${}", id);
   }
   std::string kind_name(FrameKindId k) const { return one_of(kinds_, kind_names_, k); }
@@ -168,9 +169,9 @@ class Printer {
 
   void values() {
     out_ += "values\n";
-    for (size_t i = 0; i < values_.size(); ++i) {
-      const Value& v = values_[i];
-      say("  %{} {} {} {} {}", i, name(v.name), name_of(v.dtype), to_string(v.shape),
+    for (const ValueId id : values_.ids()) {
+      const Value& v = values_[id];
+      say("  %{} {} {} {} {}", id, name(v.name), name_of(v.dtype), to_string(v.shape),
           name_of(v.role));
       per(v.per);
       if (v.decays) out_ += " decays";
@@ -202,7 +203,7 @@ class Printer {
     if (!op.origin.empty()) say(" at={}", name(op.origin));
     std::string types;
     for (const ValueId v : op.outputs) {
-      const Value& made = values_.at(static_cast<size_t>(v));
+      const Value& made = values_.at(v);
       types += fmt::format("{} {} {}", types.empty() ? " :" : ",", name_of(made.dtype),
                            to_string(made.shape));
     }
@@ -211,8 +212,9 @@ class Printer {
 
   void block(const Block& b) {
     say("block {} layers={}", name(b.name), b.layers);
-    if (b.from != "hidden") say(" from={}", name(b.from));
-    if (b.to != "hidden") say(" to={}", name(b.to));
+    if (b.from != HiddenStream::kHidden) say(" from={}", name_of(b.from));
+    if (b.to != HiddenStream::kHidden) say(" to={}", name_of(b.to));
+    if (!b.held.empty()) say(" held={}", list(b.held));
     for (const auto& [key, v] : {std::pair("input", b.input), std::pair("output", b.output),
                                  std::pair("input_gradient", b.input_gradient),
                                  std::pair("output_gradient", b.output_gradient)})
@@ -227,20 +229,21 @@ class Printer {
     for (const Op& o : b.weights) op(o);
   }
 
-  void kind(size_t k) {
-    say("  ${} {} bytes={}", k, name(kinds_[k].name), kinds_[k].bytes);
-    per(kinds_[k].per);
-    if (kinds_[k].state) out_ += " state";
-    if (kinds_[k].host) out_ += " host";
-    if (kinds_[k].like != kNone) say(" like={}", kind_name(kinds_[k].like));
-    if (!kinds_[k].stages.empty()) say(" stages={}", fmt::join(kinds_[k].stages, ","));
-    if (!kinds_[k].values.empty()) say(": {}", list(kinds_[k].values));
+  void kind(FrameKindId id) {
+    const FrameKind& k = kinds_[id];
+    say("  ${} {} bytes={}", id, name(k.name), k.bytes);
+    per(k.per);
+    if (k.state) out_ += " state";
+    if (k.host) out_ += " host";
+    if (k.like != kNone) say(" like={}", kind_name(k.like));
+    if (!k.stages.empty()) say(" stages={}", fmt::join(k.stages, ","));
+    if (!k.values.empty()) say(": {}", list(k.values));
     out_ += '\n';
   }
 
-  void one_segment(size_t i) {
-    const Segment& s = segments_[i];
-    say("  ${} {} queue={} scratch={}\n", i, name(s.name), name_of(s.queue), s.scratch_bytes);
+  void one_segment(SegmentId id) {
+    const Segment& s = segments_[id];
+    say("  ${} {} queue={} scratch={}\n", id, name(s.name()), name_of(s.queue), s.scratch_bytes);
     // Parameters of one access that stand together share a line.
     for (size_t p = 0; p < s.frames.size(); ++p) {
       const bool same = p > 0 && s.frames[p].access == s.frames[p - 1].access;
@@ -258,8 +261,8 @@ class Printer {
     if (layer != kNone) say(" layer={}", layer);
     if (microbatch != kNone) say(" mb={}", microbatch);
   }
-  void frame(size_t i, const Frame& f) {
-    say("  @{} {}", i, kind_name(f.kind));
+  void frame(FrameId id, const Frame& f) {
+    say("  @{} {}", id, kind_name(f.kind));
     labels(f.layer, f.microbatch);
     if (f.offset != kNone) say(" offset={}", f.offset);
     out_ += f.state ? " state\n" : "\n";
@@ -267,7 +270,7 @@ class Printer {
 
   void fresh(const Call& c) {
     if (c.fresh.empty()) return;
-    const Segment& segment = segments_.at(static_cast<size_t>(c.segment));
+    const Segment& segment = segments_.at(c.segment);
     std::string names;
     for (size_t i = 0; i < c.fresh.size(); ++i)
       if (c.fresh[i])
@@ -275,22 +278,22 @@ class Printer {
             fmt::format("{}{}", names.empty() ? "" : ",", kind_name(segment.frames.at(i).kind));
     say(" fresh={}", names.empty() ? "-" : names);
   }
-  void call(size_t i, const Call& c) {
-    say("  #{} {}", i, segment_name(c.segment));
+  void call(CallId id, const Call& c) {
+    say("  #{} {}", id, segment_name(c.segment));
     labels(c.layer, c.microbatch);
     if (!c.frames.empty()) say(" frames=@{}", fmt::join(c.frames, ",@"));
     fresh(c);
     if (c.wire != Wire{})
-      say(" wire={}:{}:{}:{}", quoted(c.wire.over), quoted(c.wire.operation), quoted(c.wire.label),
-          c.wire.bytes);
+      say(" wire={}:{}:{}:{}", quoted(partners_of(c.wire)),
+          quoted(std::string(name_of(c.wire.kind))), quoted(c.wire.label), c.wire.bytes);
     if (!c.after.empty()) say(" after=#{}", fmt::join(c.after, ",#"));
     if (!c.before_step.empty()) say(" before_step=#{}", fmt::join(c.before_step, ",#"));
     out_ += '\n';
   }
 
-  const std::vector<Value>& values_;
-  const std::vector<FrameKind>& kinds_;
-  const std::vector<Segment>& segments_;
+  const ValueVector& values_;
+  const IdVector<FrameKindId, FrameKind>& kinds_;
+  const IdVector<SegmentId, Segment>& segments_;
   std::map<std::string, int> value_names_, kind_names_, segment_names_;
   std::string out_;
 };
@@ -298,8 +301,8 @@ class Printer {
 }  // namespace
 
 std::string print(const Graph& g) {
-  const std::vector<FrameKind> no_kinds;
-  const std::vector<Segment> no_segments;
+  const IdVector<FrameKindId, FrameKind> no_kinds;
+  const IdVector<SegmentId, Segment> no_segments;
   Printer printer(g.values, no_kinds, no_segments);
   printer.graph(g);
   return printer.take();

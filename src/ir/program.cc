@@ -4,7 +4,37 @@
 
 #include <algorithm>
 
+#include "ir/names.h"
+
 namespace tessera {
+
+std::string segment_name(Phase phase, const std::string& subject) {
+  if (phase == Phase::kJoint) return subject;
+  std::string name(name_of(phase));
+  if (!subject.empty()) name += "." + subject;
+  return name;
+}
+
+std::string Segment::name() const { return segment_name(phase, subject); }
+
+// No word of a phase begins with another and a dot, so at most one fits.
+void Segment::set_name(std::string_view name) {
+  phase = Phase::kJoint;
+  subject = name;
+  for (int i = 0; i < kPhases; ++i) {
+    const auto p = static_cast<Phase>(i);
+    const std::string_view word = name_of(p);
+    if (p == Phase::kJoint || !name.starts_with(word)) continue;
+    const std::string_view rest = name.substr(word.size());
+    if (!rest.empty() && (rest[0] != '.' || rest.size() == 1)) continue;
+    phase = p;
+    subject = rest.empty() ? rest : rest.substr(1);
+  }
+}
+
+std::string partners_of(const Wire& wire) {
+  return wire.peer == kNone ? to_string(wire.over) : fmt::format("{}{}", kPeerPrefix, wire.peer);
+}
 
 int parameter_of(const Program& p, const Segment& s, ValueId v) {
   const FrameKindId kind = p[v].frame;
@@ -26,7 +56,7 @@ std::string indexed(std::string name, int64_t layer, int64_t microbatch) {
 
 std::string call_name(const Program& p, CallId call) {
   const Call& c = p.call(call);
-  return indexed(fmt::format("#{} {}", call, p.segment(c).name), c.layer, c.microbatch);
+  return indexed(fmt::format("#{} {}", call, p.segment(c).name()), c.layer, c.microbatch);
 }
 
 std::string frame_name(const Program& p, FrameId frame) {

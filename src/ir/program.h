@@ -4,29 +4,38 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/mesh.h"
 #include "ir/op.h"
+#include "ir/phase.h"
 #include "ir/value.h"
 
 namespace tessera {
 
-using SegmentId = int32_t;
-using FrameId = int32_t;
-using CallId = int32_t;
+using BlockId = Id<struct BlockTag>;
+using SegmentId = Id<struct SegmentTag>;
+using FrameId = Id<struct FrameTag>;
+using CallId = Id<struct CallTag>;
 
-// One logical layer kind of a model: embed, layer, head. `input` and `output` are the stream;
-// `from` and `to` name which, where a model has two: an encoder's and a decoder's.
+// The hidden states that pass from block to block. A model with an encoder has two streams: kSource
+// passes through the encoder, kHidden through the decoder. Other models have kHidden alone.
+enum class HiddenStream : uint8_t { kHidden, kSource };
+constexpr int kHiddenStreams = 2;
+
+// One logical layer kind of a model: embed, layer, head. It reads `input` from the stream `from`
+// and writes `output` to the stream `to`.
 struct Block {
   std::string name;
   int64_t layers = 1;
-  std::string from = "hidden", to = "hidden";
+  HiddenStream from = HiddenStream::kHidden, to = HiddenStream::kHidden;
   ValueId input = kNone, output = kNone;
   ValueId input_gradient = kNone, output_gradient = kNone;
   std::vector<Op> forward, backward;
-  std::vector<Op> weights;  // of the backward, what only gradients of weights need; or empty
-  bool loss = false;        // ends in a loss: trained by one segment, forward and backward in one
+  std::vector<Op> weights;    // of the backward, what only gradients of weights need; or empty
+  bool loss = false;          // ends in a loss: trained by one segment, forward and backward in one
+  std::vector<ValueId> held;  // weights of the block that no op reads, but that its stage holds
 
   // Layers that follow each other, each reading what the one before it wrote.
   bool is_stack() const { return input != kNone && output != kNone && from == to; }
@@ -35,8 +44,8 @@ struct Block {
 
 // The whole model on one logical device.
 struct Graph {
-  std::vector<Value> values;
-  std::vector<Block> blocks;
+  ValueVector values;
+  IdVector<BlockId, Block> blocks;
   int64_t sequences = 0, tokens = 0;  // micro-batch B (of one rank) and sequence length T
   int64_t source = 0;                 // S, of an encoder's sequences; 0: there is none
   // What one block gives for each micro-batch and all layers of a stack behind it read: the
@@ -44,8 +53,8 @@ struct Graph {
   ValueId memory = kNone, memory_gradient = kNone;
   Mesh mesh;
 
-  Value& operator[](ValueId v) { return values[static_cast<size_t>(v)]; }
-  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
+  Value& operator[](ValueId v) { return values[v]; }
+  const Value& operator[](ValueId v) const { return values[v]; }
   bool operator==(const Graph&) const = default;
 };
 
@@ -55,10 +64,12 @@ struct FrameKind {
   std::vector<ValueId> values;
   int64_t bytes = 0;
   uint8_t per = kOne;
-  bool state = false;           // lives across steps
-  bool host = false;            // in memory of the host, beside the arena
-  FrameKindId like = kNone;     // a flat kind: its elements are those of that kind's members
-  std::vector<int64_t> stages;  // that hold it, where several do
+  bool state = false;         // lives across steps
+  bool host = false;          // in memory of the host, beside the arena
+  FrameKindId like = kNone;   // a flat kind: its elements are those of that kind's members
+  FrameKindId input = kNone;  // of a stream, as blocks write it: the kind that the next one reads
+  FrameKindId factors_of = kNone;  // of the factors of Adafactor: the kind of the weights
+  std::vector<int64_t> stages;     // that hold it, where several do
   bool operator==(const FrameKind&) const = default;
 };
 
@@ -81,23 +92,43 @@ struct Parameter {
 
 // A straight line of ops, compiled once, called for every layer and micro-batch.
 struct Segment {
-  std::string name;  // "forward.layer"
+  Phase phase = Phase::kJoint;
+  std::string subject;  // the block, weight group or frame kind that it works on; may be empty
   std::vector<Parameter> frames;
   std::vector<Op> ops;
   int64_t scratch_bytes = 0;
   Queue queue = Queue::kCompute;
+
+  std::string name() const;
+  // Sets phase and subject from what name() returns.
+  void set_name(std::string_view name);
   bool operator==(const Segment&) const = default;
 };
 
-// The facts of a message or collective, so that `check` never opens a segment. A program serves all
-// ranks of a stage, so a channel is named from the caller's point of view.
+// What a call communicates.
+enum class WireKind : uint8_t {
+  kSilent,   // nothing
+  kSegment,  // collectives between the ops of a compute segment
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kSend,
+  kReceive
+};
+constexpr int kWireKinds = 7;
+
+// The facts of a message or collective, so that `check` never opens a segment.
 struct Wire {
-  std::string over;       // a group (ir/mesh.h), or "stage:2", the peer of a message; empty: none
-  std::string operation;  // all_reduce | reduce_scatter | all_gather | send | receive | segment
-  std::string label;      // what travels: equal on all members
+  WireKind kind = WireKind::kSilent;
+  GroupRef over;         // of a collective: who takes part
+  int64_t peer = kNone;  // of a message: the stage at the other end
+  std::string label;     // what is communicated: equal on all members
   int64_t bytes = 0;
   bool operator==(const Wire&) const = default;
 };
+
+// The group of a collective, or "stage:2", the peer of a message; empty for neither.
+std::string partners_of(const Wire& wire);
 
 struct Call {
   SegmentId segment = kNone;
@@ -117,23 +148,23 @@ struct Program {
   // A rank's transfers, of all queues, start in issue order and each may block the next, as those
   // of NCCL on one device can. Then the issue order of all stages must be one order.
   bool ordered_transfers = false;
-  std::vector<Value> values;
-  std::vector<FrameKind> kinds;
-  std::vector<Segment> segments;
-  std::vector<Frame> frames;
-  std::vector<Call> schedule;
+  ValueVector values;
+  IdVector<FrameKindId, FrameKind> kinds;
+  IdVector<SegmentId, Segment> segments;
+  IdVector<FrameId, Frame> frames;
+  IdVector<CallId, Call> schedule;
   int64_t state_bytes = 0;     // the first part of the arena
   int64_t scratch_offset = 0;  // where scratch starts: see scratch_offset() below
   int64_t bytes = 0;           // the arena
   int64_t host_bytes = 0;      // the host's arena: frames of host kinds
   int64_t live_bytes = 0;      // the largest set of bytes that is alive at one call
 
-  const Value& operator[](ValueId v) const { return values[static_cast<size_t>(v)]; }
-  const FrameKind& kind(FrameKindId k) const { return kinds[static_cast<size_t>(k)]; }
-  const Frame& frame(FrameId f) const { return frames[static_cast<size_t>(f)]; }
-  const Segment& segment(SegmentId s) const { return segments[static_cast<size_t>(s)]; }
+  const Value& operator[](ValueId v) const { return values[v]; }
+  const FrameKind& kind(FrameKindId k) const { return kinds[k]; }
+  const Frame& frame(FrameId f) const { return frames[f]; }
+  const Segment& segment(SegmentId s) const { return segments[s]; }
   const Segment& segment(const Call& c) const { return segment(c.segment); }
-  const Call& call(CallId c) const { return schedule[static_cast<size_t>(c)]; }
+  const Call& call(CallId c) const { return schedule[c]; }
   int64_t bytes_of(FrameId f) const { return kind(frame(f).kind).bytes; }
   bool operator==(const Program&) const = default;
 };

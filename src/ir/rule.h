@@ -46,16 +46,16 @@ struct OpRule {
   std::string_view name;
   // Checks the inputs (CHECK: a wrong model is our bug) and says what comes out.
   std::vector<OutputSpec> (*infer)(const Attributes&, const Inputs&);
-  ShardingRule (*sharding)(const Op&, std::span<const Value>);
-  void (*gradient)(Gradients&, const Op&);             // nullptr: no gradient passes
-  double (*flops)(const Op&, std::span<const Value>);  // nullptr: bandwidth only
+  ShardingRule (*sharding)(const Op&, ValueSpan);
+  void (*gradient)(Gradients&, const Op&);  // nullptr: no gradient passes
+  double (*flops)(const Op&, ValueSpan);    // nullptr: bandwidth only
 };
 
 const OpRule& rule_of(OpKind kind);
 const OpRule* rule_named(std::string_view name);
 
 // Bytes: every input and output once. FLOPs by the op's own rule.
-Cost cost_of(const Op& op, std::span<const Value> values);
+Cost cost_of(const Op& op, ValueSpan values);
 
 // Of what an op communicates (ir/ops/communicate.cc): the type in which it goes to other ranks, the
 // stretch of n elements that is this op's piece, and the bytes that are copied on the way, on one
@@ -67,10 +67,6 @@ struct FlatPiece {
 };
 FlatPiece piece_of(const Op& op, int64_t n);
 bool is_staged(const Op& op);
-int64_t staged_bytes(const Op& op, std::span<const Value> local_values);
-
-inline const Value& at(std::span<const Value> values, ValueId v) {
-  return values[static_cast<size_t>(v)];
-}
+int64_t staged_bytes(const Op& op, ValueSpan local_values);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ Sharding dual(const Sharding& s) {
 
 bool has_gradient(const Value& v) {
   const bool number = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
-  return number && v.role != Role::kBatch && v.role != Role::kStep;
+  return number && !is_batch(v.role) && v.role != Role::kStep;
 }
 
 Signature split_signature(const ShardingRule& rule, char label) {
@@ -58,12 +58,12 @@ bool fits(const Value& v, int8_t place, int8_t wanted, bool same_bytes) {
 }
 
 std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outputs,
-                                 std::span<const Value> values, size_t axis, bool same_bytes) {
+                                 ValueSpan values, size_t axis, bool same_bytes) {
   const auto all_fit = [&](const std::vector<ValueId>& operands,
                            const std::vector<int8_t>& wanted) {
     for (size_t i = 0; i < operands.size(); ++i) {
       if (operands[i] == kNone) continue;
-      const Value& v = at(values, operands[i]);
+      const Value& v = values[operands[i]];
       if (!fits(v, v.sharding.place[axis], wanted.at(i), same_bytes)) return false;
     }
     return true;

@@ -52,18 +52,18 @@ std::string segments_text(const Program& p) {
   std::string text = fmt::format("{:<28}{:>6} {:>14} {:>11} {:>11}  ops\n",
                                  "segments (of one call)", "calls", "compute", "moves", "scratch");
   Cost total;
-  const std::vector<Value> values = local_values(p.values);
-  for (size_t s = 0; s < p.segments.size(); ++s) {
+  const ValueVector values = local_values(p.values);
+  for (const SegmentId s : p.segments.ids()) {
     Cost cost;
     for (const Op& op : p.segments[s].ops) {
       const Cost one = cost_of(op, values);
       cost.flops += one.flops;
       cost.bytes += one.bytes;
     }
-    const int n = calls[static_cast<SegmentId>(s)];
+    const int n = calls[s];
     total.flops += n * cost.flops;
     total.bytes += n * cost.bytes;
-    text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name, n,
+    text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name(), n,
                         flops_text(cost.flops), bytes_text(static_cast<int64_t>(cost.bytes)),
                         bytes_text(p.segments[s].scratch_bytes), ops_text(p.segments[s]));
   }
@@ -92,6 +92,9 @@ struct Group {
   CallId first, last;
 };
 
+CallId after(CallId c) { return CallId(c.number() + 1); }
+CallId before(CallId c) { return CallId(c.number() - 1); }
+
 int64_t step(int64_t a, int64_t b) { return b - a; }
 
 bool continues(const Program& p, const Group& g, CallId next) {
@@ -99,8 +102,9 @@ bool continues(const Program& p, const Group& g, CallId next) {
   const int64_t layer = step(last.layer, call.layer), mb = step(last.microbatch, call.microbatch);
   if (call.segment != last.segment || std::abs(layer) > 1 || std::abs(mb) > 1) return false;
   if (g.first == g.last) return true;
-  const Call& before = p.call(g.last - 1);
-  return layer == step(before.layer, last.layer) && mb == step(before.microbatch, last.microbatch);
+  const Call& earlier = p.call(before(g.last));
+  return layer == step(earlier.layer, last.layer) &&
+         mb == step(earlier.microbatch, last.microbatch);
 }
 
 std::string range_text(const char* name, int64_t from, int64_t to) {
@@ -114,9 +118,9 @@ std::string group_text(const Program& p, const Group& g) {
   const Segment& s = p.segment(first);
   const std::string numbers =
       g.first == g.last ? fmt::format("#{}", g.first) : fmt::format("#{}-#{}", g.first, g.last);
-  std::string text =
-      fmt::format("  {:<12} {}{}{}", numbers, s.name, range_text("layer", first.layer, last.layer),
-                  range_text("mb", first.microbatch, last.microbatch));
+  std::string text = fmt::format("  {:<12} {}{}{}", numbers, s.name(),
+                                 range_text("layer", first.layer, last.layer),
+                                 range_text("mb", first.microbatch, last.microbatch));
   if (s.queue != Queue::kCompute) text += fmt::format(" queue={}", name_of(s.queue));
   for (size_t i = 0; i < first.after.size(); ++i)
     text += fmt::format("{}#{}", i == 0 ? "  after " : ", ", first.after[i]);
@@ -125,12 +129,12 @@ std::string group_text(const Program& p, const Group& g) {
 
 std::string calls_text(const Program& p) {
   std::string text = "calls\n";
-  const auto n = static_cast<CallId>(p.schedule.size());
-  for (CallId c = 0; c < n;) {
+  for (CallId c(0); p.schedule.contains(c);) {
     Group g{c, c};
-    while (g.last + 1 < n && continues(p, g, g.last + 1)) ++g.last;
+    while (p.schedule.contains(after(g.last)) && continues(p, g, after(g.last)))
+      g.last = after(g.last);
     text += group_text(p, g);
-    c = g.last + 1;
+    c = after(g.last);
   }
   return text;
 }

@@ -40,7 +40,7 @@ std::set<int64_t> ranks_of(const Program& p) {
 int64_t sent_bytes(const Program& p) {
   int64_t bytes = 0;
   for (const Call& c : p.schedule)
-    if (c.wire.operation == "send") bytes += c.wire.bytes;
+    if (c.wire.kind == WireKind::kSend) bytes += c.wire.bytes;
   return bytes;
 }
 
@@ -57,7 +57,7 @@ std::string summary(const std::vector<Program>& stages) {
     out += fmt::format("{:>5}  {:<14}{:<16}{:>7}{:>8}{:>12.1f}{:>12.1f}{:>12.1f}\n", p.stage,
                        ranges(ranks_of(p)), ranges(layers_of(p)), p.schedule.size(),
                        p.frames.size(), mib(p.state_bytes), mib(p.bytes), mib(sent_bytes(p)));
-    for (const Segment& s : p.segments) segments[s.name].insert(p.stage);
+    for (const Segment& s : p.segments) segments[s.name()].insert(p.stage);
   }
   for (const auto& [name, where] : segments)
     if (where.size() < stages.size())

@@ -4,11 +4,44 @@
 
 namespace tessera {
 
-std::string_view name_of(Role r) {
-  constexpr std::array<std::string_view, 15> kNames = {
-      "weight", "master", "gradient", "moment1", "moment2",         "factor",     "packed", "batch",
-      "step",   "report", "cache",    "stream",  "stream_gradient", "activation", "scratch"};
-  return kNames.at(static_cast<size_t>(r));
+namespace {
+
+struct RoleName {
+  std::string_view word, value;
+};
+
+// In the order of Role.
+constexpr std::array<RoleName, kRoles> kRoleNames = {{{"weight", ""},
+                                                      {"master", ""},
+                                                      {"gradient", ""},
+                                                      {"moment1", ""},
+                                                      {"moment2", ""},
+                                                      {"factor", ""},
+                                                      {"packed", ""},
+                                                      {"batch", ""},
+                                                      {"batch", "batch.tokens"},
+                                                      {"batch", "batch.labels"},
+                                                      {"batch", "batch.positions"},
+                                                      {"batch", "batch.samples"},
+                                                      {"batch", "batch.documents"},
+                                                      {"batch", "batch.source"},
+                                                      {"step", "step"},
+                                                      {"report", "report"},
+                                                      {"report", "logits"},
+                                                      {"cache", ""},
+                                                      {"stream", ""},
+                                                      {"stream_gradient", ""},
+                                                      {"activation", ""},
+                                                      {"scratch", ""}}};
+
+}  // namespace
+
+std::string_view name_of(Role r) { return kRoleNames.at(static_cast<size_t>(r)).word; }
+std::string_view value_name(Role r) { return kRoleNames.at(static_cast<size_t>(r)).value; }
+
+std::string_view suffix_of(Copy c) {
+  constexpr std::array<std::string_view, 4> kSuffixes = {"", ".light", ".again", ".host"};
+  return kSuffixes.at(static_cast<size_t>(c));
 }
 
 std::vector<WeightPart> parts_of(const Value& weight) {

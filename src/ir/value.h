@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/id.h"
 #include "base/shape.h"
 
 namespace tessera {
 
-using ValueId = int32_t;
-using FrameKindId = int32_t;
-constexpr int32_t kNone = -1;
+using ValueId = Id<struct ValueTag>;
+using FrameKindId = Id<struct FrameKindTag>;
 
 // Mesh axes, nested, outermost first. The order is fixed; a mesh gives each a size.
 enum class AxisKind : uint8_t {
@@ -46,14 +46,33 @@ enum class Role : uint8_t {
   kMoment2,   // running mean of their squares
   kFactor,    // the same of rows and columns of a matrix: Adafactor's
   kPacked,    // a weight in the layout the product library likes best
-  kBatch,     // tokens, labels, positions, sample numbers of a micro-batch
-  kStep,      // learning rate, step number, seed: see ir/state.h
-  kReport,    // loss, tokens, squares: see ir/state.h
-  kCache,     // keys and values of the tokens seen so far
-  kStream,    // hidden states between blocks
+  kBatch,     // an input of a micro-batch; the model's have roles of their own:
+  kTokens,    // token ids
+  kLabels,    // token ids to predict
+  kPositions,
+  kSamples,    // numbers of the samples
+  kDocuments,  // numbers of the documents of the tokens
+  kSource,     // token ids that an encoder reads
+  kStep,       // learning rate, step number, seed: see ir/state.h
+  kReport,     // loss, tokens, squares: see ir/state.h
+  kLogits,     // of all tokens, for the host
+  kCache,      // keys and values of the tokens seen so far
+  kStream,     // hidden states between blocks
   kStreamGradient,
   kActivation,  // inside a block; saved if the backward reads it
   kScratch,     // gradients of activations, workspaces: one segment long
+};
+constexpr int kRoles = 22;
+
+// Whether the host writes it for each micro-batch.
+constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
+
+// What a value that is computed twice, or kept twice, is a copy for.
+enum class Copy : uint8_t {
+  kOriginal,    // no copy
+  kNoSave,      // of a forward that saves nothing
+  kRecomputed,  // for the backward
+  kHost,        // in the memory of the host
 };
 
 // What a value has one of each for.
@@ -100,8 +119,10 @@ struct Value {
   // weight is one matrix. Optimizers that treat a matrix as a whole work on these.
   std::vector<WeightPart> parts;
   std::optional<PartOf> whole;  // of a weight: where checkpoints know it as a part of another
-  FrameKindId frame = kNone;    // kNone: scratch of its segment, or not laid out yet
-  int64_t offset = kNone;       // bytes from the start of its frame (or of the scratch)
+  Copy copy = Copy::kOriginal;
+  ValueId of = kNone;         // what it is a copy of; of a gradient or factor, the weight
+  FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
+  int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
   bool own =
       false;  // a rank's part of a flat frame that holds the whole: at offset + index × bytes
 
@@ -110,7 +131,16 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
+using ValueVector = IdVector<ValueId, Value>;
+using ValueSpan = IdSpan<ValueId, Value>;
+
+// The word of a role in the printed text. The roles of a batch share "batch", report and logits
+// share "report": there the name of the value tells them apart.
 std::string_view name_of(Role r);
+// The name of the one value of that role; empty for roles that many values have.
+std::string_view value_name(Role r);
+// What is appended to the name of a value for a copy of it.
+std::string_view suffix_of(Copy c);
 
 // The parts of a weight: those that it names, or itself as one part without a name.
 std::vector<WeightPart> parts_of(const Value& weight);

@@ -36,25 +36,25 @@ void each_operand(const Op& op, const std::function<void(ValueId, const std::str
   if (op.packed != kNone) visit(op.packed, "packed weight");
 }
 
-Findings verify_ids(const Op& op, size_t values, const std::string& name) {
+Findings verify_ids(const Op& op, ValueSpan values, const std::string& name) {
   Findings findings;
   each_operand(op, [&](ValueId v, const std::string& what) {
-    if (v < 0 || v >= static_cast<ValueId>(values))
-      findings.push_back(fmt::format("{}: {} is value {} of {}", name, what, v, values));
+    if (!values.contains(v))
+      findings.push_back(fmt::format("{}: {} is value {} of {}", name, what, v, values.size()));
   });
   return findings;
 }
 
-Findings verify_types(const Op& op, std::span<const Value> values, const std::string& name) {
+Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
   Inputs in;
-  for (const ValueId v : op.inputs) in.push_back(&at(values, v));
+  for (const ValueId v : op.inputs) in.push_back(&values[v]);
   const std::vector<OutputSpec> specs = rule_of(op.kind).infer(op.attributes, in);
   if (specs.size() != op.outputs.size())
     return {
         fmt::format("{}: has {} outputs, its rule says {}", name, op.outputs.size(), specs.size())};
   Findings findings;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const Value& v = at(values, op.outputs[i]);
+    const Value& v = values[op.outputs[i]];
     if (v.dtype != specs[i].dtype || v.shape != specs[i].shape)
       findings.push_back(fmt::format("{}: output {} is {}, its rule says {}", name, v.name,
                                      type_text(v.dtype, v.shape),
@@ -75,7 +75,7 @@ Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::stri
   std::set<ValueId> here;
   for (const Op& op : ops) {
     const std::string name = op_name(op, where);
-    Findings ids = verify_ids(op, g.values.size(), name);
+    Findings ids = verify_ids(op, g.values, name);
     if (!ids.empty()) {
       append(findings, std::move(ids));
       continue;
@@ -97,7 +97,7 @@ Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::stri
 Findings verify_block(const Graph& g, const Block& b) {
   Findings findings;
   for (const ValueId v : {b.input, b.output, b.input_gradient, b.output_gradient})
-    if (v < kNone || v >= static_cast<ValueId>(g.values.size()))
+    if (v != kNone && !g.values.contains(v))
       findings.push_back(fmt::format("block {}: names value {} of {}", b.name, v, g.values.size()));
   if (!findings.empty()) return findings;
   std::set<ValueId> made = {b.input, b.output_gradient, g.memory};
@@ -120,39 +120,35 @@ Findings verify_block(const Graph& g, const Block& b) {
 // Whatever a program names exists.
 Findings verify_references(const Program& p) {
   Findings findings;
-  const auto need = [&](int64_t id, size_t size, bool or_none, const std::string& what) {
-    if (id >= (or_none ? kNone : 0) && id < static_cast<int64_t>(size)) return;
-    findings.push_back(fmt::format("{} {} of {}", what, id, size));
+  const auto need = [&](auto id, const auto& list, const std::string& what) {
+    if (!list.contains(id)) findings.push_back(fmt::format("{} {} of {}", what, id, list.size()));
   };
   for (const Value& v : p.values)
-    need(v.frame, p.kinds.size(), true, v.name + ": lies in kind of frame");
+    if (v.frame != kNone) need(v.frame, p.kinds, v.name + ": lies in kind of frame");
   for (const FrameKind& k : p.kinds)
-    for (const ValueId v : k.values) need(v, p.values.size(), false, k.name + ": holds value");
+    for (const ValueId v : k.values) need(v, p.values, k.name + ": holds value");
   for (const Segment& s : p.segments) {
-    for (const Parameter& x : s.frames)
-      need(x.kind, p.kinds.size(), false, s.name + ": takes kind of frame");
-    for (const Op& op : s.ops)
-      append(findings, verify_ids(op, p.values.size(), op_name(op, s.name)));
+    for (const Parameter& x : s.frames) need(x.kind, p.kinds, s.name() + ": takes kind of frame");
+    for (const Op& op : s.ops) append(findings, verify_ids(op, p.values, op_name(op, s.name())));
   }
-  for (const Frame& f : p.frames) need(f.kind, p.kinds.size(), false, "a frame is of kind");
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+  for (const Frame& f : p.frames) need(f.kind, p.kinds, "a frame is of kind");
+  for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
     const std::string name = fmt::format("call #{}:", c);
-    need(call.segment, p.segments.size(), false, name + " runs segment");
-    for (const FrameId f : call.frames) need(f, p.frames.size(), false, name + " takes frame");
-    for (const CallId y : call.after) need(y, p.schedule.size(), false, name + " waits for call");
-    for (const CallId y : call.before_step)
-      need(y, p.schedule.size(), false, name + " waits for call");
+    need(call.segment, p.segments, name + " runs segment");
+    for (const FrameId f : call.frames) need(f, p.frames, name + " takes frame");
+    for (const CallId y : call.after) need(y, p.schedule, name + " waits for call");
+    for (const CallId y : call.before_step) need(y, p.schedule, name + " waits for call");
   }
   return findings;
 }
 
 }  // namespace
 
-std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
-                                   const std::string& where, const Mesh& mesh, bool same_bytes) {
+std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::string& where,
+                                   const Mesh& mesh, bool same_bytes) {
   const std::string name = op_name(op, where);
-  Findings findings = verify_ids(op, values.size(), name);
+  Findings findings = verify_ids(op, values, name);
   if (!findings.empty()) return findings;
   findings = verify_types(op, values, name);
   if (findings.empty()) findings = verify_sharding(op, values, mesh, same_bytes, name);
@@ -169,7 +165,7 @@ std::vector<std::string> verify(const Program& p) {
   Findings findings = verify_references(p);
   if (!findings.empty()) return findings;
   for (const Segment& s : p.segments)
-    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name, p.mesh, true));
+    for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name(), p.mesh, true));
   append(findings, verify_layout(p));
   return findings;
 }

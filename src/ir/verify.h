@@ -28,14 +28,12 @@ std::vector<std::string> verify(const Graph& g);
 std::vector<std::string> verify(const Program& p);
 
 // One op by itself: ids, types, shapes and sharding. `where` begins each sentence.
-std::vector<std::string> verify_op(const Op& op, std::span<const Value> values,
-                                   const std::string& where, const Mesh& mesh = {},
-                                   bool same_bytes = false);
+std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::string& where,
+                                   const Mesh& mesh = {}, bool same_bytes = false);
 
 // Its labels and places. `name` begins each sentence.
-std::vector<std::string> verify_sharding(const Op& op, std::span<const Value> values,
-                                         const Mesh& mesh, bool same_bytes,
-                                         const std::string& name);
+std::vector<std::string> verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh,
+                                         bool same_bytes, const std::string& name);
 
 // The frames, segments' parameters, scratch and calls of a program whose ids are right.
 std::vector<std::string> verify_layout(const Program& p);

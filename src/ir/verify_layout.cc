@@ -66,7 +66,7 @@ struct Use {
 // One segment: its parameters against its ops, and where its values lie.
 class SegmentVerifier {
  public:
-  SegmentVerifier(const Program& p, const Segment& s) : p_(p), s_(s) {}
+  SegmentVerifier(const Program& p, const Segment& s) : p_(p), s_(s), name_(s.name()) {}
 
   Findings run() {
     for (size_t i = 0; i < s_.ops.size(); ++i) read_op(i);
@@ -82,7 +82,7 @@ class SegmentVerifier {
   };
 
   std::string name(const Op& op) const {
-    return fmt::format("{} {} ({})", s_.name, op.origin, rule_of(op.kind).name);
+    return fmt::format("{} {} ({})", name_, op.origin, rule_of(op.kind).name);
   }
   // A frame as one row of elements, or this rank's part of it.
   bool is_flat(ValueId v) const {
@@ -143,24 +143,24 @@ class SegmentVerifier {
     for (const Parameter& x : s_.frames) {
       const std::string& kind = p_.kind(x.kind).name;
       if (!taken.insert(x.kind).second)
-        findings_.push_back(fmt::format("{}: takes {} twice", s_.name, kind));
+        findings_.push_back(fmt::format("{}: takes {} twice", name_, kind));
       // A segment without ops may stand for an end of life.
       if (s_.ops.empty() && x.access == Access::kRead) continue;
       if (!uses_.contains(x.kind)) {
-        findings_.push_back(fmt::format("{}: takes {}, which no op of it touches", s_.name, kind));
+        findings_.push_back(fmt::format("{}: takes {}, which no op of it touches", name_, kind));
         continue;
       }
       const Access needed = uses_[x.kind].needed();
       if (x.access != needed)
-        findings_.push_back(fmt::format("{}: takes {} to {} it, its ops {} it", s_.name, kind,
+        findings_.push_back(fmt::format("{}: takes {} to {} it, its ops {} it", name_, kind,
                                         name_of(x.access), name_of(needed)));
       else if (needed == Access::kWrite || needed == Access::kAdd)
         verify_covers(x.kind);
     }
     for (const auto& [kind, use] : uses_)
       if (!taken.contains(kind))
-        findings_.push_back(fmt::format("{}: its ops touch {}, which it does not take", s_.name,
-                                        p_.kind(kind).name));
+        findings_.push_back(
+            fmt::format("{}: its ops touch {}, which it does not take", name_, p_.kind(kind).name));
   }
 
   // A frame is written or started fresh as a whole, so no part of it may be left out.
@@ -171,8 +171,8 @@ class SegmentVerifier {
       if (std::any_of(made.begin(), made.end(),
                       [&](ValueId v) { return is_flat(v) || same_bytes(p_[v], p_[member]); }))
         continue;
-      findings_.push_back(fmt::format("{}: leaves {} of {} as it is", s_.name, p_[member].name,
-                                      p_.kind(kind).name));
+      findings_.push_back(
+          fmt::format("{}: leaves {} of {} as it is", name_, p_[member].name, p_.kind(kind).name));
     }
   }
 
@@ -200,7 +200,7 @@ class SegmentVerifier {
       const int64_t bytes = p_[v].frame == kNone ? s_.scratch_bytes : p_.kind(p_[v].frame).bytes;
       if (p_[v].offset < 0 || p_[v].offset + p_[v].bytes() > bytes)
         findings_.push_back(
-            fmt::format("{}: {} of {} bytes at {} does not fit in the {} bytes of {}", s_.name,
+            fmt::format("{}: {} of {} bytes at {} does not fit in the {} bytes of {}", name_,
                         p_[v].name, p_[v].bytes(), p_[v].offset, bytes, place_name(p_[v].frame)));
     }
     for (const auto& [frame, values] : by_frame)
@@ -220,20 +220,22 @@ class SegmentVerifier {
     if (la.last == lb.first && works_in_place(va, vb, la.last)) return;
     if (lb.last == la.first && works_in_place(vb, va, lb.last)) return;
     findings_.push_back(fmt::format("{}: {} and {} are alive together in the same bytes of {}",
-                                    s_.name, p_[va].name, p_[vb].name, place_name(p_[va].frame)));
+                                    name_, p_[va].name, p_[vb].name, place_name(p_[va].frame)));
   }
 
   const Program& p_;
   const Segment& s_;
+  std::string name_;
   std::map<ValueId, Life> lives_;
   std::set<ValueId> made_;
   std::map<FrameKindId, Use> uses_;
   Findings findings_;
 };
 
-// "hidden'" of one layer is "hidden" of the next.
-std::string stream_of(const std::string& kind) {
-  return kind.ends_with('\'') ? kind.substr(0, kind.size() - 1) : kind;
+// What one layer writes to a stream the next one reads: one frame under two kinds.
+FrameKindId read_as(const Program& p, FrameKindId kind) {
+  const FrameKindId input = p.kind(kind).input;
+  return input ? input : kind;
 }
 
 Findings verify_call(const Program& p, CallId id) {
@@ -248,11 +250,11 @@ Findings verify_call(const Program& p, CallId id) {
     findings.push_back(fmt::format("{}: says of {} frames whether they are fresh, and has {}", name,
                                    c.fresh.size(), c.frames.size()));
   for (size_t i = 0; i < c.frames.size(); ++i) {
-    const FrameKind &wanted = p.kind(s.frames[i].kind), &found = p.kind(p.frame(c.frames[i]).kind);
-    if (&wanted == &found) continue;
-    if (stream_of(wanted.name) != stream_of(found.name) || wanted.bytes != found.bytes)
+    const FrameKindId wanted = s.frames[i].kind, found = p.frame(c.frames[i]).kind;
+    if (wanted == found) continue;
+    if (read_as(p, wanted) != read_as(p, found) || p.kind(wanted).bytes != p.kind(found).bytes)
       findings.push_back(fmt::format("{}: frame {} is of kind {}, its segment takes {}", name, i,
-                                     found.name, wanted.name));
+                                     p.kind(found).name, p.kind(wanted).name));
   }
   return findings;
 }
@@ -261,11 +263,9 @@ Findings verify_call(const Program& p, CallId id) {
 
 std::vector<std::string> verify_layout(const Program& p) {
   Findings findings;
-  for (size_t k = 0; k < p.kinds.size(); ++k)
-    append(findings, verify_kind(p, static_cast<FrameKindId>(k)));
+  for (const FrameKindId k : p.kinds.ids()) append(findings, verify_kind(p, k));
   for (const Segment& s : p.segments) append(findings, SegmentVerifier(p, s).run());
-  for (size_t c = 0; c < p.schedule.size(); ++c)
-    append(findings, verify_call(p, static_cast<CallId>(c)));
+  for (const CallId c : p.schedule.ids()) append(findings, verify_call(p, c));
   return findings;
 }
 

@@ -30,13 +30,11 @@ bool takes_any_place(OpKind k) {
 
 // On the axes that it names a conversion leads from the one place to the other; on all others it
 // changes nothing. Whole frames, of one dimension, are not at places.
-bool converts(const Op& op, std::span<const Value> values, size_t axis, bool same_bytes) {
-  const Value &x = at(values, op.inputs[0]), &y = at(values, op.outputs[0]);
+bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
+  const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
-  const std::string list = fmt::format("+{}+", op.attributes.text("over"));
-  const std::string own = fmt::format("+{}+", name_of(static_cast<AxisKind>(axis)));
-  const bool over = list.find(own) != std::string::npos;
+  const bool over = op.attributes.group("over").has(static_cast<AxisKind>(axis));
   if (!over) return from == to || fits(x, from, to, same_bytes);
   if (op.kind == OpKind::kShare) return from == kReplicated && to == kShared;
   const auto way = conversion(from, to);
@@ -44,7 +42,7 @@ bool converts(const Op& op, std::span<const Value> values, size_t axis, bool sam
          (op.attributes.integer("max") != 0) == (from == kPartialMax);
 }
 
-Findings verify_labels(const Op& op, std::span<const Value> values, const std::string& name) {
+Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) {
   const ShardingRule rule = rule_of(op.kind).sharding(op, values);
   if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
     return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
@@ -52,7 +50,7 @@ Findings verify_labels(const Op& op, std::span<const Value> values, const std::s
                         op.outputs.size())};
   Findings findings;
   const auto look = [&](ValueId id, const std::string& labels) {
-    const Value& v = at(values, id);
+    const Value& v = values[id];
     if (static_cast<int>(labels.size()) != v.shape.rank())
       findings.push_back(fmt::format("{}: its sharding rule labels {} of {} as '{}'", name, v.name,
                                      to_string(v.shape), labels));
@@ -64,8 +62,8 @@ Findings verify_labels(const Op& op, std::span<const Value> values, const std::s
 
 }  // namespace
 
-Findings verify_sharding(const Op& op, std::span<const Value> values, const Mesh& mesh,
-                         bool same_bytes, const std::string& name) {
+Findings verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh, bool same_bytes,
+                         const std::string& name) {
   Findings findings = verify_labels(op, values, name);
   if (!findings.empty() || takes_any_place(op.kind)) return findings;
   for (const size_t axis : divided_axes(mesh)) {
@@ -75,8 +73,8 @@ Findings verify_sharding(const Op& op, std::span<const Value> values, const Mesh
     std::string places;
     for (const auto* list : {&op.inputs, &op.outputs})
       for (const ValueId v : *list)
-        places += fmt::format("{}{} {}", places.empty() ? "" : ", ", at(values, v).name,
-                              place_text(at(values, v).sharding.place[axis]));
+        places += fmt::format("{}{} {}", places.empty() ? "" : ", ", values[v].name,
+                              place_text(values[v].sharding.place[axis]));
     findings.push_back(fmt::format("{}: no signature of its rule on axis {} has {}", name,
                                    name_of(static_cast<AxisKind>(axis)), places));
   }

@@ -78,15 +78,15 @@ ValueId BlockWriter::common(const std::string& name, Shape shape, double std, in
   return v;
 }
 
-ValueId BlockWriter::stream(const std::string& from) {
-  const int64_t tokens = from == "hidden" ? graph_.tokens : graph_.source;
+ValueId BlockWriter::stream(HiddenStream from) {
+  const int64_t tokens = from == HiddenStream::kHidden ? graph_.tokens : graph_.source;
   const Shape shape{graph_.sequences, tokens, model_.hidden};
   block_.from = from;
   block_.input = builder_.value("hidden", DType::kF32, shape, Role::kStream, kEach);
   return block_.input;
 }
 
-void BlockWriter::finish(ValueId hidden, const std::string& to) {
+void BlockWriter::finish(ValueId hidden, HiddenStream to) {
   block_.to = to;
   block_.output = hidden;
   graph_[hidden].role = Role::kStream;
@@ -260,18 +260,19 @@ Graph forward(const ModelConfig& model, const BatchForm& form) {
   g.source = form.source;
   std::vector<Op> none;
   Builder inputs(g, none, kOne, "");
-  const auto batch = [&](const char* name, DType type, Shape shape) {
-    return inputs.value(name, type, std::move(shape), Role::kBatch, kPerMicrobatch);
+  const auto batch = [&](Role role, DType type, Shape shape) {
+    return inputs.value(std::string(value_name(role)), type, std::move(shape), role,
+                        kPerMicrobatch);
   };
   const Shape bt{form.sequences, form.tokens};
   BatchValues b;
   b.head_copies = form.head_copies;
-  b.tokens = batch("batch.tokens", DType::kI32, bt);
-  b.labels = batch("batch.labels", DType::kI32, bt);
-  b.positions = batch("batch.positions", DType::kI32, bt);
-  b.samples = batch("batch.samples", DType::kI64, {form.sequences});
-  if (form.documents_apart) b.documents = batch("batch.documents", DType::kI32, bt);
-  if (form.source > 0) b.source = batch("batch.source", DType::kI32, {form.sequences, form.source});
+  b.tokens = batch(Role::kTokens, DType::kI32, bt);
+  b.labels = batch(Role::kLabels, DType::kI32, bt);
+  b.positions = batch(Role::kPositions, DType::kI32, bt);
+  b.samples = batch(Role::kSamples, DType::kI64, {form.sequences});
+  if (form.documents_apart) b.documents = batch(Role::kDocuments, DType::kI32, bt);
+  if (form.source > 0) b.source = batch(Role::kSource, DType::kI32, {form.sequences, form.source});
   b.step = inputs.value("step", DType::kF64, {kStepSize}, Role::kStep, kOne);
   b.report = inputs.value("report", DType::kF64, {kReportSize}, Role::kReport, kOne);
   rule_of(model.family).forward(g, b, model);

@@ -55,10 +55,10 @@ class BlockWriter {
   // A matrix that all layers of a stack have in common.
   ValueId common(const std::string& name, Shape shape, double std, int divided = kNone);
 
-  // The hidden states that come in, [B, T, F], and those that go out; of an encoder, whose stream
-  // is "source", [B, S, F].
-  ValueId stream(const std::string& from = "hidden");
-  void finish(ValueId hidden, const std::string& to = "hidden");
+  // The hidden states that come in, [B, T, F], and those that go out; those of an encoder
+  // are [B, S, F].
+  ValueId stream(HiddenStream from = HiddenStream::kHidden);
+  void finish(ValueId hidden, HiddenStream to = HiddenStream::kHidden);
   void remember(ValueId memory);  // what layers behind this block read (Graph::memory)
   void finish_with_loss();        // the block ends in a loss
 

@@ -1,5 +1,7 @@
 #include "model/presets.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/family.h"
 
@@ -44,14 +46,16 @@ void derive_sizes(ModelConfig& config) {
 
 int64_t parameter_count(const ModelConfig& config) {
   const Graph g = forward(config, 1, 1);
-  const auto layers_of = [&](const Value& v) {
+  const auto layers_of = [&](ValueId v) {
     for (const Block& b : g.blocks)
-      if (v.name.starts_with(b.name + ".")) return b.layers;
-    CHECK(false, "{} is of no block", v.name);
+      for (const Op& op : b.forward)
+        if (std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end()) return b.layers;
+    CHECK(false, "{} is of no block", g[v].name);
   };
   int64_t n = 0;
-  for (const Value& v : g.values)
-    if (v.role == Role::kWeight) n += v.shape.elements() * ((v.per & kPerLayer) ? layers_of(v) : 1);
+  for (const ValueId v : g.values.ids())
+    if (g[v].role == Role::kWeight)
+      n += g[v].shape.elements() * ((g[v].per & kPerLayer) ? layers_of(v) : 1);
   return n;
 }
 

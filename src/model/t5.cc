@@ -77,8 +77,8 @@ void encoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   AttentionForm form;
   form.whole = true;
   form.padding = batch.source;
-  const ValueId x = w.stream("source");
-  w.finish(feed_forward(w, self_attend(w, x, form)), "source");
+  const ValueId x = w.stream(HiddenStream::kSource);
+  w.finish(feed_forward(w, self_attend(w, x, form)), HiddenStream::kSource);
 }
 
 void decoder(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
@@ -99,12 +99,13 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
   {
     BlockWriter w(graph, batch, m, "embed");
     table = w.matrix("weight", {V, F}, m.init_std, 0);
-    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.source, table)), "source");
+    w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.source, table)),
+             HiddenStream::kSource);
   }
   encoder(graph, batch, m);
   {
     BlockWriter w(graph, batch, m, "bridge");
-    w.remember(w.dropout("memory.drop", w.rms_norm("norm", w.stream("source"))));
+    w.remember(w.dropout("memory.drop", w.rms_norm("norm", w.stream(HiddenStream::kSource))));
     w.finish(w.embedding_dropout("drop", w.embedding("tokens", batch.tokens, table)));
   }
   decoder(graph, batch, m);

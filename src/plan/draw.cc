@@ -11,15 +11,30 @@ namespace {
 
 constexpr double kWidth = 1200, kLeft = 70, kRow = 26, kBar = 10, kMemory = 12;
 
-const char* colour_of(const std::string& segment) {
-  if (segment.starts_with("forward.") || segment.starts_with("light.")) return "#4c8bf5";
-  if (segment.starts_with("backward.")) return "#34a853";
-  if (segment.starts_with("weights.")) return "#a5d6a7";
-  if (segment == "head") return "#1b7f3b";
-  if (segment.starts_with("again.")) return "#fbbc04";
-  if (segment.starts_with("send_") || segment.starts_with("receive_")) return "#9aa0a6";
-  if (segment.starts_with("update.") || segment.starts_with("squares.")) return "#8e44ad";
-  return "#ea4335";  // gathers and reductions
+const char* colour_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+    case Phase::kForwardNoSave:
+      return "#4c8bf5";
+    case Phase::kBackward:
+      return "#34a853";
+    case Phase::kWeightBackward:
+      return "#a5d6a7";
+    case Phase::kJoint:
+      return "#1b7f3b";
+    case Phase::kRecompute:
+      return "#fbbc04";
+    case Phase::kSendForward:
+    case Phase::kReceiveForward:
+    case Phase::kSendBackward:
+    case Phase::kReceiveBackward:
+      return "#9aa0a6";
+    case Phase::kUpdate:
+    case Phase::kSquares:
+      return "#8e44ad";
+    default:
+      return "#ea4335";  // gathers and reductions
+  }
 }
 
 struct Bar {
@@ -29,40 +44,41 @@ struct Bar {
   bool beside;  // on another queue than computation
 };
 
-std::vector<Bar> bars_of(const Program& p, const std::vector<CallTime>& times) {
+std::vector<Bar> bars_of(const Program& p, const IdVector<CallId, CallTime>& times) {
   std::vector<Bar> bars;
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+  for (const CallId c : p.schedule.ids()) {
     const Call& call = p.schedule[c];
     const Segment& s = p.segment(call);
     const CallTime& t = times[c];
     const bool beside = s.queue != Queue::kCompute;
     if (!bars.empty()) {
       Bar& last = bars.back();
-      if (last.colour == colour_of(s.name) && last.microbatch == call.microbatch &&
+      if (last.colour == colour_of(s.phase) && last.microbatch == call.microbatch &&
           last.beside == beside && last.to == t.start_ns) {
         last.to = t.finish_ns;
         continue;
       }
     }
-    bars.push_back({s.name, colour_of(s.name), call.microbatch, t.start_ns, t.finish_ns, beside});
+    bars.push_back(
+        {s.name(), colour_of(s.phase), call.microbatch, t.start_ns, t.finish_ns, beside});
   }
   return bars;
 }
 
 // Bytes that are alive after each call of the compute queue, as (time, bytes).
 std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
-                                                 const std::vector<CallTime>& times) {
+                                                 const IdVector<CallId, CallTime>& times) {
   std::vector<std::pair<int64_t, int64_t>> changes;
-  std::vector<std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
-  for (size_t c = 0; c < p.schedule.size(); ++c)
+  IdVector<FrameId, std::pair<int64_t, int64_t>> life(p.frames.size(), {INT64_MAX, 0});
+  for (const CallId c : p.schedule.ids())
     for (const FrameId f : p.schedule[c].frames) {
-      auto& [first, last] = life[static_cast<size_t>(f)];
+      auto& [first, last] = life[f];
       first = std::min(first, times[c].start_ns);
       last = std::max(last, times[c].finish_ns);
     }
-  for (size_t f = 0; f < p.frames.size(); ++f) {
+  for (const FrameId f : p.frames.ids()) {
     if (p.frames[f].state || life[f].first == INT64_MAX) continue;
-    const int64_t bytes = p.bytes_of(static_cast<FrameId>(f));
+    const int64_t bytes = p.bytes_of(f);
     changes.emplace_back(life[f].first, bytes);
     changes.emplace_back(life[f].second, -bytes);
   }
@@ -72,7 +88,7 @@ std::vector<std::pair<int64_t, int64_t>> live_of(const Program& p,
   return changes;
 }
 
-std::string memory_path(const Program& p, const std::vector<CallTime>& times, double top,
+std::string memory_path(const Program& p, const IdVector<CallId, CallTime>& times, double top,
                         double scale, int64_t most) {
   const auto y = [&](int64_t bytes) {
     return top + kMemory * (1 - static_cast<double>(bytes) / static_cast<double>(most));

@@ -81,7 +81,7 @@ GroupShape shape_of(const std::vector<int64_t>& ranks, const Hardware& h) {
 
 }  // namespace
 
-GroupShape group_shape(const Mesh& mesh, std::string_view over, int64_t stage,
+GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
                        const Hardware& hardware, bool hierarchical) {
   const int64_t first = stage * ranks_of_stage(mesh);
   GroupShape g = shape_of(group_of(mesh, over, first), hardware);

@@ -31,7 +31,7 @@ struct GroupShape {
 };
 
 // Of the group `over` that a rank of `stage` belongs to.
-GroupShape group_shape(const Mesh& mesh, std::string_view over, int64_t stage,
+GroupShape group_shape(const Mesh& mesh, const GroupRef& over, int64_t stage,
                        const Hardware& hardware, bool hierarchical = true);
 // Of the messages between the ranks of two stages: members are 2.
 GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardware& hardware);

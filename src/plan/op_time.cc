@@ -80,10 +80,10 @@ double measured_rate(const ProductShape& s, const DeviceFigures& d) {
 }
 
 // The two operands over all pairs of positions of the parts of attention: [T, T] and [T, D].
-std::vector<ProductShape> pair_products(const Op& op, std::span<const Value> values) {
+std::vector<ProductShape> pair_products(const Op& op, ValueSpan values) {
   const bool scores =
       op.kind == OpKind::kAttentionScores || op.kind == OpKind::kAttentionScoresGrad;
-  const Value& qkv = at(values, op.inputs[scores ? 0 : 1]);
+  const Value& qkv = values[op.inputs[scores ? 0 : 1]];
   const Shape& q = qkv.shape;
   const int64_t batch = q[0] * q[2] * (q[3] - 2), T = q[1], D = q[4];
   const ProductShape wide{batch, T, T, D, qkv.dtype, "forward"};
@@ -101,9 +101,9 @@ std::vector<ProductShape> pair_products(const Op& op, std::span<const Value> val
 }
 
 // The head's products by chunks of tokens; then the logits are read and written by their loss.
-double linear_cross_entropy_s(const Op& op, std::span<const Value> values, const DeviceFigures& d) {
-  const Shape &x = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
-  const DType type = at(values, op.inputs[0]).dtype;
+double linear_cross_entropy_s(const Op& op, ValueSpan values, const DeviceFigures& d) {
+  const Shape &x = values[op.inputs[0]].shape, &w = values[op.inputs[1]].shape;
+  const DType type = values[op.inputs[0]].dtype;
   const int64_t F = w[-1], V = w[0], tokens = x.elements() / F,
                 chunk = std::min(tokens, kHeadChunk);
   double s = product_s({1, chunk, V, F, type, "forward"}, d);
@@ -120,14 +120,14 @@ double kernels_of(std::string_view name, const Software& software) {
 }
 
 // Of its type, else of any; 0: not measured.
-double measured_rate(const Op& op, std::span<const Value> values, const OpRates& rates) {
+double measured_rate(const Op& op, ValueSpan values, const OpRates& rates) {
   if (rates.empty()) return 0;
   auto found = rates.find(rate_key(op, values));
   if (found == rates.end()) found = rates.find(rule_of(op.kind).name);
   return found == rates.end() ? 0 : found->second;
 }
 
-double moved_s(const Op& op, std::span<const Value> values, const DeviceFigures& d) {
+double moved_s(const Op& op, ValueSpan values, const DeviceFigures& d) {
   const double measured = measured_rate(op, values, d.op_bytes_per_s);
   const double bytes = moved_bytes(op, values);
   return measured > 0 ? bytes / measured : sweep_s(bytes, d);
@@ -140,11 +140,11 @@ bool communicates(OpKind kind) {
          kind == OpKind::kAllGather || kind == OpKind::kSend || kind == OpKind::kReceive;
 }
 
-ProductShape product_of(const Op& op, std::span<const Value> values) {
-  const Shape &a = at(values, op.inputs[0]).shape, &b = at(values, op.inputs[1]).shape;
+ProductShape product_of(const Op& op, ValueSpan values) {
+  const Shape &a = values[op.inputs[0]].shape, &b = values[op.inputs[1]].shape;
   const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
   ProductShape s;
-  s.type = at(values, op.inputs[0]).dtype;
+  s.type = values[op.inputs[0]].dtype;
   s.fp8 = op.attributes.has("fp8");
   if (op.kind == OpKind::kMatmulGradWeight) {
     s.kind = "weight gradient";
@@ -163,26 +163,26 @@ ProductShape product_of(const Op& op, std::span<const Value> values) {
 }
 
 // What cost_of counts once may move twice, and of a table only the rows that are looked up move.
-double moved_bytes(const Op& op, std::span<const Value> values) {
+double moved_bytes(const Op& op, ValueSpan values) {
   if (op.kind == OpKind::kEmbedding)
-    return 2.0 * static_cast<double>(at(values, op.outputs[0]).bytes());
+    return 2.0 * static_cast<double>(values[op.outputs[0]].bytes());
   if (op.kind == OpKind::kEmbeddingGrad) {
     double dy = 0;
     for (const ValueId v : op.inputs)
-      if (at(values, v).dtype != DType::kI32) dy += static_cast<double>(at(values, v).bytes());
+      if (values[v].dtype != DType::kI32) dy += static_cast<double>(values[v].bytes());
     return 3 * dy;
   }
   double bytes = cost_of(op, values).bytes;
   if (op.kind == OpKind::kAdamw)  // moments and masters are read and written
     for (size_t i = 1; i < op.outputs.size(); ++i)
-      bytes += static_cast<double>(at(values, op.outputs[i]).bytes());
+      bytes += static_cast<double>(values[op.outputs[i]].bytes());
   return bytes;
 }
 
-std::string rate_key(const Op& op, std::span<const Value> values) {
+std::string rate_key(const Op& op, ValueSpan values) {
   for (const std::vector<ValueId>* operands : {&op.inputs, &op.outputs})
     for (const ValueId v : *operands) {
-      const DType t = at(values, v).dtype;
+      const DType t = values[v].dtype;
       if (t == DType::kF32 || t == DType::kBF16 || t == DType::kF16)
         return fmt::format("{}.{}", rule_of(op.kind).name, name_of(t));
     }
@@ -204,8 +204,7 @@ double product_s(const ProductShape& s, const DeviceFigures& d) {
   return std::max(best, moved) + d.kernel_s;
 }
 
-double op_s(const Op& op, std::span<const Value> values, const Hardware& hardware,
-            const Software& software) {
+double op_s(const Op& op, ValueSpan values, const Hardware& hardware, const Software& software) {
   const DeviceFigures& d = hardware.device;
   const double kernels = kernels_of(rule_of(op.kind).name, software);
   switch (op.kind) {
@@ -213,11 +212,11 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kMatmulGradInput:
     case OpKind::kMatmulGradWeight: {
       // Further kernels sweep the result: into a sum of another type, say.
-      const double result = static_cast<double>(at(values, op.outputs[0]).bytes());
+      const double result = static_cast<double>(values[op.outputs[0]].bytes());
       double rounding = 0;
       if (op.attributes.has("fp8"))
         for (const ValueId v : op.inputs) {
-          const Value& x = at(values, v);
+          const Value& x = values[v];
           const int64_t swept = 2 * x.bytes() + x.shape.elements();
           rounding += sweep_s(static_cast<double>(swept), d) + 2 * d.kernel_s;
         }
@@ -237,7 +236,7 @@ double op_s(const Op& op, std::span<const Value> values, const Hardware& hardwar
     case OpKind::kCachedAttention: {
       if (const double r = measured_rate(op, values, d.op_flops_per_s); r > 0)
         return cost_of(op, values).flops / (r * software.attention_share) + d.kernel_s;
-      const double rate = rate_of(at(values, op.inputs[0]).dtype, d) * d.matrix_efficiency *
+      const double rate = rate_of(values[op.inputs[0]].dtype, d) * d.matrix_efficiency *
                           d.attention_efficiency * software.attention_share;
       return std::max(cost_of(op, values).flops / rate, moved_s(op, values, d)) + d.kernel_s;
     }
@@ -260,24 +259,24 @@ double host_copy_s(int64_t bytes, const DeviceFigures& d) {
       d.name);
 }
 
-OpFlops op_flops(const Op& op, std::span<const Value> values) {
+OpFlops op_flops(const Op& op, ValueSpan values) {
   const double flops = cost_of(op, values).flops;
   switch (op.kind) {
     case OpKind::kAttention:
     case OpKind::kAttentionGrad: {
       // The gradient makes the scores once more: five products for four of the model.
       const double model = op.kind == OpKind::kAttention ? flops : 0.8 * flops;
-      const auto T = static_cast<double>(at(values, op.inputs[0]).shape[1]);
+      const auto T = static_cast<double>(values[op.inputs[0]].shape[1]);
       return {model, flops, model * 2 * T / (T + 1)};
     }
     case OpKind::kAttentionScores:
     case OpKind::kAttentionMix:
     case OpKind::kAttentionScoresGrad:
     case OpKind::kAttentionMixGrad: {
-      const Shape& q = at(values, op.inputs[op.kind == OpKind::kAttentionScores ||
-                                                    op.kind == OpKind::kAttentionScoresGrad
-                                                ? 0
-                                                : 1])
+      const Shape& q = values[op.inputs[op.kind == OpKind::kAttentionScores ||
+                                                op.kind == OpKind::kAttentionScoresGrad
+                                            ? 0
+                                            : 1]]
                            .shape;
       const auto T = static_cast<double>(q[1]);
       return {flops * (T + 1) / (2 * T), flops, flops};

@@ -33,26 +33,25 @@ struct ProductShape {
 double product_s(const ProductShape& shape, const DeviceFigures& device);
 
 // `values` have the shapes of one rank (local_values).
-double op_s(const Op& op, std::span<const Value> values, const Hardware& hardware,
-            const Software& software);
+double op_s(const Op& op, ValueSpan values, const Hardware& hardware, const Software& software);
 
 // Of so many bytes to the host's memory, or back: at host_bytes_per_s. Of a device whose memory is
 // the host's, read and written once. Throws Error where the link of a device is not known.
 double host_copy_s(int64_t bytes, const DeviceFigures& device);
 
 // The product that an op is; of matmul, matmul_grad_input and matmul_grad_weight.
-ProductShape product_of(const Op& op, std::span<const Value> values);
+ProductShape product_of(const Op& op, ValueSpan values);
 // Bytes that an op moves: cost_of's, but for tables, of which only rows that are looked up move,
 // and for what an update reads and writes.
-double moved_bytes(const Op& op, std::span<const Value> values);
+double moved_bytes(const Op& op, ValueSpan values);
 // The key of an op in a device's measured rates: "norm.bf16".
-std::string rate_key(const Op& op, std::span<const Value> values);
+std::string rate_key(const Op& op, ValueSpan values);
 
 // Operations of the op as they are counted for MFU, and what of them the device computes.
 struct OpFlops {
   double model = 0, hardware = 0, square = 0;
 };
-OpFlops op_flops(const Op& op, std::span<const Value> values);
+OpFlops op_flops(const Op& op, ValueSpan values);
 
 // Tokens of which the fused head makes logits at once.
 constexpr int64_t kHeadChunk = 512;

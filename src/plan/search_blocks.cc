@@ -35,7 +35,7 @@ class Measure {
       if (!communicates(op.kind) || runs_beside(s, op)) continue;
       const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
       c.collectives.push_back(
-          {op.kind, op.attributes.text("over"), static_cast<double>(p_[whole].bytes())});
+          {op.kind, op.attributes.group("over"), static_cast<double>(p_[whole].bytes())});
     }
     return c;
   }
@@ -43,7 +43,7 @@ class Measure {
   GroupCost group(const WeightGroup& g) {
     GroupCost c;
     int stack = 0;
-    for (size_t b = 0; b < e_.blocks.size(); ++b) {
+    for (const BlockId b : e_.blocks.ids()) {
       const Block& block = e_.blocks[b];
       if (std::find(g.blocks.begin(), g.blocks.end(), b) != g.blocks.end()) {
         c.embed |= block.input == kNone;
@@ -75,52 +75,46 @@ class Measure {
 
   StackCosts stack(const Block& block, const BlockSegments& s) {
     StackCosts c;
-    c.layer = cost(s.light != kNone ? s.light : s.forward);
-    c.again = cost(s.again);
+    c.layer = cost(s.forward_no_save != kNone ? s.forward_no_save : s.forward);
+    c.again = cost(s.recompute);
     c.backward = cost(s.backward);
-    c.weights = cost(s.weights);
-    c.pending_bytes = frame_bytes(block.name + ".pending");
-    c.saved_bytes = frame_bytes(block.name + ".saved");
-    c.stream_gradient_bytes = 2 * bytes_of("d_" + block.from);
-    if (reads(s.backward, block.from) || reads(s.again, block.from) || reads(s.weights, block.from))
-      c.input_bytes = bytes_of(block.from);
-    if (reads(s.weights, block.from)) c.kept_bytes += c.input_bytes;
-    if (reads(s.weights, block.name + ".saved")) c.kept_bytes += c.saved_bytes;
+    c.weights = cost(s.weight_backward);
+    c.pending_bytes = frame_bytes(s.pending);
+    c.saved_bytes = frame_bytes(s.saved);
+    c.stream_gradient_bytes = 2 * value_bytes(block.input_gradient);
+    const FrameKindId input = p_[block.input].frame;
+    const bool kept = reads(s.weight_backward, input);
+    if (reads(s.backward, input) || reads(s.recompute, input) || kept)
+      c.input_bytes = value_bytes(block.input);
+    if (kept) c.kept_bytes += c.input_bytes;
+    if (reads(s.weight_backward, s.saved)) c.kept_bytes += c.saved_bytes;
     return c;
   }
 
-  int64_t bytes_of(const std::string& kind) const {
-    for (const FrameKind& k : p_.kinds)
-      if (k.name == kind) return p_[k.values.at(0)].bytes();
-    return 0;
-  }
+  int64_t value_bytes(ValueId v) const { return v == kNone ? 0 : p_[v].bytes(); }
 
   // All values of the kind, as they lie.
-  int64_t frame_bytes(const std::string& kind) const {
-    for (const FrameKind& k : p_.kinds)
-      if (k.name == kind) return k.bytes;
-    return 0;
-  }
+  int64_t frame_bytes(FrameKindId kind) const { return kind == kNone ? 0 : p_.kind(kind).bytes; }
 
-  bool reads(SegmentId id, const std::string& kind) const {
-    if (id == kNone) return false;
+  bool reads(SegmentId id, FrameKindId kind) const {
+    if (id == kNone || kind == kNone) return false;
     const std::vector<Parameter>& frames = p_.segment(id).frames;
     return std::any_of(frames.begin(), frames.end(),
-                       [&](const Parameter& f) { return p_.kind(f.kind).name == kind; });
+                       [&](const Parameter& f) { return f.kind == kind; });
   }
 
  private:
   bool reads_back(const WeightGroup& g) const {
-    const std::string& weights = p_.kind(g.weights).name;
-    return std::any_of(g.blocks.begin(), g.blocks.end(), [&](size_t b) {
+    return std::any_of(g.blocks.begin(), g.blocks.end(), [&](BlockId b) {
       const BlockSegments& s = e_.segments[b];
-      return reads(s.again, weights) || reads(s.backward, weights) || reads(s.weights, weights);
+      return reads(s.recompute, g.weights) || reads(s.backward, g.weights) ||
+             reads(s.weight_backward, g.weights);
     });
   }
 
   // As in SegmentTimes: what such software hides may take no time.
   bool runs_beside(const Segment& s, const Op& op) const {
-    const bool again = s.name.starts_with("again.") || p_[op.outputs[0]].name.ends_with(".again");
+    const bool again = s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == Copy::kRecomputed;
     return software_.overlap_regather && op.kind == OpKind::kAllGather && again;
   }
 
@@ -155,7 +149,7 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
   costs.message_bytes = std::numeric_limits<double>::infinity();
-  for (size_t b = 0; b < e.blocks.size(); ++b) {
+  for (const BlockId b : e.blocks.ids()) {
     const BlockSegments& s = e.segments[b];
     const Block& block = e.blocks[b];
     if (block.output == kNone) {
@@ -168,9 +162,9 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
       costs.bridge = measure.cost(s.forward);
       costs.bridge_backward = measure.cost(s.backward);
     } else {
-      costs.light = s.light != kNone;
+      costs.light = s.forward_no_save != kNone;
       costs.stacks.push_back(measure.stack(block, s));
-      const auto message = static_cast<double>(measure.bytes_of(block.from));
+      const auto message = static_cast<double>(measure.value_bytes(block.input));
       costs.message_bytes = std::min(costs.message_bytes, message);
     }
   }

@@ -17,7 +17,7 @@ namespace tessera {
 
 struct InlineCollective {
   OpKind kind = OpKind::kAllReduce;
-  std::string over;
+  GroupRef over;
   double bytes = 0;  // of the whole
 };
 

@@ -44,7 +44,8 @@ const MeshPlaces& Bounds::places(const Layout& layout) {
     m.group.push_back(group->second);
     if (fresh) {
       m.stage.push_back(s);
-      m.shard.push_back(group_shape(mesh, "shard", s, hardware_, software_.hierarchical));
+      m.shard.push_back(group_shape(mesh, GroupRef::along({AxisKind::kShard}), s, hardware_,
+                                    software_.hierarchical));
     }
     m.next.push_back(message_shape(mesh, s, (s + 1) % stages, hardware_));
     m.back.push_back(message_shape(mesh, s, (s + stages - 1) % stages, hardware_));
@@ -75,7 +76,7 @@ const ChunkLayers& Bounds::layers(const BlockCosts& b, int64_t chunks) {
 
 CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t group,
                         int64_t zero) const {
-  std::map<std::string, GroupShape, std::less<>> shapes;
+  std::map<GroupRef, GroupShape> shapes;
   const auto ns = [&](const SegmentCost& s, bool first) {
     int64_t sum = s.compute_ns[first];
     for (const InlineCollective& c : s.collectives) {
@@ -128,10 +129,12 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
     return to_ns(message_s(b.message_bytes, pair, hardware_));
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
-    gather = std::min(gather, collective_s(OpKind::kAllGather, b.message_bytes,
-                                           group_shape(places.mesh[0], "tensor_kv+tensor", stage,
-                                                       hardware_, software_.hierarchical),
-                                           hardware_));
+    gather = std::min(
+        gather, collective_s(OpKind::kAllGather, b.message_bytes,
+                             group_shape(places.mesh[0],
+                                         GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
+                                         stage, hardware_, software_.hierarchical),
+                             hardware_));
   return to_ns(message_s(b.message_bytes / static_cast<double>(parts), pair, hardware_) + gather);
 }
 

@@ -1,7 +1,6 @@
 #include "plan/segment_time.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
@@ -23,14 +22,6 @@ bool adds_first(const Call& c) {
   return std::find(c.fresh.begin(), c.fresh.end(), true) != c.fresh.end();
 }
 
-int64_t stage_number(std::string_view over) {
-  int64_t stage = 0;
-  const std::string_view digits = over.substr(std::string_view("stage:").size());
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), stage);
-  CHECK(error == std::errc(), "a message over '{}'", over);
-  return stage;
-}
-
 }  // namespace
 
 std::string_view name_of(Traffic t) {
@@ -38,10 +29,10 @@ std::string_view name_of(Traffic t) {
   return kNames[static_cast<int>(t)];
 }
 
-Traffic traffic_of(std::string_view over) {
-  if (over.starts_with("stage")) return Traffic::kPipeline;
-  if (over == "world") return Traffic::kWorld;
-  const bool data = over.find("shard") != over.npos || over.find("replica") != over.npos;
+Traffic traffic_of(const GroupRef& group) {
+  if (group.kind == GroupRef::Kind::kStages) return Traffic::kPipeline;
+  if (group.kind == GroupRef::Kind::kWorld) return Traffic::kWorld;
+  const bool data = group.has(AxisKind::kShard) || group.has(AxisKind::kReplica);
   return data ? Traffic::kData : Traffic::kTensor;
 }
 
@@ -61,7 +52,7 @@ SegmentTimes::SegmentTimes(const Program& program, const Hardware& hardware,
       known_(program.segments.size()) {}
 
 const SegmentTime& SegmentTimes::of(const Call& call) {
-  const auto s = static_cast<size_t>(call.segment);
+  const SegmentId s = call.segment;
   const bool fresh = adds_first(call);
   if (!known_[s][fresh]) {
     times_[s][fresh] = measure(call, fresh);
@@ -70,58 +61,61 @@ const SegmentTime& SegmentTimes::of(const Call& call) {
   return times_[s][fresh];
 }
 
-const GroupShape& SegmentTimes::group(const std::string& over, bool message) {
-  auto known = groups_.find(over);
-  if (known == groups_.end()) {
-    const GroupShape shape =
-        message
-            ? message_shape(program_.mesh, program_.stage, stage_number(over), hardware_)
-            : group_shape(program_.mesh, over, program_.stage, hardware_, software_.hierarchical);
-    known = groups_.emplace(over, shape).first;
-  }
+const GroupShape& SegmentTimes::group(const GroupRef& over) {
+  const auto [known, made] = groups_.try_emplace(over);
+  if (made)
+    known->second =
+        group_shape(program_.mesh, over, program_.stage, hardware_, software_.hierarchical);
+  return known->second;
+}
+
+const GroupShape& SegmentTimes::pair_with(int64_t peer) {
+  const auto [known, made] = pairs_.try_emplace(peer);
+  if (made) known->second = message_shape(program_.mesh, program_.stage, peer, hardware_);
   return known->second;
 }
 
 double SegmentTimes::message_time(const Op& op, const Call& call) {
-  const Value& v = at(local_, op.inputs.empty() ? op.outputs[0] : op.inputs[0]);
+  const Value& v = local_[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
   const auto bytes = static_cast<double>(v.bytes());
-  const GroupShape& pair = group(call.wire.over, true);
+  const GroupShape& pair = pair_with(call.wire.peer);
   const auto tensor = static_cast<size_t>(AxisKind::kTensor);
   const int64_t parts = program_.mesh.size[tensor] * program_.mesh[AxisKind::kTensorKv];
   if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
     return message_s(bytes, pair, hardware_);
   return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
-         collective_s(OpKind::kAllGather, bytes, group("tensor_kv+tensor", false), hardware_);
+         collective_s(OpKind::kAllGather, bytes,
+                      group(GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor})), hardware_);
 }
 
 double SegmentTimes::communication_s(const Op& op, const Call& call) {
   if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
-  const std::string over = op.attributes.text("over");
-  const Value& whole = at(local_, op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]);
+  const Value& whole = local_[op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements();
   const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
-  return collective_s(op.kind, sent, group(over, false), hardware_);
+  return collective_s(op.kind, sent, group(op.attributes.group("over")), hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
                           SegmentTime& t) {
   const bool again =
-      t.again || (!op.outputs.empty() && at(local_, op.outputs[0]).name.ends_with(".again"));
+      t.again || (!op.outputs.empty() && local_[op.outputs[0]].copy == Copy::kRecomputed);
   if (tessera::communicates(op.kind)) {
     const int64_t ns = to_ns(communication_s(op, call));
     if (again && software_.overlap_regather && op.kind == OpKind::kAllGather) {
       t.beside_ns += ns;
       return;
     }
-    const Traffic traffic = traffic_of(s.queue >= Queue::kSendForward ? std::string_view("stage")
-                                                                      : op.attributes.text("over"));
+    const Traffic traffic = s.queue >= Queue::kSendForward
+                                ? Traffic::kPipeline
+                                : traffic_of(op.attributes.group("over"));
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(traffic)] += ns;
     t.traffic = traffic;
     return;
   }
   if (op.kind == OpKind::kCopy) {
-    const int64_t ns = to_ns(host_copy_s(at(local_, op.inputs[0]).bytes(), hardware_.device));
+    const int64_t ns = to_ns(host_copy_s(local_[op.inputs[0]].bytes(), hardware_.device));
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(Traffic::kHost)] += ns;
     t.traffic = Traffic::kHost;
@@ -132,7 +126,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   if (op.kind == OpKind::kMatmulGradWeight && !fresh) {
     // The sum so far is read too; it matters where the product is small.
     const DeviceFigures& d = hardware_.device;
-    seconds += static_cast<double>(at(local_, op.outputs[0]).bytes()) /
+    seconds += static_cast<double>(local_[op.outputs[0]].bytes()) /
                (d.memory_bytes_per_s * d.memory_efficiency);
   }
   const int64_t ns = to_ns(seconds);
@@ -160,8 +154,8 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
 SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   const Segment& s = program_.segment(call);
   SegmentTime t;
-  t.again = s.name.starts_with("again.");
-  t.head = s.name == "head";
+  t.again = s.phase == Phase::kRecompute;
+  t.head = s.phase == Phase::kJoint;
   t.communicates = !s.ops.empty();
   double launches = 0;
   for (const Op& op : s.ops) {

@@ -26,8 +26,8 @@ struct SegmentTime {
   Traffic traffic = Traffic::kData;  // of that
 };
 
-// Which axis a group runs along; "stage:3" and "stages:0,3" are the pipeline's.
-Traffic traffic_of(std::string_view over);
+// Which axis a group runs along; stages are the pipeline's.
+Traffic traffic_of(const GroupRef& group);
 
 class SegmentTimes {
  public:
@@ -41,15 +41,17 @@ class SegmentTimes {
   void add_op(const Segment& s, const Op& op, const Call& call, bool fresh, SegmentTime& t);
   double communication_s(const Op& op, const Call& call);
   double message_time(const Op& op, const Call& call);
-  const GroupShape& group(const std::string& over, bool message);
+  const GroupShape& group(const GroupRef& over);
+  const GroupShape& pair_with(int64_t peer);
 
   const Program& program_;
   const Hardware& hardware_;
   const Software& software_;
-  std::vector<Value> local_;
-  std::map<std::string, GroupShape, std::less<>> groups_;
-  std::vector<std::array<SegmentTime, 2>> times_;
-  std::vector<std::array<bool, 2>> known_;
+  ValueVector local_;
+  std::map<GroupRef, GroupShape> groups_;
+  std::map<int64_t, GroupShape> pairs_;  // by the stage at the other end of messages
+  IdVector<SegmentId, std::array<SegmentTime, 2>> times_;  // [1]: of calls that add first
+  IdVector<SegmentId, std::array<bool, 2>> known_;
 };
 
 }  // namespace tessera

@@ -1,7 +1,6 @@
 #include "plan/simulate.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <deque>
 
@@ -39,7 +38,7 @@ class Walk {
     for (const Program& p : stages) times_.emplace_back(p, h, software);
     begin_ = std::llround(software.step_s * 1e9);
     for (size_t s = 0; s < stages.size(); ++s) {
-      lanes_[s].times.resize(stages[s].schedule.size(), {0, kPending});
+      lanes_[s].times.assign(stages[s].schedule.size(), {0, kPending});
       lanes_[s].blocker.resize(stages[s].schedule.size());
       line_up(s);
     }
@@ -62,14 +61,12 @@ class Walk {
   };
   struct Lane {
     std::array<Line, kQueues> lines;
-    std::vector<CallTime> times;
-    std::vector<Event> blocker;  // of each call: what it waited for last
+    IdVector<CallId, CallTime> times;
+    IdVector<CallId, Event> blocker;  // what each call waited for last
   };
 
   const Program& program(size_t s) const { return stages_[s]; }
-  const CallTime& time(Event e) const {
-    return lanes_[static_cast<size_t>(e.stage)].times[static_cast<size_t>(e.call)];
-  }
+  const CallTime& time(Event e) const { return lanes_[static_cast<size_t>(e.stage)].times[e.call]; }
   void line_up(size_t s);
   size_t queue_of(size_t s, const Call& c);
   Meeting* meeting_of(size_t s, const Call& c);
@@ -88,7 +85,7 @@ class Walk {
   std::vector<SegmentTimes> times_;
   std::vector<Lane> lanes_;
   std::vector<std::array<Meeting, 2>> messages_;  // by the stage that sends, forward and backward
-  std::map<std::string, Meeting, std::less<>> groups_;
+  std::map<GroupRef, Meeting> groups_;
   std::vector<size_t> runnable_;
   int64_t begin_ = 0, end_ = 0;
   Event last_;
@@ -111,11 +108,11 @@ size_t Walk::queue_of(size_t s, const Call& c) {
 void Walk::line_up(size_t s) {
   Lane& lane = lanes_[s];
   std::vector<CallId> held;
-  for (CallId c = 0; c < static_cast<CallId>(program(s).schedule.size()); ++c) {
+  for (const CallId c : program(s).schedule.ids()) {
     const Call& call = program(s).call(c);
     const Queue q = program(s).segment(call).queue;
     const bool sums = (q == Queue::kData || q == Queue::kGroups) &&
-                      call.wire.operation != "all_gather" && call.microbatch == kNone;
+                      call.wire.kind != WireKind::kAllGather && call.microbatch == kNone;
     if (sums && !software_.overlap_data) {
       held.push_back(c);
       continue;
@@ -136,30 +133,27 @@ void Walk::line_up(size_t s) {
 
 // Where a call meets other stages; nullptr: it does not.
 Meeting* Walk::meeting_of(size_t s, const Call& c) {
-  if (stages_.size() == 1 || c.wire.over.empty()) return nullptr;
-  const std::string_view over = c.wire.over;
+  if (stages_.size() == 1) return nullptr;
   const Queue q = program(s).segment(c).queue;
   if (q >= Queue::kSendForward) {
-    size_t peer = 0;
-    std::from_chars(over.data() + std::string_view("stage:").size(), over.data() + over.size(),
-                    peer);
+    if (c.wire.peer == kNone) return nullptr;
     const bool backward = q == Queue::kSendBackward || q == Queue::kReceiveBackward;
-    Meeting& m = messages_[sends(q) ? s : peer][backward];
+    Meeting& m = messages_[sends(q) ? s : static_cast<size_t>(c.wire.peer)][backward];
     m.members = 2;
     return &m;
   }
-  if (over != "world" && !over.starts_with("stages:")) return nullptr;
-  Meeting& m = groups_.try_emplace(std::string(over)).first->second;
-  m.members = over == "world" ? stages_.size()
-                              : 1 + static_cast<size_t>(std::count(over.begin(), over.end(), ','));
+  const GroupRef& over = c.wire.over;
+  if (over.kind == GroupRef::Kind::kAxes) return nullptr;
+  Meeting& m = groups_.try_emplace(over).first->second;
+  m.members = over.kind == GroupRef::Kind::kWorld ? stages_.size() : over.stages.size();
   return &m;
 }
 
 void Walk::finish(size_t s, CallId c, int64_t start, int64_t ns, Event blocker) {
   Lane& lane = lanes_[s];
   Line& line = lane.lines[queue_of(s, program(s).call(c))];
-  lane.times[static_cast<size_t>(c)] = {start, start + ns};
-  lane.blocker[static_cast<size_t>(c)] = blocker;
+  lane.times[c] = {start, start + ns};
+  lane.blocker[c] = blocker;
   line.free = start + ns;
   line.waits = false;
   ++line.next;
@@ -192,9 +186,9 @@ bool Walk::step(size_t s, Line& line) {
   const CallId c = line.calls[line.next];
   const Call& call = program(s).call(c);
   int64_t ready = line.free;
-  Event blocker{static_cast<int32_t>(s), line.next == 0 ? kNone : line.calls[line.next - 1]};
+  Event blocker{static_cast<int32_t>(s), line.next == 0 ? CallId() : line.calls[line.next - 1]};
   for (const CallId a : call.after) {
-    const int64_t t = lane.times[static_cast<size_t>(a)].finish_ns;
+    const int64_t t = lane.times[a].finish_ns;
     if (t == kPending) return false;
     if (t > ready) {
       ready = t;
@@ -269,7 +263,7 @@ void Walk::wait(int64_t from, int64_t to, Event blocker, PartsNs& parts) {
     const int64_t start = std::clamp(time(blocker).start_ns, from, to);
     parts.exposed[static_cast<size_t>(t.traffic)] += to - start;
     to = start;
-    blocker = lanes_[stage].blocker[static_cast<size_t>(blocker.call)];
+    blocker = lanes_[stage].blocker[blocker.call];
   }
   parts.bubble += to - from;
 }
@@ -281,8 +275,8 @@ PartsNs Walk::parts_of(size_t s) {
   const Program& p = program(s);
   for (const CallId c : lanes_[s].lines[0].calls) {
     const Call& call = p.call(c);
-    const CallTime& t = lanes_[s].times[static_cast<size_t>(c)];
-    wait(done, t.start_ns, lanes_[s].blocker[static_cast<size_t>(c)], parts);
+    const CallTime& t = lanes_[s].times[c];
+    wait(done, t.start_ns, lanes_[s].blocker[c], parts);
     parts += times_[s].of(call).parts;
     done = t.finish_ns;
   }
@@ -310,7 +304,7 @@ void Walk::count(Prediction& p) {
   for (const Frame& f : program(0).frames) {
     const FrameKind& kind = program(0).kind(f.kind);
     for (const ValueId v : kind.values)
-      if (program(0)[v].name == "batch.tokens") p.tokens += program(0)[v].shape.elements();
+      if (program(0)[v].role == Role::kTokens) p.tokens += program(0)[v].shape.elements();
   }
 }
 

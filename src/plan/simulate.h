@@ -31,7 +31,7 @@ struct CallTime {
 };
 struct Timeline {
   int64_t step_ns = 0;
-  std::vector<std::vector<CallTime>> calls;
+  std::vector<IdVector<CallId, CallTime>> calls;
 };
 Timeline timeline_of(const std::vector<Program>& stages, const Hardware& hardware,
                      const Software& software);

@@ -41,7 +41,7 @@ struct BoundOp {
   std::span<const MemberRange> members;
   std::span<const MemberStretch> stretches;
   std::span<const FactorPlace> factors;  // of adafactor, by MemberStretch::place
-  std::span<const Value> values;         // of the program, for the boxes of operands (extents_of)
+  ValueSpan values;                      // of the program, for the boxes of operands (extents_of)
   std::array<TensorView, kMaxInputs> in;
   std::array<TensorView, kMaxOutputs> out;
   std::array<bool, kMaxOutputs> fresh{};  // this output is added to for the first time
@@ -135,10 +135,10 @@ void run_pad(const BoundOp& b);
 // not lie one behind the other in the whole, they go through the workspace.
 Ticket start_communication(const BoundOp& b);
 void finish_communication(const BoundOp& b);
-int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values);
+int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values);
 
 // The scales of all rows and columns of a group.
-int64_t adafactor_workspace_bytes(const Op& op, std::span<const Value> local_values);
+int64_t adafactor_workspace_bytes(const Op& op, ValueSpan local_values);
 
 // Of (seed, step, the op's key, layer).
 kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorView& step);

@@ -1,25 +1,10 @@
 #include "runtime/channels.h"
 
-#include <charconv>
-
 #include "base/error.h"
 
 namespace tessera {
-namespace {
-
-constexpr std::string_view kStage = "stage:";
-
-}  // namespace
-
-std::string group_named(const Op& op) {
-  return is_message(op) ? "pipeline" : op.attributes.text("over");
-}
-
-int64_t peer_stage(const Wire& wire) {
-  CHECK(wire.over.starts_with(kStage), "a message over '{}'", wire.over);
-  int64_t stage = kNone;
-  std::from_chars(wire.over.data() + kStage.size(), wire.over.data() + wire.over.size(), stage);
-  return stage;
+GroupRef group_of(const Op& op) {
+  return is_message(op) ? GroupRef::along({AxisKind::kPipeline}) : op.attributes.group("over");
 }
 
 Channels::Channels(World& world, const std::vector<Program>& programs)

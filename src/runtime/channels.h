@@ -39,9 +39,7 @@ class Channels {
   std::map<CommunicatorName, std::unique_ptr<Communicator>> channels_;
 };
 
-// The group of an op that communicates, for people: "shard", "tensor", "pipeline".
-std::string group_named(const Op& op);
-// The stage that a message goes to or comes from.
-int64_t peer_stage(const Wire& wire);
+// The group of an op that communicates; of a message all ranks along the pipeline.
+GroupRef group_of(const Op& op);
 
 }  // namespace tessera

@@ -5,11 +5,11 @@ namespace tessera {
 DeviceQueues::DeviceQueues(const Program& program)
     : program_(program), event_of_(program.schedule.size(), kNone) {
   streams_[static_cast<size_t>(Queue::kCompute)] = std::make_unique<CudaStream>();
-  for (CallId c = 0; c < static_cast<CallId>(program.schedule.size()); ++c) {
+  for (const CallId c : program.schedule.ids()) {
     auto& stream = streams_[static_cast<size_t>(queue_of(c))];
     if (!stream) stream = std::make_unique<CudaStream>();
     for (const CallId y : program.call(c).after) {
-      int64_t& event = event_of_[static_cast<size_t>(y)];
+      int64_t& event = event_of_[y];
       if (queue_of(y) == queue_of(c) || event != kNone) continue;
       event = static_cast<int64_t>(events_.size());
       events_.emplace_back();
@@ -28,13 +28,13 @@ void DeviceQueues::fork(CallId first) {
 
 void DeviceQueues::before(CallId c) {
   for (const CallId y : program_.call(c).after)
-    if (const int64_t event = event_of_[static_cast<size_t>(y)];
+    if (const int64_t event = event_of_[y];
         event != kNone && queue_of(y) != queue_of(c) && y >= first_)
       events_[static_cast<size_t>(event)].make_wait(stream(queue_of(c)));
 }
 
 void DeviceQueues::after(CallId c) {
-  if (const int64_t event = event_of_[static_cast<size_t>(c)]; event != kNone)
+  if (const int64_t event = event_of_[c]; event != kNone)
     events_[static_cast<size_t>(event)].record(stream(queue_of(c)));
 }
 

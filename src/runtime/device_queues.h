@@ -32,9 +32,9 @@ class DeviceQueues {
 
   const Program& program_;
   std::array<std::unique_ptr<CudaStream>, kQueues> streams_;  // of the queues it has
-  std::vector<int64_t> event_of_;  // of each call that another queue waits for; else kNone
+  IdVector<CallId, int64_t> event_of_;  // of each call that another queue waits for; else kNone
   std::vector<CudaEvent> events_;
-  CallId first_ = 0;
+  CallId first_{0};
   CudaEvent fork_, transfer_;
   bool transferred_ = false;      // since fork()
   std::vector<CudaEvent> joins_;  // one a queue

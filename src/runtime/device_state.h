@@ -37,7 +37,7 @@ struct DeviceState {
   std::vector<CudaGraph> graphs;
   double graph_seed = 0;
   bool too_many_nodes = false;
-  std::map<std::string, int64_t> graph_bytes;  // group: bytes that a launch sends
+  std::map<GroupRef, int64_t> graph_bytes;  // group: bytes that a launch sends
   int64_t most_graph_nodes = kMostGraphNodes, most_nodes = kMostNodes;
 
   // For transfers on streams.

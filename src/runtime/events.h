@@ -38,10 +38,10 @@ struct OpStart {
 
 // Of one run, in seconds of the clock the executor was given.
 struct CommunicationTime {
-  double total_s = 0;                         // of all transfers, from start to end
-  double exposed_s = 0;                       // the compute queue stood still
-  std::map<std::string, double> exposed_by;   // group → of these
-  std::map<std::string, int64_t> bytes_sent;  // group → by this rank
+  double total_s = 0;                      // of all transfers, from start to end
+  double exposed_s = 0;                    // the compute queue stood still
+  std::map<GroupRef, double> exposed_by;   // of these, by the group waited for
+  std::map<GroupRef, int64_t> bytes_sent;  // by this rank, to each group
 };
 
 // What the thread of a run waits for, told once the wait is no longer short.

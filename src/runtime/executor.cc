@@ -17,7 +17,7 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       options_(std::move(options)) {
   prepare_device();
   prepared_.resize(program_.segments.size());
-  for (size_t s = 0; s < program_.segments.size(); ++s) prepare(program_.segments[s], prepared_[s]);
+  for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
     updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
       return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
@@ -35,7 +35,7 @@ PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
   if (v == kNone) return {};
   const int parameter = parameter_of(program_, segment, v);
   CHECK(parameter != kNone || program_[v].frame == kNone, "{} uses {} without its frame",
-        segment.name, program_[v].name);
+        segment.name(), program_[v].name);
   return {v, parameter};
 }
 
@@ -94,7 +94,7 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     if (op.attributes.has("members")) prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue, program_);
-      const std::pair<std::string, Communicator*> use = {group_named(op), p.bound.channel};
+      const std::pair<GroupRef, Communicator*> use = {group_of(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
       if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
     }
@@ -120,7 +120,7 @@ std::byte* Executor::address(const PreparedOperand& o, const Call& call,
 
 void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const PreparedOperand& o) {
-    const Value& v = local_[static_cast<size_t>(o.value)];
+    const Value& v = local_[o.value];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
@@ -138,7 +138,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   p.bound.factors = p.factors;
   p.bound.layer = call.layer;
   if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
-    p.bound.peer = channels_.peer(*p.bound.channel, peer_stage(call.wire));
+    p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }
 
 TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
@@ -152,16 +152,15 @@ TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
 
-ValueId Executor::find(std::string_view name) const {
-  for (size_t i = 0; i < program_.values.size(); ++i)
-    if (program_.values[i].name == name && program_.values[i].frame != kNone)
-      return static_cast<ValueId>(i);
+ValueId Executor::find(Role role) const {
+  for (const ValueId v : program_.values.ids())
+    if (program_[v].role == role && program_[v].frame != kNone) return v;
   return kNone;
 }
 
-ValueId Executor::named(std::string_view name) const {
-  const ValueId v = find(name);
-  CHECK(v != kNone, "program {} has no value {}", program_.name, name);
+ValueId Executor::only(Role role) const {
+  const ValueId v = find(role);
+  CHECK(v != kNone, "program {} has no value {}", program_.name, value_name(role));
   return v;
 }
 

@@ -84,9 +84,9 @@ class Executor {
   // On a CUDA device, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
   DeviceState& device() { return *device_; }  // on a CUDA device only
-  // The value of that name, or an abort: names are the program's own.
-  ValueId named(std::string_view name) const;
-  bool has(std::string_view name) const { return find(name) != kNone; }
+  // Returns the value of a role that one value of the program has. Aborts if there is none.
+  ValueId only(Role role) const;
+  bool has(Role role) const { return find(role) != kNone; }
 
  private:
   struct Transfer {
@@ -103,7 +103,7 @@ class Executor {
   // The first is under way, and the second too where it may_lead.
   using Line = std::deque<Active>;
 
-  ValueId find(std::string_view name) const;
+  ValueId find(Role role) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
   void prepare_product(const Op& op, BoundOp& bound);
@@ -126,7 +126,7 @@ class Executor {
   bool cut_graph(CallId next);
   void launch();
   void count_launch();
-  std::map<std::string, int64_t> bytes_sent() const;
+  std::map<GroupRef, int64_t> bytes_sent() const;
   void exchange_through_host(PreparedOp& op);
   void exchange_on_stream(CallId c, PreparedOp& op, Enqueue how);
   void wait_for(const CudaEvent& event);
@@ -160,7 +160,7 @@ class Executor {
   void wait_for(CallId c);
   template <class Over, class Move>
   void wait(const Over& over, const Move& move, CallId c, const PreparedOp* op);
-  std::string group_of_call(CallId c, const PreparedOp* op);
+  GroupRef group_of_call(CallId c, const PreparedOp* op);
   void tell(CallId c, const PreparedOp* op, double since_s);
   void count_bytes(int64_t sign);
   double now_s() const { return options_.now_s ? options_.now_s() : 0; }
@@ -169,25 +169,25 @@ class Executor {
   }
 
   Program program_;
-  std::vector<Value> local_;  // the values with the shapes of this rank, as kernels know them
+  ValueVector local_;  // the values with the shapes of this rank, as kernels know them
   std::byte* arena_;
   Library& library_;
   const Channels& channels_;
   ExecutorOptions options_;
-  std::vector<std::vector<PreparedOp>> prepared_;            // of each segment
-  std::vector<std::pair<std::string, Communicator*>> used_;  // by group
+  IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
+  std::vector<std::pair<GroupRef, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
   std::optional<DeviceState> device_;  // on a CUDA device
   const double* host_step_ = nullptr;
   std::function<void(const std::string&)> captured_;
-  std::vector<bool> updates_;   // of each segment
-  std::vector<bool> may_lead_;  // of each call (lead.h)
+  IdVector<SegmentId, bool> updates_;
+  IdVector<CallId, bool> may_lead_;  // see lead.h
   std::function<void(const OpStart&)> started_;
   std::function<void()> before_update_;
   const std::function<void(const OpEvent&)>* observe_ = nullptr;
   // What the mover shares: from here to `failed_`, and all that communicates.
   std::mutex moving_;
-  std::vector<bool> over_;  // of each call
+  IdVector<CallId, bool> over_;
   std::array<Line, kQueues> lines_;
   int64_t queued_ = 0;  // calls in all lines
   CommunicationTime time_;

@@ -15,9 +15,9 @@ namespace tessera {
 namespace {
 
 // What the host writes before a run, and what it reads after it.
-bool is_sent(Role r) { return r == Role::kBatch || r == Role::kStep; }
+bool is_sent(Role r) { return is_batch(r) || r == Role::kStep; }
 bool is_fetched(Role r) {
-  return r == Role::kReport || r == Role::kActivation || r == Role::kStream;
+  return r == Role::kReport || r == Role::kLogits || r == Role::kActivation || r == Role::kStream;
 }
 
 // A wait is reported each time this many sleeps (some milliseconds) have passed.
@@ -26,7 +26,7 @@ constexpr int64_t kLongWait = 100;
 // The number of a transfer for DeviceMarks: rises in issue order.
 int64_t number_of(CallId c, size_t op) {
   constexpr int64_t kMostOps = 1 << 20;
-  return static_cast<int64_t>(c) * kMostOps + static_cast<int64_t>(op) + 1;
+  return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void Executor::prepare_device() {
     if (is_sent(role)) device_->sent.push_back(mirrored(frame));
     if (is_fetched(role)) device_->fetched.push_back(frame);
   }
-  if (has("step")) host_step_ = view(named("step")).as<double>();
+  if (has(Role::kStep)) host_step_ = view(only(Role::kStep)).as<double>();
 }
 
 std::vector<TensorView> Executor::exchanged() const {
@@ -169,11 +169,11 @@ void Executor::fetch_results() {
 
 // Behind a step that was skipped, whose report the host has not seen, nothing may be updated.
 void Executor::carry_skip() const {
-  const auto of_device = [&](const char* name, int slot) {
-    return on_device(view(named(name))) + slot * static_cast<int64_t>(sizeof(double));
+  const auto of_device = [&](Role role, int slot) {
+    return on_device(view(only(role))) + slot * static_cast<int64_t>(sizeof(double));
   };
-  copy_in_stream(device_->queues.main(), of_device("step", kSkipBefore), of_device("report", kSkip),
-                 sizeof(double));
+  copy_in_stream(device_->queues.main(), of_device(Role::kStep, kSkipBefore),
+                 of_device(Role::kReport, kSkip), sizeof(double));
 }
 
 void Executor::run_on_device() {
@@ -214,8 +214,8 @@ void Executor::count_launch() {
   for (const auto& [group, bytes] : device_->graph_bytes) time_.bytes_sent[group] += bytes;
 }
 
-std::map<std::string, int64_t> Executor::bytes_sent() const {
-  std::map<std::string, int64_t> sent;
+std::map<GroupRef, int64_t> Executor::bytes_sent() const {
+  std::map<GroupRef, int64_t> sent;
   for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();
   return sent;
 }
@@ -224,7 +224,7 @@ std::map<std::string, int64_t> Executor::bytes_sent() const {
 // bytes are not counted.
 bool Executor::capture() {
   DeviceState& d = *device_;
-  const std::map<std::string, int64_t> before = bytes_sent();
+  const std::map<GroupRef, int64_t> before = bytes_sent();
   bool whole = false;
   d.graphs.clear();
   d.graphs.emplace_back().begin(d.queues.main());
@@ -299,7 +299,7 @@ void Executor::tell_transfer(double since_s) {
   if (!d.marks.used()) return;
   const int64_t sum = d.marks.sum();
   const bool waits = std::exchange(d.marks_seen, sum) == sum;
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+  for (const CallId c : program_.schedule.ids()) {
     const Call& call = program_.call(c);
     const Queue queue = program_.segment(call).queue;
     const std::vector<PreparedOp>& ops = ops_of(c);
@@ -313,8 +313,7 @@ void Executor::tell_transfer(double since_s) {
       if (!waits) return;
       Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
       if (is_message(*ops[i].op))
-        w.missing = {
-            channel.ranks()[static_cast<size_t>(channels_.peer(channel, peer_stage(call.wire)))]};
+        w.missing = {channel.ranks()[static_cast<size_t>(channels_.peer(channel, call.wire.peer))]};
       const std::lock_guard lock(waiting_mutex_);
       waiting_ = std::move(w);
       return;
@@ -338,8 +337,8 @@ bool Executor::enqueue(Enqueue how) {
   DeviceState& d = *device_;
   if (how == Enqueue::kTimed) d.times.start();
   d.marks.clear(d.queues.main());
-  d.queues.fork(0);
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) {
+  d.queues.fork(CallId(0));
+  for (const CallId c : program_.schedule.ids()) {
     if (how == Enqueue::kCapture && !cut_graph(c)) return false;
     begin_call(c, how);
     for (PreparedOp& op : ops_of(c)) {
@@ -364,7 +363,7 @@ bool Executor::enqueue(Enqueue how) {
 void Executor::begin_call(CallId c, Enqueue how) {
   DeviceState& d = *device_;
   const Call& call = program_.call(c);
-  std::string group;  // whose transfers the compute queue waits for
+  GroupRef group;  // whose transfers the compute queue waits for
   if (how == Enqueue::kTimed && program_.segment(call).queue == Queue::kCompute)
     for (const CallId y : call.after)
       if (program_.segment(program_.call(y)).queue != Queue::kCompute)
@@ -372,8 +371,7 @@ void Executor::begin_call(CallId c, Enqueue how) {
   if (!group.empty()) d.times.begin(d.queues.main(), TransferTimes::What::kWait, group);
   d.queues.before(c);
   if (!group.empty()) d.times.end(d.queues.main());
-  if (!graph_wanted() && before_update_ && updates_[static_cast<size_t>(call.segment)])
-    before_update_();
+  if (!graph_wanted() && before_update_ && updates_[call.segment]) before_update_();
   begin(c);
 }
 
@@ -389,7 +387,7 @@ void Executor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
   if (marked && how == Enqueue::kTimed)
     d.times.begin(
         s, queue == Queue::kCompute ? TransferTimes::What::kBoth : TransferTimes::What::kTransfer,
-        group_named(*op.op));
+        group_of(*op.op));
   channel.use(s);
   start_communication(op.bound);
   finish_communication(op.bound);
@@ -424,7 +422,7 @@ void Executor::exchange_through_host(PreparedOp& op) {
   const double took = now_s() - began;
   time_.total_s += took;
   time_.exposed_s += took;
-  time_.exposed_by[group_named(*op.op)] += took;
+  time_.exposed_by[group_of(*op.op)] += took;
 }
 
 TensorView Executor::fetch_in(const BoundOp& b, const TensorView& t) const {

@@ -32,12 +32,12 @@ void Executor::run(const std::function<void(const OpEvent&)>& observe) {
     }
   } const end{*this};
   if (device_) return run_on_device();
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c)
+  for (const CallId c : program_.schedule.ids())
     if (program_.segment(program_.call(c)).queue == Queue::kCompute)
       compute(c);
     else
       issue(c);
-  for (CallId c = 0; c < static_cast<CallId>(program_.schedule.size()); ++c) wait_for(c);
+  for (const CallId c : program_.schedule.ids()) wait_for(c);
 }
 
 void Executor::issue(CallId c) {
@@ -63,13 +63,11 @@ bool Executor::move_lines() {
   return queued_ > 0 && !failed_;
 }
 
-std::vector<PreparedOp>& Executor::ops_of(CallId c) {
-  return prepared_[static_cast<size_t>(program_.call(c).segment)];
-}
+std::vector<PreparedOp>& Executor::ops_of(CallId c) { return prepared_[program_.call(c).segment]; }
 
 void Executor::compute(CallId c) {
   for (const CallId y : program_.call(c).after) wait_for(y);
-  if (before_update_ && updates_[static_cast<size_t>(program_.call(c).segment)]) before_update_();
+  if (before_update_ && updates_[program_.call(c).segment]) before_update_();
   {
     const std::lock_guard lock(moving_);
     begin(c);
@@ -97,7 +95,7 @@ void Executor::begin(CallId c) {
 
 void Executor::end(CallId c) {
   if (poison_) poison_->after(c);
-  over_[static_cast<size_t>(c)] = true;
+  over_[c] = true;
 }
 
 void Executor::announce(CallId c, const PreparedOp& op, bool waits) const {
@@ -111,8 +109,7 @@ void Executor::observe(CallId c, const BoundOp& op, double start_s) const {
 }
 
 bool Executor::may_start(const Call& call) const {
-  return std::all_of(call.after.begin(), call.after.end(),
-                     [&](CallId y) { return over_[static_cast<size_t>(y)]; });
+  return std::all_of(call.after.begin(), call.after.end(), [&](CallId y) { return over_[y]; });
 }
 
 // Whether anything moved on any line.
@@ -175,8 +172,7 @@ bool Executor::lead(Line& line) {
   const Active& a = line[0];
   Active& b = line[1];
   if (!a.transfer || a.op + 1 != static_cast<int64_t>(ops_of(a.call).size())) return false;
-  if (b.transfer || !may_lead_[static_cast<size_t>(b.call)] || !may_start(program_.call(b.call)))
-    return false;
+  if (b.transfer || !may_lead_[b.call] || !may_start(program_.call(b.call))) return false;
   begin(b.call);
   for (b.op = 0;; ++b.op) {
     PreparedOp& op = ops_of(b.call)[static_cast<size_t>(b.op)];
@@ -216,7 +212,7 @@ void Executor::exchange(CallId c, PreparedOp& op) {
 }
 
 void Executor::wait_for(CallId c) {
-  const auto over = [&] { return bool{over_[static_cast<size_t>(c)]}; };
+  const auto over = [&] { return bool{over_[c]}; };
   wait(
       over, [&] { return progress(); }, c, nullptr);
 }
@@ -227,7 +223,7 @@ void Executor::wait(const Over& over, const Move& move, CallId c, const Prepared
   std::unique_lock lock(moving_);
   if (over()) return;
   const double since = now_s();
-  const std::string group = group_of_call(c, op);
+  const GroupRef group = group_of_call(c, op);
   Idle idle;
   while (!over()) {
     if (failed_) std::rethrow_exception(failed_);
@@ -246,11 +242,11 @@ void Executor::wait(const Over& over, const Move& move, CallId c, const Prepared
   tell(kNone, nullptr, 0);
 }
 
-std::string Executor::group_of_call(CallId c, const PreparedOp* op) {
-  if (op) return group_named(*op->op);
+GroupRef Executor::group_of_call(CallId c, const PreparedOp* op) {
+  if (op) return group_of(*op->op);
   for (const PreparedOp& o : ops_of(c))
-    if (o.bound.channel) return group_named(*o.op);
-  return "";
+    if (o.bound.channel) return group_of(*o.op);
+  return {};
 }
 
 // What stands still is the first call of the line.

@@ -41,8 +41,8 @@ bool conflict(const Program& p, const Call& a, const Call& b) {
 
 }  // namespace
 
-std::vector<bool> calls_that_may_lead(const Program& program) {
-  std::vector<bool> leads;
+IdVector<CallId, bool> calls_that_may_lead(const Program& program) {
+  IdVector<CallId, bool> leads;
   std::array<const Call*, kQueues> before{};
   for (const Call& c : program.schedule) {
     const Segment& s = program.segment(c);

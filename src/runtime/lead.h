@@ -10,6 +10,6 @@ namespace tessera {
 // Of each call: it ends with its only transfer, and shares no byte, frames and scratch alike, with
 // the call before it in its queue that either writes. What a queue promises, first in, first out,
 // holds then for all that can be seen of it.
-std::vector<bool> calls_that_may_lead(const Program& program);
+IdVector<CallId, bool> calls_that_may_lead(const Program& program);
 
 }  // namespace tessera

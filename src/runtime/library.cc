@@ -32,10 +32,10 @@ const Kernel& find_or_make(std::vector<std::pair<Shape, std::unique_ptr<Kernel>>
   return *all.back().second;
 }
 
-int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads,
+int64_t attention_bytes(const Op& op, ValueSpan values, int threads,
                         const kernels::Kernels::Workspaces& of) {
   const auto view = [&](int i) {
-    const Value& v = at(values, op.inputs[static_cast<size_t>(i)]);
+    const Value& v = values[op.inputs[static_cast<size_t>(i)]];
     return TensorView{nullptr, v.dtype, v.shape};
   };
   const TensorView qkv = view(0);  // [B, T, K, G+2, D]; of mix and its gradient: probabilities
@@ -57,36 +57,34 @@ int64_t attention_bytes(const Op& op, std::span<const Value> values, int threads
   }
 }
 
-int64_t row_bytes(const Op& op, std::span<const Value> values,
-                  const kernels::Kernels::Workspaces& of) {
+int64_t row_bytes(const Op& op, ValueSpan values, const kernels::Kernels::Workspaces& of) {
   if (op.inputs.empty()) return 0;
-  const Shape& s = at(values, op.inputs[0]).shape;
+  const Shape& s = values[op.inputs[0]].shape;
   const int64_t rows = s.elements() / s[-1];
   switch (op.kind) {
     case OpKind::kNormGrad:
     case OpKind::kRmsNormGrad:
       return of.norm_grad(rows, s[-1]);
     case OpKind::kGeluGrad: {
-      const int64_t d =
-          op.attributes.integer("bias") ? at(values, op.inputs[1]).shape.elements() : 0;
+      const int64_t d = op.attributes.integer("bias") ? values[op.inputs[1]].shape.elements() : 0;
       return d > 0 ? of.gelu_grad(s.elements() / d, d) : 0;
     }
     case OpKind::kBiasGrad: {
-      const int64_t d = at(values, op.outputs[0]).shape.elements();
+      const int64_t d = values[op.outputs[0]].shape.elements();
       return of.bias_grad(s.elements() / d, d);
     }
     case OpKind::kEmbeddingGrad:
-      return of.embedding_grad(s.elements(), at(values, op.outputs[0]).dtype);
+      return of.embedding_grad(s.elements(), values[op.outputs[0]].dtype);
     case OpKind::kRotary:
-      return of.rotary(at(values, op.inputs[1]).shape.elements(),
+      return of.rotary(values[op.inputs[1]].shape.elements(),
                        {op.attributes.integer("dims"), op.attributes.number("base")});
     case OpKind::kRepeatHeadsGrad:
-      return at(values, op.outputs[0]).bytes();
+      return values[op.outputs[0]].bytes();
     case OpKind::kSquares:
       return of.squares(s.elements());
     case OpKind::kAdafactorSums:
       return std::max(of.squares(s.elements()),
-                      of.factor_sums(s.elements(), at(values, op.outputs[0]).shape.elements()));
+                      of.factor_sums(s.elements(), values[op.outputs[0]].shape.elements()));
     case OpKind::kAdafactorSquares:
       return of.squares(s.elements()) + adafactor_workspace_bytes(op, values);
     case OpKind::kAdafactor:
@@ -104,8 +102,8 @@ kernels::Fp8 fp8_named(const std::string& name) {
 
 }  // namespace
 
-MatmulShape product_shape(const Op& op, std::span<const Value> values) {
-  const Value &a = at(values, op.inputs[0]), &c = at(values, op.outputs[0]);
+MatmulShape product_shape(const Op& op, ValueSpan values) {
+  const Value &a = values[op.inputs[0]], &c = values[op.outputs[0]];
   const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
   MatmulShape s;
   s.alpha = static_cast<float>(op.attributes.number("scale", 1));
@@ -116,7 +114,7 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
     s.fp8_b = kernels::Fp8::kE4M3;
   }
   if (op.kind == OpKind::kMatmulGradWeight) {
-    const Shape& x = at(values, op.inputs[1]).shape;
+    const Shape& x = values[op.inputs[1]].shape;
     s.transpose_a = true;
     s.k = x.product(0, x.rank() - contract);
     s.m = a.shape.elements() / s.k;
@@ -125,7 +123,7 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
     return s;
   }
   const bool packs = op.kind == OpKind::kPack;
-  const Shape& w = packs ? a.shape : at(values, op.inputs[1]).shape;
+  const Shape& w = packs ? a.shape : values[op.inputs[1]].shape;
   const int64_t out = w.product(0, w.rank() - contract), in = w.elements() / out;
   const bool forward =
       op.kind == OpKind::kMatmul || (packs && op.attributes.text("product") == "matmul");
@@ -138,31 +136,30 @@ MatmulShape product_shape(const Op& op, std::span<const Value> values) {
   return s;
 }
 
-LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values) {
-  const Value &x = at(values, op.inputs[0]), &w = at(values, op.inputs[1]);
+LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
+  const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
   LinearCrossEntropyShape s;
   s.hidden = w.shape[1];
   s.vocabulary = w.shape[0];
   s.tokens = x.shape.elements() / s.hidden;
   s.dtype = x.dtype;
   s.gradient = op.attributes.integer("gradient") != 0;
-  if (op.outputs.size() > 2) s.sums = at(values, op.outputs[2]).dtype;
+  if (op.outputs.size() > 2) s.sums = values[op.outputs[2]].dtype;
   return s;
 }
 
-std::optional<kernels::AttentionShape> attention_shape(const Op& op,
-                                                       std::span<const Value> values) {
+std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const bool gradient = op.kind == OpKind::kAttentionGrad;
   if (!gradient && op.kind != OpKind::kAttention) return std::nullopt;
   const AttentionOperands has = attention_operands(op.attributes, gradient ? 4 : 1);
   const bool documents = has.seen != kNone && op.attributes.text("seen") == "documents";
   if (has.bias != kNone || has.samples != kNone) return std::nullopt;
-  const Value& q = at(values, op.inputs[0]);
+  const Value& q = values[op.inputs[0]];
   kernels::AttentionShape s;
   s.apart = has.across != kNone;
   s.b = q.shape[0];
   s.t = s.s = q.shape[1];
-  if (s.apart) s.s = at(values, op.inputs[static_cast<size_t>(has.across)]).shape[1];
+  if (s.apart) s.s = values[op.inputs[static_cast<size_t>(has.across)]].shape[1];
   s.kv = q.shape[2];
   s.g = q.shape[3] - (s.apart ? 0 : 2);
   s.d = q.shape[4];
@@ -199,7 +196,7 @@ void Library::choose_attention(std::function<void(const std::string&)> say) {
   asks_dnn_ = true;
 }
 
-const kernels::CudaAttention* Library::attention(const Op& op, std::span<const Value> values) {
+const kernels::CudaAttention* Library::attention(const Op& op, ValueSpan values) {
   if (attention_by_.choices == nullptr) return nullptr;
   const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
   if (!shape || !kernels::CudaAttention::may_choose(*shape)) return nullptr;
@@ -230,7 +227,7 @@ Target Library::target() {
   Target t;
   if (on_cuda()) t.alignment = kernels::kBlasWorkspaceAlignment;
   t.ordered_transfers = on_cuda();
-  t.workspace_bytes = [this](const Op& op, std::span<const Value> values) -> int64_t {
+  t.workspace_bytes = [this](const Op& op, ValueSpan values) -> int64_t {
     switch (op.kind) {
       case OpKind::kMatmul:
       case OpKind::kMatmulGradInput:
@@ -262,7 +259,7 @@ Target Library::target() {
         return row_bytes(op, values, kernels_->workspace);
     }
   };
-  t.packed_bytes = [this](const Op& op, std::span<const Value> values) {
+  t.packed_bytes = [this](const Op& op, ValueSpan values) {
     return product(product_shape(op, values)).packed_bytes();
   };
   return t;

@@ -40,7 +40,7 @@ class Library {
   const Product& product(const kernels::MatmulShape& shape);
   const Head& head(const kernels::LinearCrossEntropyShape& shape);
   // nullptr: the op is none that is prepared, and the table's function makes it.
-  const kernels::CudaAttention* attention(const Op& op, std::span<const Value> values);
+  const kernels::CudaAttention* attention(const Op& op, ValueSpan values);
 
   // Refers to this library: it must outlive the target.
   Target target();
@@ -62,9 +62,9 @@ class Library {
 };
 
 // The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
-kernels::MatmulShape product_shape(const Op& op, std::span<const Value> values);
-kernels::LinearCrossEntropyShape head_shape(const Op& op, std::span<const Value> values);
+kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
+kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
 // Of attention or its gradient, where all that the op does can be prepared: no dropout, no biases.
-std::optional<kernels::AttentionShape> attention_shape(const Op& op, std::span<const Value> values);
+std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);
 
 }  // namespace tessera

@@ -12,13 +12,13 @@ constexpr int kPoison = 0xff;  // a NaN in every floating type, −1 in every in
 Poison::Poison(const Program& program, Arenas arenas)
     : program_(program),
       arenas_(arenas),
-      first_(program.frames.size(), kNone),
+      first_(program.frames.size()),
       calls_(program.frames.size(), 0) {
-  for (CallId c = 0; c < static_cast<CallId>(program.schedule.size()); ++c)
+  for (const CallId c : program.schedule.ids())
     for (const FrameId f : program.call(c).frames) {
-      CallId& first = first_[static_cast<size_t>(f)];
+      CallId& first = first_[f];
       if (first == kNone) first = c;
-      ++calls_[static_cast<size_t>(f)];
+      ++calls_[f];
     }
 }
 
@@ -29,13 +29,13 @@ void Poison::before(CallId c) {
   std::memset(arenas_.arena + scratch_offset(program_, s.queue), kPoison,
               static_cast<size_t>(s.scratch_bytes));
   for (const FrameId f : program_.call(c).frames)
-    if (first_[static_cast<size_t>(f)] == c) spoil(f);
+    if (first_[f] == c) spoil(f);
 }
 
 // Calls of several queues do not end in the order of the schedule: a frame is dead when all have.
 void Poison::after(CallId c) {
   for (const FrameId f : program_.call(c).frames)
-    if (--left_[static_cast<size_t>(f)] == 0) spoil(f);
+    if (--left_[f] == 0) spoil(f);
 }
 
 void Poison::spoil(FrameId f) const {

@@ -18,9 +18,9 @@ class Poison {
 
   const Program& program_;
   Arenas arenas_;
-  std::vector<CallId> first_;   // of each frame: the call that touches it first
-  std::vector<int64_t> calls_;  // of each frame: how many touch it
-  std::vector<int64_t> left_;   // of these, how many are not over
+  IdVector<FrameId, CallId> first_;   // the first call that touches each frame
+  IdVector<FrameId, int64_t> calls_;  // the number of calls that touch it
+  IdVector<FrameId, int64_t> left_;   // the number of these that are not done
 };
 
 }  // namespace tessera

@@ -32,7 +32,7 @@ kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
 // Returns the name of the part of a packed weight that the range belongs to; empty for a weight
 // without parts.
 std::string part_name(const BoundOp& b, const MemberStretch& s) {
-  const Value& w = b.values[static_cast<size_t>(b.members[s.member].weight)];
+  const Value& w = b.values[b.members[s.member].weight];
   for (const WeightPart& part : w.parts) {
     const auto dim = static_cast<int>(part.dim);
     const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
@@ -53,9 +53,9 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) 
 
 }  // namespace
 
-int64_t adafactor_workspace_bytes(const Op& op, std::span<const Value> values) {
+int64_t adafactor_workspace_bytes(const Op& op, ValueSpan values) {
   const ValueId factors = op.kind == OpKind::kAdafactor ? op.inputs[4] : op.outputs[0];
-  return values[static_cast<size_t>(factors)].shape.elements() * size_of(DType::kF32);
+  return values[factors].shape.elements() * size_of(DType::kF32);
 }
 
 // The sums of rows and columns are followed by those of the weights' squares, one per part.

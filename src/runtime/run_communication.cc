@@ -98,12 +98,12 @@ Reduction reduction_of(const Op& op) {
 
 // What goes through the workspace: n elements in the type of the wire.
 TensorView staged(const BoundOp& b, int64_t n) {
-  return {b.workspace, wire_type(*b.op, at(b.values, b.op->inputs[0])), Shape{n}};
+  return {b.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
 }
 
 // A gradient that another call wrote to is added to.
 bool adds(const BoundOp& b) {
-  const Value& out = b.values[static_cast<size_t>(b.op->outputs[0])];
+  const Value& out = b.values[b.op->outputs[0]];
   return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
 }
 
@@ -177,14 +177,14 @@ void finish_communication(const BoundOp& b) {
   if (s.cut.outer > 1) unpack_parts(b, s);
 }
 
-int64_t communication_workspace_bytes(const Op& op, std::span<const Value> local_values) {
+int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values) {
   if (is_staged(op)) return staged_bytes(op, local_values);
   if (in_place(op) || op.kind == OpKind::kAllReduce) return 0;
-  const auto shape = [&](ValueId v) { return local_values[static_cast<size_t>(v)].shape; };
+  const auto shape = [&](ValueId v) { return local_values[v].shape; };
   const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
   const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);
   const Cut c = cut(op, whole, part[static_cast<int>(op.attributes.integer("dim"))]);
-  const DType type = local_values[static_cast<size_t>(op.inputs[0])].dtype;
+  const DType type = local_values[op.inputs[0]].dtype;
   return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(type);
 }
 

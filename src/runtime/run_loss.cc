@@ -15,7 +15,7 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
   l.z = z;
   l.first = e.begin.back();
   l.columns = e.end.back() - e.begin.back();
-  l.total = at(b.values, v).shape[-1];
+  l.total = b.values[v].shape[-1];
   return l;
 }
 
@@ -30,7 +30,7 @@ const double* loss_scale(const BoundOp& b) {
 double* loss_sum(const BoundOp& b, ValueId labels) {
   double* const sum = b.out[0].as<double>() + kLossSum;
   for (size_t a = static_cast<size_t>(AxisKind::kPipeline) + 1; a < kMaxAxes; ++a)
-    if (at(b.values, labels).sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
+    if (b.values[labels].sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
   return sum;
 }
 

@@ -24,7 +24,7 @@ std::byte* row(const TensorView& t, int64_t index, int64_t row_bytes) {
 }  // namespace
 
 Extents extents(const BoundOp& b, ValueId v) {
-  return extents_of(b.values[static_cast<size_t>(v)], b.position->mesh, b.position->at);
+  return extents_of(b.values[v], b.position->mesh, b.position->at);
 }
 
 void copy_unless_shared(const BoundOp& b, const TensorView& from, const TensorView& to) {

@@ -152,7 +152,7 @@ kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorVi
 void run_dropout(const BoundOp& b) {
   const kernels::Dropout d = dropout_of(b, b.op->attributes.number("p"), b.in[2]);
   const ValueId x = b.op->inputs[0];
-  const Shape &s = b.in[0].shape, &whole = b.values[static_cast<size_t>(x)].shape;
+  const Shape &s = b.in[0].shape, &whole = b.values[x].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
   const Extents e = extents(b, x);
   kernels::DropoutWindow window;
@@ -175,7 +175,7 @@ void run_copy(const BoundOp& b) { b.kernels->copy(b.stream, b.in[0], b.out[0]); 
 
 // The rows of the table that this rank holds.
 kernels::TableRows table_rows(const BoundOp& b, ValueId table) {
-  return {extents(b, table).begin[0], b.values[static_cast<size_t>(table)].shape[0]};
+  return {extents(b, table).begin[0], b.values[table].shape[0]};
 }
 
 void run_embedding(const BoundOp& b) {

@@ -31,12 +31,12 @@ kernels::UpdateRule rule_of_update(OpKind k) {
 
 bool decays(const BoundOp& b, const MemberRange& m) {
   const Attributes& a = b.op->attributes;
-  const bool matrix = b.values[static_cast<size_t>(m.weight)].decays;
+  const bool matrix = b.values[m.weight].decays;
   return a.number("decay") != 0 && (matrix || a.integer("decay_vectors") != 0);
 }
 
 uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part) {
-  const std::string name = known_name(b.values[static_cast<size_t>(weight)], b.layer);
+  const std::string name = known_name(b.values[weight], b.layer);
   const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
   return hash_name(name + suffix, static_cast<uint64_t>(seed));
 }
@@ -60,7 +60,7 @@ kernels::Update update_operands(const BoundOp& b) {
   size_t next = 1;
   for (TensorView* moment : {&u.m, &u.v})
     if (next < b.op->outputs.size()) {
-      const Role role = b.values[static_cast<size_t>(b.op->outputs[next])].role;
+      const Role role = b.values[b.op->outputs[next]].role;
       if (role == (moment == &u.m ? Role::kMoment1 : Role::kMoment2)) *moment = flat(b.out[next++]);
     }
   const bool master = b.op->attributes.integer("master") != 0;

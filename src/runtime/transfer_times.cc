@@ -2,7 +2,7 @@
 
 namespace tessera {
 
-void TransferTimes::begin(Stream s, What what, const std::string& group) {
+void TransferTimes::begin(Stream s, What what, const GroupRef& group) {
   if (used_ == spans_.size()) spans_.emplace_back();
   Span& span = spans_[used_];
   span.what = what;

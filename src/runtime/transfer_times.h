@@ -1,7 +1,6 @@
 // Times of the transfers of one run on a device, by events with timing around them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "runtime/events.h"
@@ -15,7 +14,7 @@ class TransferTimes {
 
   void start() { used_ = 0; }  // of a run
   // Between these two in a stream: a transfer, or a wait of the compute queue for one.
-  void begin(Stream s, What what, const std::string& group);
+  void begin(Stream s, What what, const GroupRef& group);
   void end(Stream s);
   // After the run: adds the seconds to `time`.
   void collect(CommunicationTime& time) const;
@@ -24,7 +23,7 @@ class TransferTimes {
   struct Span {
     CudaEvent from{CudaEvent::Timing::kOn}, to{CudaEvent::Timing::kOn};
     What what = What::kTransfer;
-    std::string group;
+    GroupRef group;
   };
   std::vector<Span> spans_;  // kept for the next run that is timed
   size_t used_ = 0;

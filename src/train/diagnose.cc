@@ -5,6 +5,7 @@
 
 #include "base/count.h"
 #include "checkpoint/convert.h"
+#include "ir/names.h"
 #include "ir/rule.h"
 #include "train/live_values.h"
 
@@ -36,10 +37,10 @@ std::optional<Bad> find_bad(const OpEvent& e, const TensorView& t) {
 }
 
 std::string place(const OpEvent& e) {
-  const std::string& s = e.segment.name;
+  const Segment& s = e.segment;
   std::string text;
-  if (e.call.layer != kNone && s.ends_with("layer")) text = fmt::format("layer {}, ", e.call.layer);
-  text += s.substr(0, s.find('.'));
+  if (e.call.layer != kNone) text = fmt::format("{} {}, ", s.subject, e.call.layer);
+  text += s.phase == Phase::kJoint ? s.subject : name_of(s.phase);
   if (e.call.microbatch != kNone) text += fmt::format(", micro-batch {}", e.call.microbatch);
   return fmt::format("{}, {} ({})", text, e.op.op->origin, rule_of(e.op.op->kind).name);
 }
@@ -52,12 +53,11 @@ bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
 std::string first_bad_value(Trainer& trainer, World& world) {
   std::string found;
   bool received = false;  // it came from another rank, which knows more
-  const std::vector<bool> live = live_values(trainer.program());
+  const IdVector<ValueId, bool> live = live_values(trainer.program());
   trainer.repeat([&](const OpEvent& e) {
     if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
-      if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[static_cast<size_t>(v)])
-        continue;
+      if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[v]) continue;
       const std::optional<Bad> bad = find_bad(e, e.op.out[o]);
       if (!bad) continue;
       std::string inputs = "its inputs are finite";

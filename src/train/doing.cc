@@ -10,13 +10,13 @@ namespace tessera {
 std::string describe(const OpStart& at) {
   std::string out;
   const auto to = std::back_inserter(out);
-  fmt::format_to(to, "{}", at.segment.name);
+  fmt::format_to(to, "{}", at.segment.name());
   if (at.call.layer != kNone) fmt::format_to(to, " of layer {}", at.call.layer);
   if (at.call.microbatch != kNone) fmt::format_to(to, ", micro-batch {}", at.call.microbatch);
   fmt::format_to(to, ": {}", rule_of(at.op.kind).name);
   if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
-  const std::string over =
-      at.op.attributes.has("over") ? at.op.attributes.text("over") : at.call.wire.over;
+  const std::string over = at.op.attributes.has("over") ? to_string(at.op.attributes.group("over"))
+                                                        : partners_of(at.call.wire);
   if (at.waits && !over.empty()) fmt::format_to(to, " over {}", over);
   return out;
 }

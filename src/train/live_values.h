@@ -10,6 +10,6 @@ namespace tessera {
 // Returns true for each value that some op reads or that outlives its segment. What an op writes in
 // addition to the requested output, such as the gradient of a frozen bias, is neither: nothing
 // clears its bytes before an op adds to them, so its contents are undefined.
-std::vector<bool> live_values(const Program& program);
+IdVector<ValueId, bool> live_values(const Program& program);
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tessera {
 namespace {
@@ -15,20 +16,21 @@ constexpr size_t kSums = kBytes + kTrafficAxes.size();
 // steps of up to two hours.
 constexpr int64_t kMaxRanks = 1 << 20;
 
-size_t axis_of_name(std::string_view name) {
-  if (name == "replica" || name == "shard") return kData;
-  if (name == "tensor" || name == "tensor_kv") return kTensor;
-  return name == "pipeline" ? kPipeline : kSeveral;
+size_t traffic_of(AxisKind axis) {
+  if (axis == AxisKind::kReplica || axis == AxisKind::kShard) return kData;
+  if (axis == AxisKind::kTensor || axis == AxisKind::kTensorKv) return kTensor;
+  return axis == AxisKind::kPipeline ? kPipeline : kSeveral;
 }
 
 }  // namespace
 
-size_t traffic_axis(std::string_view group) {
-  if (group.starts_with("stages:")) return kPipeline;
-  const size_t plus = group.find('+');
-  const size_t first = axis_of_name(group.substr(0, plus));
-  if (plus == std::string_view::npos) return first;
-  return first == traffic_axis(group.substr(plus + 1)) ? first : kSeveral;
+size_t traffic_axis(const GroupRef& group) {
+  if (group.kind == GroupRef::Kind::kWorld) return kSeveral;
+  if (group.kind == GroupRef::Kind::kStages) return kPipeline;
+  std::set<size_t> all;
+  for (int a = 0; a < kMaxAxes; ++a)
+    if (const auto axis = static_cast<AxisKind>(a); group.has(axis)) all.insert(traffic_of(axis));
+  return all.size() == 1 ? *all.begin() : kSeveral;
 }
 
 StepCommunication gather_communication(World& world, const CommunicationTime& own, double step_s) {

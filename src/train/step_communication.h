@@ -14,8 +14,8 @@ namespace tessera {
 // norm.
 inline constexpr std::array<std::string_view, 4> kTrafficAxes = {"data", "tensor", "pipeline",
                                                                  "several"};
-// Which of them a group belongs to ("shard", "replica+tensor", "stages:0,3", "pipeline", "world").
-size_t traffic_axis(std::string_view group);
+// Returns which of them a group belongs to.
+size_t traffic_axis(const GroupRef& group);
 
 struct StepCommunication {
   // Mean over the ranks, in seconds: of all transfers from start to end, less what is exposed …

@@ -15,9 +15,9 @@ std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) 
     const Cost cost = cost_of(*e.op.op, values);
     TraceEvent t;
     t.op = rule_of(e.op.op->kind).name;
-    t.origin = e.call.layer == kNone
-                   ? fmt::format("{}, {}", e.segment.name, e.op.op->origin)
-                   : fmt::format("layer {}, {}, {}", e.call.layer, e.segment.name, e.op.op->origin);
+    t.origin = e.call.layer == kNone ? fmt::format("{}, {}", e.segment.name(), e.op.op->origin)
+                                     : fmt::format("layer {}, {}, {}", e.call.layer,
+                                                   e.segment.name(), e.op.op->origin);
     t.queue = name_of(e.segment.queue);
     t.start_s = e.start_s;
     t.duration_s = now_s_() - e.start_s;

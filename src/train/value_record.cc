@@ -52,10 +52,10 @@ bool is_computed(Role r) {
 // Forward and backward have values of one name, as of the rotary embedding. A forward that runs
 // again gives what it gave.
 std::string_view pass_of(const Segment& s) {
-  if (s.name.starts_with("forward.") || s.name.starts_with("light.") ||
-      s.name.starts_with("again."))
+  if (s.phase == Phase::kForward || s.phase == Phase::kForwardNoSave ||
+      s.phase == Phase::kRecompute)
     return "forward";
-  return s.name.find('.') == std::string::npos ? "head" : "backward";
+  return s.phase == Phase::kJoint || s.subject.empty() ? "head" : "backward";
 }
 
 // A sum of terms of a gradient, as ir/builder.h names it in every block.
@@ -68,11 +68,10 @@ bool optimizes(OpKind k) {
 }
 
 // What is computed a second time, or for the first of two times, is the same value.
-std::string name_in(const Value& v, const Call& c) {
-  std::string name = c.layer == kNone ? v.name : full_name(v, c.layer);
-  for (const std::string_view copy : {".again", ".light"})
-    if (name.ends_with(copy)) name.resize(name.size() - copy.size());
-  return name;
+std::string name_in(const Program& p, ValueId v, const Call& c) {
+  const Copy copy = p[v].copy;
+  if (copy == Copy::kNoSave || copy == Copy::kRecomputed) v = p[v].of;
+  return c.layer == kNone ? p[v].name : full_name(p[v], c.layer);
 }
 
 }  // namespace
@@ -126,7 +125,7 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
 // Sums of terms of gradients have one name in all blocks and layers. The last term distinguishes
 // them: it is a term of one sum only.
 std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
-  const std::string name = name_in(program_[v], e.call);
+  const std::string name = name_in(program_, v, e.call);
   const std::vector<ValueId>& inputs = e.op.op->inputs;
   if (!is_gradient_sum(program_[v]) || inputs.empty()) return name;
   const auto last = known_.find(inputs.back());
@@ -158,7 +157,7 @@ void ValueRecorder::record(const OpEvent& e, ValueId v, const TensorView& view, 
   const Extents box = extents_of(value, position_.mesh, position_.at);
   ValueRecord r;
   r.place = value.sharding;
-  r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name);
+  r.told = fmt::format("{} ({}), {}", known.name, what, e.segment.name());
   if (e.call.microbatch != kNone) r.told += fmt::format(", micro-batch {}", e.call.microbatch);
   r.digest.add(view, value.shape, box.begin, box.end, hash_name(known.key));
   r.key = std::move(known.key);
@@ -195,12 +194,12 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   const Value& value = program_[v];
   const std::string name(rule_of(op.kind).name);
   if (value.role == Role::kGradient)
-    made_[name_in(value, e.call)] = {static_cast<int64_t>(all_.records.size()),
-                                     fmt::format("{} of {}", name, op.origin)};
-  if (!is_computed(value.role) || !live_[static_cast<size_t>(v)]) return;
+    made_[name_in(program_, v, e.call)] = {static_cast<int64_t>(all_.records.size()),
+                                           fmt::format("{} of {}", name, op.origin)};
+  if (!is_computed(value.role) || !live_[v]) return;
   if (is_gradient_sum(value) && sums_adapters(op)) return;
   std::string what = name;
-  if (op.attributes.has("over")) what += " over " + op.attributes.text("over");
+  if (op.attributes.has("over")) what += " over " + to_string(op.attributes.group("over"));
   if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())

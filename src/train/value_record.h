@@ -75,7 +75,7 @@ class ValueRecorder {
   bool sums_adapters(const Op& op) const;
 
   const Program& program_;
-  std::vector<bool> live_;  // by value
+  IdVector<ValueId, bool> live_;
   Position position_;
   RankRecords all_;
   int64_t step_ = 0;

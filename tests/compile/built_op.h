@@ -67,9 +67,9 @@ inline Array contents(const Value& value, ValueId v) {
   Array a(static_cast<size_t>(value.shape.elements()));
   for (size_t i = 0; i < a.size(); ++i) {
     const auto e = static_cast<int64_t>(i);
-    a[i] = drawn(static_cast<uint64_t>(v), e);
+    a[i] = drawn(static_cast<uint64_t>(v.number()), e);
     // Sums of exponentials are positive.
-    if (value.role == Role::kBatch) a[i] = 2 + a[i];
+    if (is_batch(value.role)) a[i] = 2 + a[i];
     if (value.dtype == DType::kI32) a[i] = static_cast<double>((e * 5 + 1) % kRows);
     if (value.dtype == DType::kU8) a[i] = static_cast<double>(e % 3 != 0);
     if (value.dtype == DType::kI64) a[i] = static_cast<double>(e + 40);

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 
 #include "compile/check.h"
@@ -30,20 +29,21 @@ struct Mutant {
   bool harmless = false;  // by the rules above
 };
 
-Call& call(Program& p, CallId c) { return p.schedule[static_cast<size_t>(c)]; }
+Call& call(Program& p, CallId c) { return p.schedule[c]; }
+CallId later(CallId c, int64_t by) { return CallId(c.number() + by); }
 
 // The same waits under the calls' new numbers; kNone for a call that is gone.
-void renumber(Program& p, const std::vector<CallId>& now) {
+void renumber(Program& p, const IdVector<CallId, CallId>& now) {
   for (Call& c : p.schedule)
     for (std::vector<CallId>* waits : {&c.after, &c.before_step}) {
-      for (CallId& y : *waits) y = now[static_cast<size_t>(y)];
+      for (CallId& y : *waits) y = now[y];
       std::erase(*waits, kNone);
     }
 }
 
-std::vector<CallId> same_numbers(const Program& p) {
-  std::vector<CallId> now(p.schedule.size());
-  std::iota(now.begin(), now.end(), 0);
+IdVector<CallId, CallId> same_numbers(const Program& p) {
+  IdVector<CallId, CallId> now;
+  for (const CallId c : p.schedule.ids()) now.push_back(c);
   return now;
 }
 
@@ -55,7 +55,7 @@ bool commute(const Program& p, CallId x, CallId y) {
   const Call &a = p.call(x), &b = p.call(y);
   const Segment &s = p.segment(a), &t = p.segment(b);
   if (s.queue != t.queue) return !waits(a, y) && !waits(b, x);
-  if (!a.wire.operation.empty() && !b.wire.operation.empty()) return false;
+  if (a.wire != Wire{} && b.wire != Wire{}) return false;
   for (size_t i = 0; i < a.frames.size(); ++i)
     for (size_t j = 0; j < b.frames.size(); ++j) {
       if (a.frames[i] != b.frames[j]) continue;
@@ -74,7 +74,7 @@ class Mutator {
 
   std::optional<Mutant> make(int64_t kind) {
     m_ = {p_, "", false};
-    c_ = static_cast<CallId>(draw_.number(0, size() - 1));
+    c_ = CallId(draw_.number(0, size() - 1));
     constexpr bool (Mutator::*kKinds[])() = {
         &Mutator::drop,  &Mutator::twice,      &Mutator::move,      &Mutator::resize,
         &Mutator::group, &Mutator::lost_after, &Mutator::lost_step, &Mutator::fresh,
@@ -94,9 +94,9 @@ class Mutator {
   bool drop() {
     m_.what = "drop";
     m_.harmless = p_.segment(call_at()).ops.empty();
-    std::vector<CallId> now = same_numbers(p_);
-    for (CallId& n : now) n = n == c_ ? kNone : n - (n > c_);
-    m_.program.schedule.erase(m_.program.schedule.begin() + c_);
+    IdVector<CallId, CallId> now = same_numbers(p_);
+    for (CallId& n : now) n = n == c_ ? CallId() : later(n, -(n > c_));
+    m_.program.schedule.erase(m_.program.schedule.begin() + c_.number());
     renumber(m_.program, now);
     return true;
   }
@@ -104,34 +104,35 @@ class Mutator {
   bool twice() {
     m_.what = "twice";
     m_.harmless = p_.segment(call_at()).ops.empty();
-    std::vector<CallId> now = same_numbers(p_);
-    for (CallId& n : now) n += n > c_;
+    IdVector<CallId, CallId> now = same_numbers(p_);
+    for (CallId& n : now) n = later(n, n > c_);
     renumber(m_.program, now);
     const Call copy = m_.program.call(c_);
-    m_.program.schedule.insert(m_.program.schedule.begin() + c_ + 1, copy);
+    m_.program.schedule.insert(m_.program.schedule.begin() + c_.number() + 1, copy);
     return true;
   }
 
   // Later by one to six calls.
   bool move() {
-    const auto to = static_cast<CallId>(std::min(size() - 1, c_ + draw_.number(1, 6)));
+    const CallId to(std::min(size() - 1, c_.number() + draw_.number(1, 6)));
     if (to == c_) return false;
-    m_.what = fmt::format("move by {}", to - c_);
+    m_.what = fmt::format("move by {}", to.number() - c_.number());
     m_.harmless = true;
-    std::vector<CallId> now = same_numbers(p_);
-    for (CallId y = c_ + 1; y <= to; ++y) {
+    IdVector<CallId, CallId> now = same_numbers(p_);
+    for (CallId y = later(c_, 1); y <= to; y = later(y, 1)) {
       m_.harmless = m_.harmless && commute(p_, c_, y);
-      --now[static_cast<size_t>(y)];
+      now[y] = later(now[y], -1);
     }
-    now[static_cast<size_t>(c_)] = to;
+    now[c_] = to;
     auto& calls = m_.program.schedule;
-    std::rotate(calls.begin() + c_, calls.begin() + c_ + 1, calls.begin() + to + 1);
+    std::rotate(calls.begin() + c_.number(), calls.begin() + c_.number() + 1,
+                calls.begin() + to.number() + 1);
     renumber(m_.program, now);
     return true;
   }
 
   bool resize() {
-    if (!find([](const Call& c) { return !c.wire.operation.empty(); })) return false;
+    if (!find([](const Call& c) { return c.wire.kind != WireKind::kSilent; })) return false;
     m_.what = "resize";
     call(m_.program, c_).wire.bytes += 64;
     return true;
@@ -139,20 +140,25 @@ class Mutator {
 
   // Ops and facts alike: the program is sound, but for its partners.
   bool group() {
-    if (!find([](const Call& c) { return c.wire.over.find("stage") != 0 && !c.wire.over.empty(); }))
+    if (!find([](const Call& c) {
+          return c.wire.over.kind != GroupRef::Kind::kStages && !c.wire.over.empty();
+        }))
       return false;
-    const std::string old = p_.call(c_).wire.over;
-    std::vector<std::string> others = {"tensor", "shard", "replica", "replica+tensor", "world"};
-    std::erase_if(others, [&](const std::string& o) {
+    const GroupRef old = p_.call(c_).wire.over;
+    const auto along = [](std::initializer_list<AxisKind> axes) { return GroupRef::along(axes); };
+    std::vector<GroupRef> others = {
+        along({AxisKind::kTensor}), along({AxisKind::kShard}), along({AxisKind::kReplica}),
+        along({AxisKind::kReplica, AxisKind::kTensor}), GroupRef::world()};
+    std::erase_if(others, [&](const GroupRef& o) {
       return group_size(p_.mesh, o) == 1 ||
              group_of(p_.mesh, o, rank_here()) == group_of(p_.mesh, old, rank_here());
     });
     if (others.empty()) return false;
-    const std::string other = draw_.one_of(others);
-    m_.what = "over " + other;
+    const GroupRef other = draw_.one_of(others);
+    m_.what = "over " + to_string(other);
     const SegmentId s = p_.call(c_).segment;
-    for (Op& op : m_.program.segments[static_cast<size_t>(s)].ops)
-      if (op.attributes.has("over") && op.attributes.text("over") == old)
+    for (Op& op : m_.program.segments[s].ops)
+      if (op.attributes.has("over") && op.attributes.group("over") == old)
         op.attributes.set("over", other);
     for (Call& c : m_.program.schedule)
       if (c.segment == s) c.wire.over = other;
@@ -189,7 +195,7 @@ class Mutator {
     FrameId& mine =
         c.frames[static_cast<size_t>(draw_.number(0, static_cast<int64_t>(c.frames.size()) - 1))];
     std::vector<FrameId> others;
-    for (FrameId f = 0; f < static_cast<FrameId>(p_.frames.size()); ++f)
+    for (const FrameId f : p_.frames.ids())
       if (f != mine && p_.frame(f).kind == p_.frame(mine).kind) others.push_back(f);
     if (others.empty()) return false;
     m_.what = fmt::format("{} for {} in", frame_name(p_, others[0]), frame_name(p_, mine));
@@ -207,7 +213,7 @@ class Mutator {
 
   bool shrink() {
     auto& kinds = m_.program.kinds;
-    const auto k = static_cast<size_t>(draw_.number(0, static_cast<int64_t>(kinds.size()) - 1));
+    const FrameKindId k(draw_.number(0, static_cast<int64_t>(kinds.size()) - 1));
     int64_t end = 0;
     for (const ValueId v : kinds[k].values) end = std::max(end, p_[v].offset + p_[v].bytes());
     if (end <= 4) return false;
@@ -215,7 +221,7 @@ class Mutator {
     m_.what = "shrunk " + kinds[k].name + " at";
     return std::any_of(p_.segments.begin(), p_.segments.end(), [&](const Segment& s) {
       return std::any_of(s.frames.begin(), s.frames.end(),
-                         [&](const Parameter& x) { return x.kind == static_cast<FrameKindId>(k); });
+                         [&](const Parameter& x) { return x.kind == k; });
     });
   }
 
@@ -228,7 +234,7 @@ class Mutator {
   // The next call, from the one drawn on, with this property.
   template <class Property>
   bool find(const Property& has) {
-    for (int64_t i = 0; i < size(); ++i, c_ = static_cast<CallId>((c_ + 1) % size()))
+    for (int64_t i = 0; i < size(); ++i, c_ = CallId((c_.number() + 1) % size()))
       if (has(p_.call(c_))) return true;
     return false;
   }
@@ -236,7 +242,7 @@ class Mutator {
   const Program& p_;
   LayoutDraw& draw_;
   Mutant m_;
-  CallId c_ = 0;
+  CallId c_{0};
 };
 
 std::string found_in(std::vector<const Program*> ranks, size_t rank, const Program& mutant) {
@@ -321,13 +327,13 @@ TEST(CheckMutants, ACollectiveMissingOnAllRanksIsCaught) {
     SCOPED_TRACE(testing::text_of(r));
     const std::vector<Program> stages = compile_stages(r, {});
     const Program& p = stages[0];
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c) {
-      const std::string& operation = p.call(c).wire.operation;
-      if (operation.empty() || operation == "segment") continue;
+    for (const CallId c : p.schedule.ids()) {
+      const WireKind kind = p.call(c).wire.kind;
+      if (kind == WireKind::kSilent || kind == WireKind::kSegment) continue;
       Program mutant = p;
-      std::vector<CallId> now = same_numbers(p);
-      for (CallId& n : now) n = n == c ? kNone : n - (n > c);
-      mutant.schedule.erase(mutant.schedule.begin() + c);
+      IdVector<CallId, CallId> now = same_numbers(p);
+      for (CallId& n : now) n = n == c ? CallId() : later(n, -(n > c));
+      mutant.schedule.erase(mutant.schedule.begin() + c.number());
       renumber(mutant, now);
       place(mutant, {});
       EXPECT_FALSE(prove({mutant}).empty()) << "without " << call_name(p, c);

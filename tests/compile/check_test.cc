@@ -33,7 +33,7 @@ std::optional<uint64_t> outcome(const Program& p) {
   for (int attempt = 0; attempt < 9; ++attempt) {
     SymbolicMachine m(p, 64, static_cast<uint64_t>(attempt));
     const int rush = attempt < 3 ? static_cast<int>(Queue::kCompute)
-                                 : (attempt < 6 ? static_cast<int>(Queue::kData) : kNone);
+                                 : (attempt < 6 ? static_cast<int>(Queue::kData) : int{kNone});
     if (!m.run_in_some_order(kSteps, rush) || m.state() != first.state()) return std::nullopt;
   }
   return first.state();
@@ -52,7 +52,7 @@ std::vector<Program> by_hand() {
   for (const int64_t layers : {1, 2, 4})
     for (const int64_t microbatches : {1, 3})
       for (const bool gathers : {false, true})
-        list.push_back(training_program({layers, microbatches, gathers, Queue::kData, ""}));
+        list.push_back(training_program({layers, microbatches, gathers, Queue::kData, {}}));
   return list;
 }
 
@@ -76,30 +76,30 @@ TEST(Check, AcceptsGoodPrograms) {
 
 // Removes the call and closes the gap in all waits.
 Program without_call(Program p, CallId gone) {
-  p.schedule.erase(p.schedule.begin() + gone);
+  p.schedule.erase(p.schedule.begin() + gone.number());
   for (Call& c : p.schedule)
     for (std::vector<CallId>* waits : {&c.after, &c.before_step}) {
       std::erase(*waits, gone);
-      for (CallId& y : *waits) y -= y > gone;
+      for (CallId& y : *waits) y = CallId(y.number() - (y > gone));
     }
   return p;
 }
 
 Program with_call_twice(Program p, CallId twice) {
   const Call copy = p.call(twice);
-  p.schedule.insert(p.schedule.begin() + twice, copy);
+  p.schedule.insert(p.schedule.begin() + twice.number(), copy);
   for (Call& c : p.schedule)
     for (std::vector<CallId>* waits : {&c.after, &c.before_step})
-      for (CallId& y : *waits) y += y >= twice;
+      for (CallId& y : *waits) y = CallId(y.number() + (y >= twice));
   return p;
 }
 
 // As a pass would that swaps two calls and keeps the waits of everybody on the same calls.
-Program with_swapped(Program p, CallId a) {
-  std::swap(p.schedule[static_cast<size_t>(a)], p.schedule[static_cast<size_t>(a) + 1]);
+Program with_swapped(Program p, CallId a, CallId b) {
+  std::swap(p.schedule[a], p.schedule[b]);
   for (Call& c : p.schedule)
     for (std::vector<CallId>* waits : {&c.after, &c.before_step})
-      for (CallId& y : *waits) y = y == a ? a + 1 : (y == a + 1 ? a : y);
+      for (CallId& y : *waits) y = y == a ? b : (y == b ? a : y);
   return p;
 }
 
@@ -117,13 +117,13 @@ bool expect_caught_if_harmful(std::optional<uint64_t> good, const Program& mutan
 
 TEST(CheckMutants, ADroppedCallIsCaught) {
   for (const Program& p : programs())
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c)
+    for (const CallId c : p.schedule.ids())
       expect_caught(without_call(p, c), "without " + call_name(p, c));
 }
 
 TEST(CheckMutants, ASumOrUpdateTwiceIsCaught) {
   for (const Program& p : programs())
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c) {
+    for (const CallId c : p.schedule.ids()) {
       const auto& parameters = p.segment(p.call(c)).frames;
       if (std::any_of(parameters.begin(), parameters.end(), [](const Parameter& x) {
             return x.access == Access::kAdd || x.access == Access::kUpdate;
@@ -134,10 +134,10 @@ TEST(CheckMutants, ASumOrUpdateTwiceIsCaught) {
 
 TEST(CheckMutants, ALostOrExtraFreshIsCaught) {
   for (const Program& p : programs())
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c)
+    for (const CallId c : p.schedule.ids())
       for (size_t i = 0; i < p.call(c).frames.size(); ++i) {
         Program mutant = p;
-        mutant.schedule[static_cast<size_t>(c)].fresh[i].flip();
+        mutant.schedule[c].fresh[i].flip();
         expect_caught(mutant, "fresh of " + call_name(p, c));
       }
 }
@@ -145,16 +145,16 @@ TEST(CheckMutants, ALostOrExtraFreshIsCaught) {
 TEST(CheckMutants, ALostWaitIsCaught) {
   int waits = 0;
   for (const Program& p : programs())
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c) {
+    for (const CallId c : p.schedule.ids()) {
       for (size_t i = 0; i < p.call(c).after.size(); ++i, ++waits) {
         Program mutant = p;
-        auto& after = mutant.schedule[static_cast<size_t>(c)].after;
+        auto& after = mutant.schedule[c].after;
         after.erase(after.begin() + static_cast<std::ptrdiff_t>(i));
         expect_caught(mutant, "after of " + call_name(p, c));
       }
       for (size_t i = 0; i < p.call(c).before_step.size(); ++i, ++waits) {
         Program mutant = p;
-        auto& before = mutant.schedule[static_cast<size_t>(c)].before_step;
+        auto& before = mutant.schedule[c].before_step;
         before.erase(before.begin() + static_cast<std::ptrdiff_t>(i));
         expect_caught(mutant, "before_step of " + call_name(p, c));
       }
@@ -166,9 +166,13 @@ TEST(CheckMutants, AHarmfulSwapIsCaught) {
   int harmful = 0;
   for (const Program& p : by_hand()) {
     const auto good = outcome(p);
-    for (CallId c = 0; c + 1 < static_cast<CallId>(p.schedule.size()); ++c)
-      harmful += expect_caught_if_harmful(
-          good, with_swapped(p, c), "swapped " + call_name(p, c) + " and " + call_name(p, c + 1));
+    for (const CallId c : p.schedule.ids()) {
+      const CallId next(c.number() + 1);
+      if (!p.schedule.contains(next)) break;
+      harmful +=
+          expect_caught_if_harmful(good, with_swapped(p, c, next),
+                                   "swapped " + call_name(p, c) + " and " + call_name(p, next));
+    }
   }
   EXPECT_GT(harmful, 100);
 }
@@ -177,11 +181,11 @@ TEST(CheckMutants, AHarmfulOffsetIsCaught) {
   int harmful = 0;
   for (const Program& p : {by_hand()[1], by_hand()[5], by_hand()[4]}) {
     const auto good = outcome(p);
-    for (size_t f = 0; f < p.frames.size(); ++f)
+    for (const FrameId f : p.frames.ids())
       for (int64_t offset = 0; offset < p.bytes; offset += 64) {
         Program mutant = p;
         mutant.frames[f].offset = offset;
-        const std::string name = frame_name(p, static_cast<FrameId>(f));
+        const std::string name = frame_name(p, f);
         harmful += expect_caught_if_harmful(good, mutant, fmt::format("{} at {}", name, offset));
       }
   }
@@ -192,13 +196,13 @@ TEST(CheckMutants, AnotherFrameOfItsKindIsCaught) {
   int harmful = 0;
   for (const Program& p : {by_hand()[5], by_hand()[6], by_hand()[7]}) {
     const auto good = outcome(p);
-    for (CallId c = 0; c < static_cast<CallId>(p.schedule.size()); ++c)
+    for (const CallId c : p.schedule.ids())
       for (size_t i = 0; i < p.call(c).frames.size(); ++i)
-        for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f) {
+        for (const FrameId f : p.frames.ids()) {
           const FrameId mine = p.call(c).frames[i];
           if (f == mine || p.frame(f).kind != p.frame(mine).kind) continue;
           Program mutant = p;
-          mutant.schedule[static_cast<size_t>(c)].frames[i] = f;
+          mutant.schedule[c].frames[i] = f;
           harmful += expect_caught_if_harmful(
               good, mutant, fmt::format("{} on {}", call_name(p, c), frame_name(p, f)));
         }
@@ -208,11 +212,11 @@ TEST(CheckMutants, AnotherFrameOfItsKindIsCaught) {
 
 class CheckRanks : public ::testing::Test {
  protected:
-  const Program a = training_program({.channel = "data"});
+  const Program a = training_program({.channel = GroupRef::along({AxisKind::kShard})});
   Program b = a;
 
   CallId wired(int which) const {
-    for (CallId c = 0; c < static_cast<CallId>(b.schedule.size()); ++c)
+    for (const CallId c : b.schedule.ids())
       if (!b.call(c).wire.over.empty() && which-- == 0) return c;
     return kNone;
   }
@@ -231,18 +235,17 @@ TEST_F(CheckRanks, AMissingPartnerIsAMismatch) {
 }
 
 TEST_F(CheckRanks, OtherBytesAreAMismatch) {
-  b.schedule[static_cast<size_t>(wired(3))].wire.bytes += 64;
+  b.schedule[wired(3)].wire.bytes += 64;
   EXPECT_EQ(first_kind(), "match");
 }
 
 TEST_F(CheckRanks, SwappedCollectivesAreAMismatch) {
-  std::swap(b.schedule[static_cast<size_t>(wired(0))].wire,
-            b.schedule[static_cast<size_t>(wired(1))].wire);
+  std::swap(b.schedule[wired(0)].wire, b.schedule[wired(1)].wire);
   EXPECT_EQ(first_kind(), "match");
 }
 
 TEST_F(CheckRanks, AWaitForALaterCallOfItsQueueIsACycle) {
-  b.schedule[0].after.push_back(2);
+  b.schedule[CallId(0)].after.push_back(CallId(2));
   const auto findings = check({&a, &b});
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0].kind, "cycle");
@@ -254,21 +257,23 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
   const auto program = [](bool turned) {
     Program p;
     p.kinds.resize(2);
-    p.kinds[0] = {.name = "out", .values = {}, .bytes = 64, .state = true, .stages = {}};
-    p.kinds[1] = {.name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
-    p.frames = {{0, kNone, kNone, 0, true}, {1, kNone, kNone, 64, true}};
+    p.kinds[FrameKindId(0)] = {
+        .name = "out", .values = {}, .bytes = 64, .state = true, .stages = {}};
+    p.kinds[FrameKindId(1)] = {
+        .name = "in", .values = {}, .bytes = 64, .state = true, .stages = {}};
+    p.frames = {{FrameKindId(0), kNone, kNone, 0, true}, {FrameKindId(1), kNone, kNone, 64, true}};
     p.segments.resize(2);
-    p.segments[0].name = "send";
-    p.segments[0].frames = {{0, Access::kRead}};
-    p.segments[1].name = "receive";
-    p.segments[1].frames = {{1, Access::kWrite}};
+    p.segments[SegmentId(0)].subject = "send";
+    p.segments[SegmentId(0)].frames = {{FrameKindId(0), Access::kRead}};
+    p.segments[SegmentId(1)].subject = "receive";
+    p.segments[SegmentId(1)].frames = {{FrameKindId(1), Access::kWrite}};
     Call send, recv;
-    send.segment = 0;
-    recv.segment = 1;
-    send.frames = {0};
-    recv.frames = {1};
-    send.wire = {turned ? "up" : "down", "send", "hidden", 64};
-    recv.wire = {turned ? "down" : "up", "receive", "hidden", 64};
+    send.segment = SegmentId(0);
+    recv.segment = SegmentId(1);
+    send.frames = {FrameId(0)};
+    recv.frames = {FrameId(1)};
+    send.wire = {WireKind::kSend, {}, turned ? 1 : 0, "hidden", 64};
+    recv.wire = {WireKind::kReceive, {}, turned ? 0 : 1, "hidden", 64};
     p.schedule = {send, recv};
     p.state_bytes = 128;
     place(p, {});
@@ -279,17 +284,17 @@ TEST(CheckCycle, RendezvousInOppositeOrderHang) {
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].kind, "cycle");
   Program c = b;  // the same, receiving first
-  std::swap(c.schedule[0], c.schedule[1]);
+  std::swap(c.schedule[CallId(0)], c.schedule[CallId(1)]);
   EXPECT_EQ(texts(check({&a, &c})), "");
 }
 
 TEST(CheckText, SpeaksInTheNamesOfTheModel) {
-  Program p = training_program({2, 1, false, Queue::kData, ""});
+  Program p = training_program({2, 1, false, Queue::kData, {}});
   // forward.layer 1 saves into the bytes of forward.layer 0.
   FrameId saved[2] = {kNone, kNone};
-  for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f)
+  for (const FrameId f : p.frames.ids())
     if (p.kind(p.frame(f).kind).name == "saved") saved[p.frame(f).layer] = f;
-  p.frames[static_cast<size_t>(saved[1])].offset = p.frame(saved[0]).offset;
+  p.frames[saved[1]].offset = p.frame(saved[0]).offset;
   const std::string found = texts(check({&p}));
   EXPECT_NE(found.find("call #6 backward.layer layer=0 mb=0 reads saved layer=0 mb=0 that call #3 "
                        "forward.layer layer=1 mb=0 overwrote"),

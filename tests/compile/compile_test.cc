@@ -49,8 +49,8 @@ CompileRequest request(Family family, Purpose purpose) {
 // A target that wants workspaces and packed weights of everything, as some libraries do.
 Target demanding() {
   Target t;
-  t.workspace_bytes = [](const Op&, std::span<const Value>) { return int64_t{192}; };
-  t.packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{320}; };
+  t.workspace_bytes = [](const Op&, ValueSpan) { return int64_t{192}; };
+  t.packed_bytes = [](const Op&, ValueSpan) { return int64_t{320}; };
   return t;
 }
 
@@ -165,7 +165,7 @@ TEST(Compile, DecodingGoesOnWithoutTheEncoder) {
   const Program next = compile(r, demanding());
   EXPECT_EQ(first.state_bytes, next.state_bytes);
   for (const Call& c : next.schedule)
-    EXPECT_EQ(next.segment(c).name.find("encoder"), std::string::npos) << next.segment(c).name;
+    EXPECT_EQ(next.segment(c).name().find("encoder"), std::string::npos) << next.segment(c).name();
   EXPECT_LT(next.schedule.size(), first.schedule.size());
 }
 
@@ -211,7 +211,7 @@ CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t se
 // The head needs the most scratch, as with whole chunks of logits, when few activations are alive.
 Target large_head() {
   Target t;
-  t.workspace_bytes = [](const Op& op, std::span<const Value>) {
+  t.workspace_bytes = [](const Op& op, ValueSpan) {
     return op.kind == OpKind::kLinearCrossEntropy ? int64_t{16} << 20 : int64_t{4096};
   };
   return t;
@@ -285,7 +285,7 @@ std::string layer_forward(Family family) {
   const Program p = compile(request(family, Purpose::kTrain), Target());
   std::string ops;
   for (const Segment& s : p.segments)
-    if (s.name == "forward.layer")
+    if (s.name() == "forward.layer")
       for (const Op& op : s.ops) ops += std::string(rule_of(op.kind).name) + " ";
   return ops;
 }

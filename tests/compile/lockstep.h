@@ -57,7 +57,7 @@ class Lockstep {
 
   // What a rank holds of v, zero where nothing wrote it.
   TensorView view(int64_t rank, ValueId v, int64_t layer) {
-    const Value& value = local_[static_cast<size_t>(v)];
+    const Value& value = local_[v];
     auto& bytes = ranks_[static_cast<size_t>(rank)][{v, layer_of(v, layer)}];
     if (bytes.empty()) bytes.resize(static_cast<size_t>(value.bytes()) / sizeof(double) + 2, 0.0);
     return {bytes.data(), value.dtype, value.shape};
@@ -77,8 +77,8 @@ class Lockstep {
       }
     }
     ValueId gradient = kNone;
-    for (size_t i = g_.blocks.size(); i-- > 0;) {
-      const Block& b = g_.blocks[i];
+    for (auto block = g_.blocks.rbegin(); block != g_.blocks.rend(); ++block) {
+      const Block& b = *block;
       for (int64_t l = b.layers; l-- > 0;) {
         if (b.loss)
           move(stream, at, b.input, l);
@@ -104,7 +104,7 @@ class Lockstep {
   void each_element(ValueId v, int64_t rank,
                     const std::function<void(int64_t, int64_t)>& visit) const {
     const Extents e = extents_of(g_[v], g_.mesh, coordinates_of(g_.mesh, rank));
-    const Shape &whole = g_[v].shape, &part = local_[static_cast<size_t>(v)].shape;
+    const Shape &whole = g_[v].shape, &part = local_[v].shape;
     std::vector<int64_t> i(whole.dims().size(), 0);
     const std::function<void(size_t, int64_t, int64_t)> walk = [&](size_t d, int64_t from,
                                                                    int64_t to) {
@@ -170,7 +170,7 @@ class Lockstep {
     // What layers have in common: a table of biases, an encoder's output.
     const bool common = !(g_[v].per & kPerLayer) &&
                         (r == Role::kWeight || r == Role::kGradient || r == Role::kStream);
-    const bool once = r == Role::kBatch || r == Role::kStep || r == Role::kReport || common;
+    const bool once = is_batch(r) || r == Role::kStep || r == Role::kReport || common;
     return once ? 0 : layer;
   }
 
@@ -235,7 +235,7 @@ class Lockstep {
   // Every rank's result from what the ranks of its group hold.
   void run_collective(const Op& op, int64_t layer) {
     const ValueId x = op.inputs[0], y = op.outputs[0];
-    const std::string over = op.attributes.text("over");
+    const GroupRef& over = op.attributes.group("over");
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const TensorView out = view(r, y, layer);
       Array whole(static_cast<size_t>(g_[x].shape.elements()), 0.0);
@@ -257,7 +257,7 @@ class Lockstep {
   }
 
   Graph g_;
-  std::vector<Value> local_;  // whose shapes are one rank's
+  ValueVector local_;  // whose shapes are one rank's
   Library& library_;
   std::vector<std::map<std::pair<ValueId, int64_t>, Bytes>> ranks_;
 };

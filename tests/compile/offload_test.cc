@@ -39,7 +39,7 @@ std::vector<std::string> calls_of(const Program& p, int64_t microbatch) {
   std::vector<std::string> names;
   for (const Call& c : p.schedule)
     if (c.microbatch == microbatch)
-      names.push_back(p.segment(c).name + " " + std::to_string(c.layer));
+      names.push_back(p.segment(c).name() + " " + std::to_string(c.layer));
   return names;
 }
 
@@ -165,9 +165,8 @@ TEST(Offload, ACopyThatIsMissingIsFound) {
                                    [&](const Call& c) { return q.segment(c).queue == queue; });
     ASSERT_NE(copy, q.schedule.end());
     // A call's place in the list is what others wait for: it stays, and copies nothing.
-    q.segments.emplace_back();
-    q.segments.back().name = "nothing";
-    copy->segment = static_cast<SegmentId>(q.segments.size() - 1);
+    copy->segment = q.segments.emplace_back();
+    q.segments.back().subject = "nothing";
     copy->frames.clear();
     copy->fresh.clear();
     EXPECT_FALSE(prove({q}).empty());

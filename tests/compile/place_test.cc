@@ -22,11 +22,11 @@ struct Interval {
 
 Interval life_of(const Program& p, FrameId f) {
   Interval i;
-  for (size_t c = 0; c < p.schedule.size(); ++c) {
+  for (const CallId c : p.schedule.ids()) {
     const auto& frames = p.schedule[c].frames;
     if (std::find(frames.begin(), frames.end(), f) == frames.end()) continue;
-    if (i.first == kNone) i.first = static_cast<int64_t>(c);
-    i.last = static_cast<int64_t>(c);
+    if (i.first == kNone) i.first = c.number();
+    i.last = c.number();
   }
   return i;
 }
@@ -39,9 +39,7 @@ bool share_bytes(const Program& p, FrameId a, FrameId b) {
   return p.frame(a).offset < end_of(p, b) && p.frame(b).offset < end_of(p, a);
 }
 
-Queue queue_of(const Program& p, int64_t call) {
-  return p.segment(p.schedule[static_cast<size_t>(call)].segment).queue;
-}
+Queue queue_of(const Program& p, int64_t call) { return p.segment(p.call(CallId(call))).queue; }
 
 // Whether f has bytes of the scratch that c writes.
 bool in_scratch(const Program& p, const Call& c, FrameId f) {
@@ -79,15 +77,15 @@ std::vector<std::vector<bool>> reached(const Program& p, std::pair<int64_t, int6
       for (size_t z = 0; z < mine.size(); ++z)
         if (reach[static_cast<size_t>(y)][z]) mine[z] = true;
     };
-    const Call& call = p.schedule[static_cast<size_t>(x % n)];
+    const Call& call = p.call(CallId(x % n));
     for (int64_t y = x - 1; y >= 0; --y)
       if (queue_of(p, y % n) == queue_of(p, x % n)) {
         wait(y);
         break;
       }
-    for (const CallId y : call.after) wait(x < n ? y : y + n);
+    for (const CallId y : call.after) wait(y.number() + (x < n ? 0 : n));
     if (x >= n)
-      for (const CallId y : call.before_step) wait(y);
+      for (const CallId y : call.before_step) wait(y.number());
   }
   return reach;
 }
@@ -97,7 +95,7 @@ bool covered(const Program& p, const std::vector<std::vector<bool>>& reach) {
   const size_t n = p.schedule.size();
   for (size_t x = 0; x < 2 * n; ++x)
     for (size_t y = 0; y < x; ++y)
-      if (!reach[x][y] && conflict(p, p.schedule[x % n], p.schedule[y % n])) return false;
+      if (!reach[x][y] && conflict(p, p.call(CallId(x % n)), p.call(CallId(y % n)))) return false;
   return true;
 }
 
@@ -114,8 +112,7 @@ class Place : public ::testing::TestWithParam<int> {
 TEST_P(Place, LivesThatMeetShareNoBytes) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     const Program p = placed(seed);
-    const auto frames = static_cast<FrameId>(p.frames.size());
-    for (FrameId a = 0; a < frames; ++a) {
+    for (const FrameId a : p.frames.ids()) {
       const Interval la = life_of(p, a);
       EXPECT_GE(p.frame(a).offset, 0);
       EXPECT_EQ(p.frame(a).offset % 64, 0);
@@ -124,13 +121,15 @@ TEST_P(Place, LivesThatMeetShareNoBytes) {
         EXPECT_GE(p.frame(a).offset, p.scratch_offset);
       }
       for (int64_t c = la.first; c <= la.last; ++c)
-        EXPECT_FALSE(in_scratch(p, p.call(static_cast<CallId>(c)), a))
-            << "seed " << seed << " frame " << a << " call " << c;
-      for (FrameId b = 0; b < a; ++b) {
+        EXPECT_FALSE(in_scratch(p, p.call(CallId(c)), a))
+            << "seed " << seed << " frame " << a.number() << " call " << c;
+      for (const FrameId b : p.frames.ids()) {
+        if (b == a) break;
         const Interval lb = life_of(p, b);
         const bool for_ever = p.frame(a).state || p.frame(b).state;
         if (for_ever || (la.first <= lb.last && lb.first <= la.last)) {
-          EXPECT_FALSE(share_bytes(p, a, b)) << "seed " << seed << " frames " << a << ' ' << b;
+          EXPECT_FALSE(share_bytes(p, a, b))
+              << "seed " << seed << " frames " << a.number() << ' ' << b.number();
         }
       }
     }
@@ -140,12 +139,12 @@ TEST_P(Place, LivesThatMeetShareNoBytes) {
 TEST_P(Place, TheFirstThatAddsIsFreshAndNoOther) {
   for (uint64_t seed = 0; seed < kSeeds; ++seed) {
     const Program p = placed(seed);
-    std::vector<int> touched(p.frames.size(), 0);
+    IdVector<FrameId, int> touched(p.frames.size(), 0);
     for (const Call& c : p.schedule) {
       const Segment& s = p.segment(c.segment);
       ASSERT_EQ(c.fresh.size(), c.frames.size());
       for (size_t i = 0; i < c.frames.size(); ++i) {
-        const bool first = touched[static_cast<size_t>(c.frames[i])]++ == 0;
+        const bool first = touched[c.frames[i]]++ == 0;
         EXPECT_EQ(c.fresh[i], first && s.frames[i].access == Access::kAdd) << "seed " << seed;
       }
     }
@@ -157,8 +156,8 @@ int64_t live_set(const Program& p) {
   int64_t most = 0;
   for (int64_t c = 0; c < static_cast<int64_t>(p.schedule.size()); ++c) {
     int64_t alive = p.state_bytes;
-    alive += p.segment(p.schedule[static_cast<size_t>(c)].segment).scratch_bytes;
-    for (FrameId f = 0; f < static_cast<FrameId>(p.frames.size()); ++f) {
+    alive += p.segment(p.call(CallId(c))).scratch_bytes;
+    for (const FrameId f : p.frames.ids()) {
       const Interval life = life_of(p, f);
       if (!p.frame(f).state && life.first <= c && c <= life.last)
         alive += p.kind(p.frame(f).kind).bytes;
@@ -196,16 +195,18 @@ TEST_P(Place, EveryConflictWaitsAndNoWaitIsImplied) {
     const auto n = static_cast<int64_t>(p.schedule.size());
     EXPECT_TRUE(covered(p, reached(p, {kNone, kNone}))) << "seed " << seed;
     for (int64_t x = 0; x < n; ++x) {
-      const Call& call = p.schedule[static_cast<size_t>(x)];
-      for (const CallId y : call.after) EXPECT_LT(y, x);
+      const Call& call = p.call(CallId(x));
+      for (const CallId y : call.after) EXPECT_LT(y.number(), x);
       // In the second copy both kinds of entries hold: without any one, its call is not reached.
+      const auto is_reached = [&](int64_t y) -> bool {
+        return reached(p, {n + x, y})[static_cast<size_t>(n + x)][static_cast<size_t>(y)];
+      };
       for (const CallId y : call.after)
-        EXPECT_FALSE(
-            reached(p, {n + x, n + y})[static_cast<size_t>(n + x)][static_cast<size_t>(n + y)])
-            << "seed " << seed << " call " << x << " after " << y;
+        EXPECT_FALSE(is_reached(n + y.number()))
+            << "seed " << seed << " call " << x << " after " << y.number();
       for (const CallId y : call.before_step)
-        EXPECT_FALSE(reached(p, {n + x, y})[static_cast<size_t>(n + x)][static_cast<size_t>(y)])
-            << "seed " << seed << " call " << x << " before_step " << y;
+        EXPECT_FALSE(is_reached(y.number()))
+            << "seed " << seed << " call " << x << " before_step " << y.number();
     }
   }
 }
@@ -218,14 +219,13 @@ Program program_of(const std::vector<std::pair<Interval, int64_t>>& lives, int c
   for (int c = 0; c < calls; ++c) {
     Segment s;
     Call call;
-    s.name = "call" + std::to_string(c);
-    call.segment = c;
+    s.subject = "call" + std::to_string(c);
+    call.segment = SegmentId(c);
     for (size_t f = 0; f < lives.size(); ++f) {
       const Interval life = lives[f].first;
       if (c != life.first && c != life.last) continue;
-      s.frames.push_back(
-          {static_cast<FrameKindId>(f), c == life.first ? Access::kWrite : Access::kRead});
-      call.frames.push_back(static_cast<FrameId>(f));
+      s.frames.push_back({FrameKindId(f), c == life.first ? Access::kWrite : Access::kRead});
+      call.frames.push_back(FrameId(f));
     }
     p.segments.push_back(s);
     p.schedule.push_back(call);
@@ -236,7 +236,7 @@ Program program_of(const std::vector<std::pair<Interval, int64_t>>& lives, int c
     k.bytes = lives[f].second;
     p.kinds.push_back(k);
     Frame frame;
-    frame.kind = static_cast<FrameKindId>(f);
+    frame.kind = FrameKindId(f);
     p.frames.push_back(frame);
   }
   return p;
@@ -252,25 +252,25 @@ TEST(PlaceByHand, TheBestOfTheOrdersIsTaken) {
 
 TEST(PlaceByHand, ScratchIsOneRegionAQueue) {
   Program p = program_of({{{0, 2}, 64}}, 3);
-  p.segments[0].scratch_bytes = 100;
-  p.segments[1].scratch_bytes = 300;
-  p.segments[2].scratch_bytes = 50;
-  p.segments[2].queue = Queue::kData;
+  p.segments[SegmentId(0)].scratch_bytes = 100;
+  p.segments[SegmentId(1)].scratch_bytes = 300;
+  p.segments[SegmentId(2)].scratch_bytes = 50;
+  p.segments[SegmentId(2)].queue = Queue::kData;
   place(p, {});
   EXPECT_EQ(scratch_offset(p, Queue::kCompute), 0);
   EXPECT_EQ(scratch_offset(p, Queue::kData), 512);
-  EXPECT_EQ(p.frames[0].offset, 320);  // between the regions
+  EXPECT_EQ(p.frames[FrameId(0)].offset, 320);  // between the regions
   EXPECT_EQ(p.bytes, 576);
   EXPECT_EQ(p.live_bytes, 364);
 }
 
 TEST(PlaceByHand, AFrameUsesScratchThatNoCallOfItsLifeNeeds) {
   Program p = program_of({{{0, 1}, 256}, {{2, 3}, 64}}, 4);
-  p.segments[1].scratch_bytes = 64;
-  p.segments[3].scratch_bytes = 300;
+  p.segments[SegmentId(1)].scratch_bytes = 64;
+  p.segments[SegmentId(3)].scratch_bytes = 300;
   place(p, {});
-  EXPECT_EQ(p.frames[0].offset, 64);
-  EXPECT_EQ(p.frames[1].offset, 320);
+  EXPECT_EQ(p.frames[FrameId(0)].offset, 64);
+  EXPECT_EQ(p.frames[FrameId(1)].offset, 320);
   EXPECT_EQ(p.live_bytes, 364);
   EXPECT_EQ(p.bytes, 384);
 }
@@ -279,21 +279,21 @@ TEST(PlaceByHand, AFrameOfAnotherQueueLivesLonger) {
   // Frame 0 is read last on the data queue; frame 1 is born one call later and may not take its
   // bytes, frame 2 is born two calls later and may.
   Program p = program_of({{{0, 1}, 64}, {{2, 2}, 64}, {{3, 3}, 64}}, 4);
-  p.segments[1].queue = Queue::kData;
+  p.segments[SegmentId(1)].queue = Queue::kData;
   place(p, {});
-  EXPECT_NE(p.frames[1].offset, p.frames[0].offset);
+  EXPECT_NE(p.frames[FrameId(1)].offset, p.frames[FrameId(0)].offset);
   EXPECT_EQ(p.bytes, 128);
   Program q = program_of({{{0, 1}, 64}, {{2, 2}, 64}, {{3, 3}, 64}}, 4);
-  q.segments[1].queue = Queue::kData;
+  q.segments[SegmentId(1)].queue = Queue::kData;
   place(q, {.pad = 0});
   EXPECT_EQ(q.bytes, 64);
 }
 
 TEST(PlaceByHand, AClearedFrameIsNotFresh) {
   Program p = program_of({{{0, 2}, 64}}, 3);
-  p.segments[2].frames[0].access = Access::kAdd;
+  p.segments[SegmentId(2)].frames[0].access = Access::kAdd;
   place(p, {});
-  EXPECT_FALSE(p.schedule[2].fresh[0]);
+  EXPECT_FALSE(p.schedule[CallId(2)].fresh[0]);
 }
 
 // Minutes, if frames of micro-batches that never meet were compared.

@@ -26,14 +26,14 @@ class RandomProgram {
   Program make() {
     for (int i = 0; i < o_.state_frames + o_.frames; ++i) add_frame(i < o_.state_frames);
     // Every frame is written once, and then touched a few times.
-    std::vector<std::pair<int, int>> touches;  // time, frame
-    for (int f = 0; f < static_cast<int>(p_.frames.size()); ++f) {
+    std::vector<std::pair<int, FrameId>> touches;  // time, frame
+    for (const FrameId f : p_.frames.ids()) {
       const int from = number(0, o_.calls - 1), to = number(from, o_.calls - 1);
       for (int n = number(1, 4); n > 0; --n) touches.emplace_back(number(from, to), f);
     }
-    std::vector<bool> written(p_.frames.size(), false);
+    IdVector<FrameId, bool> written(p_.frames.size(), false);
     for (int c = 0; c < o_.calls; ++c) {
-      std::vector<int> mine;
+      std::vector<FrameId> mine;
       for (const auto& [time, f] : touches)
         if (time == c && std::find(mine.begin(), mine.end(), f) == mine.end()) mine.push_back(f);
       add_call(mine, written);
@@ -50,7 +50,7 @@ class RandomProgram {
     k.bytes = number(1, static_cast<int>(o_.largest));
     k.state = state;
     Frame f;
-    f.kind = static_cast<FrameKindId>(p_.kinds.size());
+    f.kind = p_.kinds.next_id();
     f.state = state;
     if (state) {
       f.offset = p_.state_bytes;
@@ -60,22 +60,23 @@ class RandomProgram {
     p_.frames.push_back(f);
   }
 
-  void add_call(const std::vector<int>& frames, std::vector<bool>& written) {
+  void add_call(const std::vector<FrameId>& frames, IdVector<FrameId, bool>& written) {
     Segment s;
     Call call;
-    s.name = "segment" + std::to_string(p_.segments.size());
+    s.subject = "segment" + std::to_string(p_.segments.size());
     s.queue = static_cast<Queue>(number(0, 3) < 2 ? 0 : number(0, o_.queues - 1));
     if (number(0, 2) == 0) s.scratch_bytes = number(0, o_.scratch);
-    for (const int f : frames) {
-      const bool first = !written[static_cast<size_t>(f)];
+    for (const FrameId f : frames) {
+      const bool first = !written[f];
       const Access access = first ? (number(0, 1) ? Access::kAdd : Access::kWrite)
                                   : static_cast<Access>(number(0, 3));
       // A frame may not be written anew in the middle of its life.
-      s.frames.push_back({f, !first && access == Access::kWrite ? Access::kUpdate : access});
+      s.frames.push_back(
+          {p_.frame(f).kind, !first && access == Access::kWrite ? Access::kUpdate : access});
       call.frames.push_back(f);
-      written[static_cast<size_t>(f)] = true;
+      written[f] = true;
     }
-    call.segment = static_cast<SegmentId>(p_.segments.size());
+    call.segment = p_.segments.next_id();
     p_.segments.push_back(std::move(s));
     p_.schedule.push_back(std::move(call));
   }

@@ -104,7 +104,7 @@ TEST(ShardCounts, T5) {
 TEST(ShardCounts, OneNormIsGatheredOnce) {
   const ModelConfig m = tiny(Family::kNeox);
   Graph g = forward(m, 4, 8);
-  const size_t layer = 1;
+  const BlockId layer(1);
   // The MLP reads what attention reads.
   std::vector<Op>& ops = g.blocks[layer].forward;
   const auto norm = [&](const char* origin) {

@@ -113,13 +113,13 @@ Array contents(const Value& v, int64_t layer, const ModelConfig& m) {
     const double x = drawn(name, known[i]);
     const auto id =
         static_cast<double>(static_cast<int64_t>((x + 1) / 2 * static_cast<double>(m.vocabulary)));
-    if (v.name == "batch.tokens" || v.name == "batch.source")
+    if (v.role == Role::kTokens || v.role == Role::kSource)
       a[i] = id;
-    else if (v.name == "batch.labels")
+    else if (v.role == Role::kLabels)
       a[i] = i % 5 == 0 ? -100 : id;
-    else if (v.name == "batch.positions")
+    else if (v.role == Role::kPositions)
       a[i] = static_cast<double>(static_cast<int64_t>(i) % kTokens);
-    else if (v.name == "batch.samples")
+    else if (v.role == Role::kSamples)
       a[i] = static_cast<double>(100 + 7 * i);
     else if (v.name == "step")
       a[i] = i == kSeed ? 11 : i == kStepNumber ? 3 : 0;
@@ -151,13 +151,12 @@ Results run(const Trial& s, const Graph& g) {
   Library library(CpuFeatures(), 1);
   Lockstep machine(g, library);
   std::map<ValueId, int64_t> layers;  // that a value has
-  for (size_t i = 0; i < g.values.size(); ++i) {
+  for (const ValueId i : g.values.ids()) {
     const Value& v = g.values[i];
-    const bool given = v.role == Role::kWeight || v.role == Role::kBatch || v.role == Role::kStep;
-    layers[static_cast<ValueId>(i)] = (v.per & kPerLayer) ? s.model.layers : 1;
+    const bool given = v.role == Role::kWeight || is_batch(v.role) || v.role == Role::kStep;
+    layers[i] = (v.per & kPerLayer) ? s.model.layers : 1;
     if (!given) continue;
-    for (int64_t l = 0; l < layers[static_cast<ValueId>(i)]; ++l)
-      machine.write(static_cast<ValueId>(i), l, contents(v, l, s.model));
+    for (int64_t l = 0; l < layers[i]; ++l) machine.write(i, l, contents(v, l, s.model));
   }
   machine.run();
   Results out;
@@ -353,7 +352,7 @@ TEST(Shard, EveryCollectiveMatters) {
             if (!op.attributes.has("over") || (b.loss && ops == &b.forward)) continue;
             if (op.kind == OpKind::kSlice || op.kind == OpKind::kPad) continue;
             const Op kept = op;
-            op.attributes.set("over", std::string());
+            op.attributes.set("over", GroupRef());
             double most = 0;
             for (const auto& [name, wrong] : run(s, g))
               most = std::max(most, distance(wrong, right.at(name)));
@@ -369,7 +368,7 @@ TEST(Shard, OneRankChangesNothing) {
     const Graph before = g;
     shard(g, Layout());
     ASSERT_EQ(g.values.size(), before.values.size());
-    for (size_t b = 0; b < g.blocks.size(); ++b) EXPECT_EQ(g.blocks[b], before.blocks[b]);
+    for (const BlockId b : g.blocks.ids()) EXPECT_EQ(g.blocks[b], before.blocks[b]);
     for (const Value& v : g.values) {
       EXPECT_EQ(v.sharding, Sharding()) << v.name;
       EXPECT_FALSE(v.part.has_value()) << v.name;

@@ -33,17 +33,16 @@ class SymbolicMachine {
     std::vector<bool> done(static_cast<size_t>(n * steps), false);
     std::vector<std::vector<int64_t>> queues(kQueues);
     for (int64_t x = 0; x < n * steps; ++x)
-      queues[static_cast<size_t>(p_.segment(p_.call(static_cast<CallId>(x % n))).queue)].push_back(
-          x);
+      queues[static_cast<size_t>(p_.segment(p_.call(CallId(x % n))).queue)].push_back(x);
     std::vector<size_t> next(kQueues, 0);
     const auto ready = [&](size_t q) {
       if (next[q] >= queues[q].size()) return false;
       const int64_t x = queues[q][next[q]];
-      const Call& c = p_.call(static_cast<CallId>(x % n));
+      const Call& c = p_.call(CallId(x % n));
       for (const CallId y : c.after)
-        if (!done[static_cast<size_t>(x / n * n + y)]) return false;
+        if (!done[static_cast<size_t>(x / n * n + y.number())]) return false;
       for (const CallId y : c.before_step)
-        if (x >= n && !done[static_cast<size_t>((x / n - 1) * n + y)]) return false;
+        if (x >= n && !done[static_cast<size_t>((x / n - 1) * n + y.number())]) return false;
       return true;
     };
     for (int64_t left = n * steps; left > 0; --left) {
@@ -55,7 +54,7 @@ class SymbolicMachine {
       for (const size_t c : can)
         if (static_cast<int>(c) == rush) q = c;
       const int64_t x = queues[q][next[q]++];
-      run(p_.call(static_cast<CallId>(x % n)));
+      run(p_.call(CallId(x % n)));
       done[static_cast<size_t>(x)] = true;
     }
     return true;
@@ -89,7 +88,7 @@ class SymbolicMachine {
 
   void run(const Call& c) {
     const Segment& s = p_.segment(c);
-    uint64_t seen = std::hash<std::string>{}(s.name);
+    uint64_t seen = std::hash<std::string>{}(s.name());
     seen = mix(seen, static_cast<uint64_t>(c.layer + 1));
     seen = mix(seen, static_cast<uint64_t>(c.microbatch + 1));
     for (size_t i = 0; i < c.frames.size(); ++i)

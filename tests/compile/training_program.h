@@ -15,7 +15,7 @@ struct TrainingProgramOptions {
   int64_t layers = 3, microbatches = 2;
   bool gathers = true;        // weights are gathered into frames of their own, by layer and use
   Queue side = Queue::kData;  // of gathers and reductions
-  std::string channel;        // of their wires; empty: none
+  GroupRef channel;           // of their wires; empty: none
 };
 
 class TrainingProgram {
@@ -124,8 +124,7 @@ class TrainingProgram {
       f.offset = p_.state_bytes;
       p_.state_bytes += p_.kind(f.kind).bytes;
     }
-    p_.frames.push_back(f);
-    return frames_[key] = static_cast<FrameId>(p_.frames.size() - 1);
+    return frames_[key] = p_.frames.push_back(f);
   }
   // A gather starts a new life; the calls after it use that one.
   int64_t live_use(const std::string& kind, int64_t layer) {
@@ -138,8 +137,7 @@ class TrainingProgram {
     k.name = name;
     k.bytes = 64 * (1 + static_cast<int64_t>(name.size()) % 3);
     k.state = name == "report" || name.ends_with(".weights") || name.ends_with(".moments");
-    p_.kinds.push_back(k);
-    return kinds_[name] = static_cast<FrameKindId>(p_.kinds.size() - 1);
+    return kinds_[name] = p_.kinds.push_back(k);
   }
 
   void call(const std::string& name, const Parameters& parameters, int64_t layer = kNone,
@@ -147,14 +145,13 @@ class TrainingProgram {
     gathering_ = name.starts_with("gather");
     if (!segments_.contains(name)) {
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       if (queue == Queue::kCompute) s.scratch_bytes = 64 * (static_cast<int64_t>(name.size()) % 4);
       for (const auto& [kind, access] : parameters)
         s.frames.push_back(
             {kind_of(kind.ends_with('\'') ? kind.substr(0, kind.size() - 1) : kind), access});
-      p_.segments.push_back(s);
-      segments_[name] = static_cast<SegmentId>(p_.segments.size() - 1);
+      segments_[name] = p_.segments.push_back(s);
     }
     Call c;
     c.segment = segments_[name];
@@ -162,7 +159,7 @@ class TrainingProgram {
     c.microbatch = m;
     for (const auto& [kind, access] : parameters) c.frames.push_back(frame(kind, layer, m));
     if (queue != Queue::kCompute && !o_.channel.empty())
-      c.wire = {o_.channel, gathering_ ? "all_gather" : "all_reduce", name,
+      c.wire = {gathering_ ? WireKind::kAllGather : WireKind::kAllReduce, o_.channel, kNone, name,
                 p_.bytes_of(c.frames.back())};
     p_.schedule.push_back(std::move(c));
   }

@@ -335,7 +335,8 @@ std::vector<Case> updates() {
 
 std::vector<Case> communications() {
   const Shape s = {2, 4, 16};
-  const Attributes over = {{"over", "tensor"}}, along = {{"over", "tensor"}, {"dim", one}};
+  const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
+  const Attributes over = {{"over", tensor}}, along = {{"over", tensor}, {"dim", one}};
   return {
       {"all_reduce", OpKind::kAllReduce, over, {x(s, kHalf)}, {x(s, kHalf)}},
       {"reduce_scatter", OpKind::kReduceScatter, along, {x(s)}, {x(s)}},

@@ -34,31 +34,35 @@ void expect_round_trip(const Program& p) {
 // Something in every field that a program has.
 Program full_program() {
   Program p = sample_program();
-  Value& v = p.values[1];
+  Value& v = p.values[ValueId(1)];
   v.decays = true;
   v.initial = {0.1 + 0.2, -1.0 / 3};
   v.whole = {"the whole", {4, 6}, 4, 2};
   v.sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 0;
   v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = kShared;
   v.sharding.place[static_cast<size_t>(AxisKind::kContext)] = kPartialMax;
-  p.values[2].name = "two words \"quoted\" \\ and\na line";
-  p.values[3].name = p.values[1].name;  // no longer a name for one
-  p.kinds[1].name = "-3";
-  Op& op = p.segments[1].ops[0];
-  op.workspace = 4;
-  op.packed = 2;
+  p.values[ValueId(2)].name = "two words \"quoted\" \\ and\na line";
+  p.values[ValueId(3)].name = p.values[ValueId(1)].name;  // no longer a name for one
+  p.kinds[FrameKindId(1)].name = "-3";
+  Op& op = p.segments[SegmentId(1)].ops[0];
+  op.workspace = ValueId(4);
+  op.packed = ValueId(2);
   op.queue = Queue::kGroups;
   op.attributes.set("whole", int64_t{-7});
   op.attributes.set("like_whole", 7.0);
   op.attributes.set("large", 1e300);
   op.attributes.set("endless", -std::numeric_limits<double>::infinity());
   op.attributes.set("text", std::string("a \"b\""));
-  p.segments[0].queue = Queue::kCopyIn;
-  p.schedule[1].fresh = {false, true, true};
-  p.schedule[1].wire = {"data", "all_reduce", "layer 3, gradients", 1 << 20};
-  p.schedule[1].after = {0, 1};
-  p.schedule[0].before_step = {1};
-  p.schedule[0].fresh = {};
+  op.attributes.set("over", GroupRef::of_stages({0, 3}));
+  p.segments[SegmentId(0)].queue = Queue::kCopyIn;
+  p.schedule[CallId(1)].fresh = {false, true, true};
+  p.schedule[CallId(1)].wire = {WireKind::kAllReduce,
+                                GroupRef::along({AxisKind::kReplica, AxisKind::kTensor}), kNone,
+                                "layer 3, gradients", 1 << 20};
+  p.schedule[CallId(0)].wire = {WireKind::kSend, {}, 2, "hidden", 64};
+  p.schedule[CallId(1)].after = {CallId(0), CallId(1)};
+  p.schedule[CallId(0)].before_step = {CallId(1)};
+  p.schedule[CallId(0)].fresh = {};
   return p;
 }
 
@@ -108,8 +112,8 @@ TEST(Print, EveryFieldComesBack) {
 
 TEST(Print, GraphsComeBack) {
   Graph g = sample_graph().graph;
-  g.blocks[0].loss = true;
-  g.blocks[0].backward = g.blocks[0].forward;
+  g.blocks.front().loss = true;
+  g.blocks.front().backward = g.blocks.front().forward;
   const Graph h = parse_graph(print(g), "text");
   EXPECT_EQ(print(h), print(g));
   EXPECT_TRUE(h == g);
@@ -142,6 +146,26 @@ TEST(Print, AnEncoderComesBack) {
   EXPECT_TRUE(parse_graph(print(g), "text") == g);
 }
 
+// What names alone tell: copies, gradients, factors and the frames that belong to a kind of
+// weights.
+TEST(Print, RelationsComeBack) {
+  CompileRequest r = small_request();
+  r.optimizer.kind = OptimizerKind::kAdafactor;
+  r.layout.data = 2;
+  for (const int64_t zero : {0, 1, 3}) {
+    r.layout.zero = zero;
+    expect_round_trip(compile(r, {}));
+  }
+  r.layout = {};
+  r.layout.offload = "activations";
+  r.model.layers = 4;
+  expect_round_trip(compile(r, {}));
+  r.layout.offload = "none";
+  r.layout.pipeline = 2;
+  r.microbatches = 2;
+  expect_round_trip(compile(r, {}));
+}
+
 // Doubles and integers, of all magnitudes, are told apart and come back bit for bit.
 TEST(Print, NumbersComeBack) {
   std::mt19937_64 random(1);
@@ -149,11 +173,11 @@ TEST(Print, NumbersComeBack) {
   for (int i = 0; i < 2000; ++i) {
     const double x = std::bit_cast<double>(random());
     if (std::isnan(x)) continue;
-    Attributes& a = p.segments[1].ops[1].attributes;
+    Attributes& a = p.segments[SegmentId(1)].ops[1].attributes;
     a.set("x", x);
     a.set("y", static_cast<int64_t>(random()));
     const Program q = parse_program(print(p), "text");
-    ASSERT_TRUE(q.segments[1].ops[1].attributes == a) << print(p);
+    ASSERT_TRUE(q.segments[SegmentId(1)].ops[1].attributes == a) << print(p);
   }
 }
 

@@ -18,8 +18,7 @@ inline Sample sample_graph() {
   Graph& g = s.graph;
   g.sequences = 2;
   g.tokens = 8;
-  g.blocks.resize(1);
-  Block& b = g.blocks[0];
+  Block& b = g.blocks[g.blocks.emplace_back()];
   b.name = "layer";
   b.layers = 3;
   Builder build(g, b.forward, kPerLayer | kPerMicrobatch, "layer");
@@ -48,8 +47,8 @@ inline Program sample_program() {
     k.state = state;
     k.values = values;
     for (const ValueId v : values) {
-      Value& value = p.values[static_cast<size_t>(v)];
-      value.frame = static_cast<FrameKindId>(p.kinds.size());
+      Value& value = p.values[v];
+      value.frame = p.kinds.next_id();
       value.offset = k.bytes;
       k.per = value.per;
       k.bytes += value.bytes();
@@ -61,44 +60,47 @@ inline Program sample_program() {
   report.dtype = DType::kF64;
   report.shape = {kReportSize};
   report.role = Role::kReport;
-  p.values.push_back(report);
-  s.report = static_cast<ValueId>(p.values.size() - 1);
+  s.report = p.values.push_back(report);
   lay("layer.weights", {s.gain, s.bias, s.weight}, true);
   lay("report", {s.report}, true);
   lay("hidden", {s.hidden}, false);
   lay("hidden'", {s.out}, false);
+  p.kinds[FrameKindId(3)].input = FrameKindId(2);
 
   Op clear;
   clear.kind = OpKind::kClear;
   clear.outputs = {s.report};
   Segment first;
-  first.name = "clear";
-  first.frames = {{1, Access::kWrite}};
+  first.phase = Phase::kClear;
+  first.frames = {{FrameKindId(1), Access::kWrite}};
   first.ops = {clear};
   Segment second;
-  second.name = "forward.layer";
-  second.frames = {{0, Access::kRead}, {2, Access::kRead}, {3, Access::kWrite}};
-  second.ops = s.graph.blocks[0].forward;
+  second.phase = Phase::kForward;
+  second.subject = "layer";
+  second.frames = {{FrameKindId(0), Access::kRead},
+                   {FrameKindId(2), Access::kRead},
+                   {FrameKindId(3), Access::kWrite}};
+  second.ops = s.graph.blocks.front().forward;
   for (const ValueId v : second.ops[0].outputs) {
-    p.values[static_cast<size_t>(v)].offset = second.scratch_bytes;
+    p.values[v].offset = second.scratch_bytes;
     second.scratch_bytes += p[v].bytes();
   }
   p.segments = {first, second};
 
-  p.frames = {{0, 0, kNone, 0, true},
-              {1, kNone, kNone, 2176, true},
-              {2, 0, 0, 5248, false},
-              {2, 1, 0, 7296, false}};
-  p.kinds[2].bytes = p.kinds[3].bytes;
+  p.frames = {{FrameKindId(0), 0, kNone, 0, true},
+              {FrameKindId(1), kNone, kNone, 2176, true},
+              {FrameKindId(2), 0, 0, 5248, false},
+              {FrameKindId(2), 1, 0, 7296, false}};
+  p.kinds[FrameKindId(2)].bytes = p.kinds[FrameKindId(3)].bytes;
   p.schedule.resize(2);
-  p.schedule[0].segment = 0;
-  p.schedule[0].frames = {1};
-  p.schedule[0].fresh = {false};
-  p.schedule[1].segment = 1;
-  p.schedule[1].layer = 0;
-  p.schedule[1].microbatch = 0;
-  p.schedule[1].frames = {0, 2, 3};
-  p.schedule[1].fresh = {false, false, false};
+  p.schedule[CallId(0)].segment = SegmentId(0);
+  p.schedule[CallId(0)].frames = {FrameId(1)};
+  p.schedule[CallId(0)].fresh = {false};
+  p.schedule[CallId(1)].segment = SegmentId(1);
+  p.schedule[CallId(1)].layer = 0;
+  p.schedule[CallId(1)].microbatch = 0;
+  p.schedule[CallId(1)].frames = {FrameId(0), FrameId(2), FrameId(3)};
+  p.schedule[CallId(1)].fresh = {false, false, false};
   p.state_bytes = 2240;
   p.scratch_offset = 2304;
   p.bytes = 12000;

@@ -27,10 +27,10 @@ std::string texts(const std::vector<std::string>& findings) {
 // A target that wants a workspace for every product and packed weights.
 Target greedy_target() {
   Target t;
-  t.workspace_bytes = [](const Op& op, std::span<const Value>) {
+  t.workspace_bytes = [](const Op& op, ValueSpan) {
     return op.inputs.size() > 1 ? int64_t{1000} : int64_t{0};
   };
-  t.packed_bytes = [](const Op&, std::span<const Value>) { return int64_t{7000}; };
+  t.packed_bytes = [](const Op&, ValueSpan) { return int64_t{7000}; };
   return t;
 }
 
@@ -96,7 +96,7 @@ void expect_found_in(const std::function<void(Program&)>& change, const std::str
 }
 
 TEST(VerifyGraph, NamesBrokenOps) {
-  expect_found([](Sample& s) { s.graph.blocks[0].forward[1].inputs[0] = 99; },
+  expect_found([](Sample& s) { s.graph.blocks.front().forward[1].inputs[0] = ValueId(99); },
                "forward.layer layer.up (matmul): input 0 is value 99 of 7");
   expect_found(
       [](Sample& s) {
@@ -106,14 +106,19 @@ TEST(VerifyGraph, NamesBrokenOps) {
       "f32 [2, 8, 32]");
   expect_found([](Sample& s) { s.graph[s.stats].dtype = DType::kBF16; },
                "layer.norm (norm): output layer.norm.stats is bf16 [2, 8, 2], its rule says f32");
-  expect_found([](Sample& s) { s.graph.blocks[0].forward[0].outputs.pop_back(); },
+  expect_found([](Sample& s) { s.graph.blocks.front().forward[0].outputs.pop_back(); },
                "layer.norm (norm): has 1 outputs, its rule says 2");
   expect_found(
-      [](Sample& s) { std::swap(s.graph.blocks[0].forward[0], s.graph.blocks[0].forward[1]); },
+      [](Sample& s) {
+        std::swap(s.graph.blocks.front().forward[0], s.graph.blocks.front().forward[1]);
+      },
       "layer.up (matmul): reads layer.norm, which nothing before it made");
-  expect_found([](Sample& s) { s.graph.blocks[0].forward.push_back(s.graph.blocks[0].forward[1]); },
-               "layer.up (matmul): makes layer.up a second time");
-  expect_found([](Sample& s) { s.graph.blocks[0].forward.pop_back(); },
+  expect_found(
+      [](Sample& s) {
+        s.graph.blocks.front().forward.push_back(s.graph.blocks.front().forward[1]);
+      },
+      "layer.up (matmul): makes layer.up a second time");
+  expect_found([](Sample& s) { s.graph.blocks.front().forward.pop_back(); },
                "block layer: no op makes its output layer.up");
 }
 
@@ -126,7 +131,7 @@ Graph sharded(int8_t x, int8_t vectors, int8_t y, int8_t weight, int8_t out) {
   put(s.hidden, x);
   put(s.gain, vectors);
   put(s.bias, vectors);
-  put(s.graph.blocks[0].forward[0].outputs[0], y);
+  put(s.graph.blocks.front().forward[0].outputs[0], y);
   put(s.stats, y);
   put(s.weight, weight);
   put(s.out, out);
@@ -162,23 +167,24 @@ TEST(VerifySharding, OtherPlacesAreNamed) {
 std::string converted(OpKind kind, const Attributes& attributes, int8_t from, int8_t to) {
   Mesh mesh;
   mesh[AxisKind::kTensor] = 2;
-  std::vector<Value> values(2);
+  ValueVector values(2);
   for (Value& v : values) v.shape = {2, 8, 32};
-  values[0].name = "x";
-  values[1].name = "y";
-  values[0].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
-  values[1].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
+  values[ValueId(0)].name = "x";
+  values[ValueId(1)].name = "y";
+  values[ValueId(0)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
+  values[ValueId(1)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
   Op op;
   op.kind = kind;
   op.attributes = attributes;
-  op.inputs = {0};
-  op.outputs = {1};
+  op.inputs = {ValueId(0)};
+  op.outputs = {ValueId(1)};
   return texts(verify_op(op, values, "", mesh));
 }
 
 TEST(VerifySharding, ConversionsLeadWhereTheySay) {
-  const auto along = [](int64_t dim) { return Attributes{{"over", "tensor"}, {"dim", dim}}; };
-  const Attributes over = {{"over", "tensor"}}, max = {{"over", "tensor"}, {"max", int64_t{1}}};
+  const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
+  const auto along = [&](int64_t dim) { return Attributes{{"over", tensor}, {"dim", dim}}; };
+  const Attributes over = {{"over", tensor}}, max = {{"over", tensor}, {"max", int64_t{1}}};
   struct Row {
     OpKind kind;
     Attributes attributes;
@@ -208,7 +214,7 @@ TEST(VerifySharding, ConversionsLeadWhereTheySay) {
       EXPECT_NE(converted(r.kind, elsewhere, r.from, r.to), "") << name;
     }
     Attributes other = r.attributes;
-    other.set("over", "shard");
+    other.set("over", GroupRef::along({AxisKind::kShard}));
     EXPECT_NE(converted(r.kind, other, r.from, r.to), "") << name;
   }
 }
@@ -216,9 +222,9 @@ TEST(VerifySharding, ConversionsLeadWhereTheySay) {
 TEST(VerifySharding, PartsOfALinearSetArePartial) {
   Sample s = sample_graph();
   s.graph.mesh[AxisKind::kTensor] = 2;
-  Op& up = s.graph.blocks[0].forward[1];
+  Op& up = s.graph.blocks.front().forward[1];
   up.inputs[0] = s.hidden;  // no norm between
-  s.graph.blocks[0].forward.erase(s.graph.blocks[0].forward.begin());
+  s.graph.blocks.front().forward.erase(s.graph.blocks.front().forward.begin());
   const auto axis = static_cast<size_t>(AxisKind::kTensor);
   s.graph[s.hidden].sharding.place[axis] = kPartial;
   s.graph[s.weight].sharding.place[axis] = kShared;
@@ -229,50 +235,58 @@ TEST(VerifySharding, PartsOfALinearSetArePartial) {
 }
 
 TEST(VerifyProgram, NamesBrokenReferences) {
-  expect_found_in([](Program& p) { p.schedule[1].frames[0] = 4; }, "call #1: takes frame 4 of 4");
-  expect_found_in([](Program& p) { p.schedule[0].segment = -1; }, "call #0: runs segment -1 of 2");
-  expect_found_in([](Program& p) { p.schedule[0].after = {2}; }, "call #0: waits for call 2 of 2");
-  expect_found_in([](Program& p) { p.values[0].frame = 4; },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(4); },
+                  "call #1: takes frame 4 of 4");
+  expect_found_in([](Program& p) { p.schedule[CallId(0)].segment = SegmentId(-1); },
+                  "call #0: runs segment -1 of 2");
+  expect_found_in([](Program& p) { p.schedule[CallId(0)].after = {CallId(2)}; },
+                  "call #0: waits for call 2 of 2");
+  expect_found_in([](Program& p) { p.values[ValueId(0)].frame = FrameKindId(4); },
                   "layer.input: lies in kind of frame 4");
-  expect_found_in([](Program& p) { p.segments[1].frames[0].kind = 9; },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].kind = FrameKindId(9); },
                   "forward.layer: takes kind of frame 9 of 4");
 }
 
 TEST(VerifyProgram, NamesBrokenLayouts) {
-  expect_found_in([](Program& p) { p.values[2].offset = 32; },
+  expect_found_in([](Program& p) { p.values[ValueId(2)].offset = 32; },
                   "layer.weights: layer.norm.gain and layer.norm.bias overlap");
-  expect_found_in([](Program& p) { p.kinds[0].bytes -= 1; },
+  expect_found_in([](Program& p) { p.kinds[FrameKindId(0)].bytes -= 1; },
                   "layer.weights: layer.up.weight of 2048 bytes at 128 does not fit in 2175 bytes");
-  expect_found_in([](Program& p) { p.values[2].frame = 1; }, "layer.weights: layer.norm.bias lies");
-  expect_found_in([](Program& p) { p.segments[1].scratch_bytes -= 1; },
+  expect_found_in([](Program& p) { p.values[ValueId(2)].frame = FrameKindId(1); },
+                  "layer.weights: layer.norm.bias lies");
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].scratch_bytes -= 1; },
                   "forward.layer: layer.norm.stats of 128 bytes at 1024 does not fit in the 1151 "
                   "bytes of its scratch");
-  expect_found_in([](Program& p) { p.values[5].offset = 512; },
+  expect_found_in([](Program& p) { p.values[ValueId(5)].offset = 512; },
                   "forward.layer: layer.norm.stats and layer.norm are alive together");
 }
 
 TEST(VerifyProgram, NamesBrokenParameters) {
-  expect_found_in([](Program& p) { p.segments[1].frames[2].access = Access::kRead; },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[2].access = Access::kRead; },
                   "forward.layer: takes hidden' to read it, its ops write it");
-  expect_found_in([](Program& p) { p.segments[1].frames[0].access = Access::kUpdate; },
+  expect_found_in([](Program& p) { p.segments[SegmentId(1)].frames[0].access = Access::kUpdate; },
                   "forward.layer: takes layer.weights to update it, its ops read it");
-  expect_found_in([](Program& p) { p.segments[1].frames.erase(p.segments[1].frames.begin()); },
-                  "forward.layer: its ops touch layer.weights, which it does not take");
   expect_found_in(
       [](Program& p) {
-        p.segments[1].frames.push_back({1, Access::kRead});
+        p.segments[SegmentId(1)].frames.erase(p.segments[SegmentId(1)].frames.begin());
+      },
+      "forward.layer: its ops touch layer.weights, which it does not take");
+  expect_found_in(
+      [](Program& p) {
+        p.segments[SegmentId(1)].frames.push_back({FrameKindId(1), Access::kRead});
       },
       "forward.layer: takes report, which no op of it touches");
-  expect_found_in([](Program& p) { p.segments[1].ops.erase(p.segments[1].ops.begin()); },
-                  "layer.up (matmul): reads layer.norm, which nothing before it made");
+  expect_found_in(
+      [](Program& p) { p.segments[SegmentId(1)].ops.erase(p.segments[SegmentId(1)].ops.begin()); },
+      "layer.up (matmul): reads layer.norm, which nothing before it made");
 }
 
 TEST(VerifyProgram, NamesBrokenCalls) {
-  expect_found_in([](Program& p) { p.schedule[1].frames.pop_back(); },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames.pop_back(); },
                   "call #1 forward.layer layer=0 mb=0: has 2 frames, its segment takes 3");
-  expect_found_in([](Program& p) { p.schedule[1].frames[0] = 1; },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].frames[0] = FrameId(1); },
                   "frame 0 is of kind report, its segment takes layer.weights");
-  expect_found_in([](Program& p) { p.schedule[1].fresh.pop_back(); },
+  expect_found_in([](Program& p) { p.schedule[CallId(1)].fresh.pop_back(); },
                   "says of 2 frames whether they are fresh, and has 3");
 }
 
@@ -280,7 +294,7 @@ TEST(VerifyProgram, NamesBrokenCalls) {
 TEST(VerifyProgram, NamesWhatIsLeftOut) {
   Program p = compile(small_request(), {});
   for (Segment& s : p.segments) {
-    if (s.name != "backward.layer") continue;
+    if (s.phase != Phase::kBackward || s.subject != "layer") continue;
     const auto norm = std::find_if(s.ops.begin(), s.ops.end(),
                                    [](const Op& op) { return op.kind == OpKind::kBiasGrad; });
     ASSERT_NE(norm, s.ops.end());
@@ -295,7 +309,7 @@ TEST(VerifyProgram, NamesWhatIsLeftOut) {
 TEST(VerifyProgram, NamesScratchThatOverlaps) {
   const Program good = compile(small_request(), {});
   int moved = 0, found = 0;
-  for (size_t v = 0; v < good.values.size(); ++v) {
+  for (const ValueId v : good.values.ids()) {
     if (good.values[v].frame != kNone || good.values[v].offset <= 0) continue;
     Program p = good;
     p.values[v].offset = 0;

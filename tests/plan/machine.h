@@ -71,7 +71,7 @@ class SchedulePrograms {
   }
 
  private:
-  enum SegmentName : SegmentId { kF, kB, kSendF, kReceiveF, kSendB, kReceiveB };
+  static constexpr SegmentId kF{0}, kB{1}, kSendF{2}, kReceiveF{3}, kSendB{4}, kReceiveB{5};
 
   Program empty(int64_t stage) const {
     Program p;
@@ -93,17 +93,17 @@ class SchedulePrograms {
       if (in != kNone) op.inputs = {in};
       if (out != kNone) op.outputs = {out};
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       s.ops = {op};
       p.segments.push_back(s);
     };
-    segment("forward.layer", OpKind::kSum, Queue::kCompute, 0, kNone);
-    segment("backward.layer", OpKind::kSum, Queue::kCompute, 1, kNone);
-    segment("send_forward", OpKind::kSend, Queue::kSendForward, 2, kNone);
-    segment("receive_forward", OpKind::kReceive, Queue::kReceiveForward, kNone, 2);
-    segment("send_backward", OpKind::kSend, Queue::kSendBackward, 2, kNone);
-    segment("receive_backward", OpKind::kReceive, Queue::kReceiveBackward, kNone, 2);
+    segment("forward.layer", OpKind::kSum, Queue::kCompute, ValueId(0), kNone);
+    segment("backward.layer", OpKind::kSum, Queue::kCompute, ValueId(1), kNone);
+    segment("send_forward", OpKind::kSend, Queue::kSendForward, ValueId(2), kNone);
+    segment("receive_forward", OpKind::kReceive, Queue::kReceiveForward, kNone, ValueId(2));
+    segment("send_backward", OpKind::kSend, Queue::kSendBackward, ValueId(2), kNone);
+    segment("receive_backward", OpKind::kReceive, Queue::kReceiveBackward, kNone, ValueId(2));
     return p;
   }
 
@@ -113,11 +113,11 @@ class SchedulePrograms {
     c.segment = segment;
     c.microbatch = microbatch;
     c.after = std::move(after);
-    if (peer != kNone) c.wire = {fmt::format("stage:{}", peer), "send", "x", 1};
+    if (peer != kNone) c.wire = {WireKind::kSend, {}, peer, "x", 1};
     programs_[static_cast<size_t>(stage)].schedule.push_back(c);
   }
   CallId last(int64_t stage) const {
-    return static_cast<CallId>(programs_[static_cast<size_t>(stage)].schedule.size()) - 1;
+    return CallId(programs_[static_cast<size_t>(stage)].schedule.size() - 1);
   }
 
   void act(int64_t stage, const Action& a) {

@@ -109,11 +109,11 @@ TEST(Links, GroupsStandWhereTheirRanksDo) {
   mesh[AxisKind::kShard] = 4;
   mesh[AxisKind::kTensor] = 2;
   const Hardware h = plain_machine();  // four devices a node
-  const GroupShape tensor = group_shape(mesh, "tensor", 0, h);
+  const GroupShape tensor = group_shape(mesh, GroupRef::along({AxisKind::kTensor}), 0, h);
   EXPECT_EQ(tensor.members, 2);
   EXPECT_EQ(tensor.nodes, 1);
   EXPECT_EQ(tensor.at_once, 2);
-  const GroupShape data = group_shape(mesh, "shard", 0, h);
+  const GroupShape data = group_shape(mesh, GroupRef::along({AxisKind::kShard}), 0, h);
   EXPECT_EQ(data.members, 4);
   EXPECT_EQ(data.nodes, 2);
   EXPECT_EQ(data.per_node, 2);

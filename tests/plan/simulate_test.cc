@@ -81,14 +81,14 @@ TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   const Hardware h = plain_machine();
   const std::vector<Program> stages = compile_stages(small_gpt2(), cluster_target());
   const Program& p = stages.at(0);
-  const std::vector<Value> local = local_values(p.values);
+  const ValueVector local = local_values(p.values);
   double sum = 0, calls = 0;
   for (const Call& c : p.schedule)
     for (const Op& op : p.segment(c).ops) {
       sum += op_s(op, local, h, {});
       const bool adds = std::find(c.fresh.begin(), c.fresh.end(), true) == c.fresh.end();
       if (op.kind == OpKind::kMatmulGradWeight && adds)
-        sum += static_cast<double>(at(local, op.outputs[0]).bytes()) / 1e12;
+        sum += static_cast<double>(local[op.outputs[0]].bytes()) / 1e12;
       ++calls;
     }
   const Prediction got = simulate(stages, h, {});

@@ -31,7 +31,12 @@ struct Execution {
         arena("arena", program.bytes),
         executor(program, arena.data(), library, channels, std::move(options)) {}
 
-  TensorView view(const char* name) { return executor.view(executor.named(name)); }
+  TensorView view(const std::string& name) {
+    for (const ValueId v : executor.program().values.ids())
+      if (executor.program()[v].name == name) return executor.view(v);
+    ADD_FAILURE() << "no value " << name;
+    return {};
+  }
   std::vector<float> floats(const char* name) {
     const TensorView v = view(name);
     return {v.f32(), v.f32() + v.elements()};
@@ -77,9 +82,10 @@ SmallProgram sharded(const ShardedOptions& o) {
   const ValueId gathered = p.value("gathered", whole, Role::kWeight);
   const ValueId partial = p.value("partial", whole, Role::kGradient);
   const ValueId fence = p.value("fence", Shape{16}, Role::kActivation, true);
-  const Attributes over{{"over", std::string("shard")}};
-  const auto wire = [](const char* what, int64_t l) {
-    return Wire{"shard", what, std::to_string(l), 4 * kElements};
+  const GroupRef shards = GroupRef::along({AxisKind::kShard});
+  const Attributes over{{"over", shards}};
+  const auto wire = [&](WireKind kind, int64_t l) {
+    return Wire{kind, shards, kNone, std::to_string(l), 4 * kElements};
   };
   int64_t life = 0;
   // A compute call that reads what a transfer writes waits for it.
@@ -92,9 +98,10 @@ SmallProgram sharded(const ShardedOptions& o) {
     for (int64_t l = 0; l < kLayers; ++l, ++life) {
       const auto layer = static_cast<size_t>(l);
       const std::string n = std::to_string(l);
-      p.call(
-          "gather" + n, Queue::kData, {p.op(OpKind::kAllGather, {shard[layer]}, {gathered}, over)},
-          {{shard[layer], Access::kRead}, {gathered, Access::kWrite, life}}, wire("all_gather", l));
+      p.call("gather" + n, Queue::kData,
+             {p.op(OpKind::kAllGather, {shard[layer]}, {gathered}, over)},
+             {{shard[layer], Access::kRead}, {gathered, Access::kWrite, life}},
+             wire(WireKind::kAllGather, l));
       settle(gathered, life);
       p.call("forward", Queue::kCompute,
              {p.op(OpKind::kSum, {stream, gathered}, {stream}, {{"terms", int64_t{2}}})},
@@ -105,7 +112,7 @@ SmallProgram sharded(const ShardedOptions& o) {
       p.call("reduce" + n, Queue::kData,
              {p.op(OpKind::kReduceScatter, {partial}, {gradient[layer]}, over)},
              {{partial, Access::kRead, life}, {gradient[layer], Access::kAdd}},
-             wire("reduce_scatter", l));
+             wire(WireKind::kReduceScatter, l));
       settle(gradient[layer], kNone);
     }
   for (size_t l = 0; l < static_cast<size_t>(kLayers); ++l)
@@ -224,7 +231,7 @@ TEST(Executor, TellsWhatCommunicationTook) {
   const CommunicationTime& t = run.executor.communication();
   const int64_t others = ranks().size() - 1, share = kElements / ranks().size();
   const int64_t per_transfer = others * share * 4;
-  EXPECT_EQ(t.bytes_sent.at("shard"), 2 * 2 * kLayers * per_transfer);
+  EXPECT_EQ(t.bytes_sent.at(GroupRef::along({AxisKind::kShard})), 2 * 2 * kLayers * per_transfer);
   EXPECT_GT(t.total_s, 0);
   double by_group = 0;
   for (const auto& [group, s] : t.exposed_by) by_group += s;
@@ -243,9 +250,9 @@ SmallProgram inside_a_segment(const Mesh& mesh, int64_t rows, int64_t columns) {
     p[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 1;
     localise(p[v], mesh);
   }
-  const Attributes along{{"over", std::string("tensor")}, {"dim", int64_t{1}}};
-  const Attributes over{{"over", std::string("tensor")}};
-  const Attributes most{{"over", std::string("tensor")}, {"max", int64_t{1}}};
+  const Attributes along{{"over", GroupRef::along({AxisKind::kTensor})}, {"dim", int64_t{1}}};
+  const Attributes over{{"over", GroupRef::along({AxisKind::kTensor})}};
+  const Attributes most{{"over", GroupRef::along({AxisKind::kTensor})}, {"max", int64_t{1}}};
   p.call("segment", Queue::kCompute,
          {p.op(OpKind::kAllGather, {part}, {whole}, along),
           p.op(OpKind::kAllReduce, {whole}, {sum}, over),
@@ -294,8 +301,8 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
   const ValueId out = p.value("out", Shape{kElements}, Role::kStream);
   const ValueId one = p.value("one", Shape{kElements}, Role::kWeight, true);
   const ValueId result = p.value("result", Shape{kElements}, Role::kActivation, true);
-  const auto message = [&](const char* what, int64_t peer, const std::string& label) {
-    return Wire{"stage:" + std::to_string(peer), what, label, 4 * kElements};
+  const auto message = [&](WireKind kind, int64_t peer, const std::string& label) {
+    return Wire{kind, {}, peer, label, 4 * kElements};
   };
   const int64_t next = (stage + 1) % stages, before = (stage + stages - 1) % stages;
   int64_t life = 0;
@@ -305,7 +312,7 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
     if (!first)
       p.call("receive" + way, forward ? Queue::kReceiveForward : Queue::kReceiveBackward,
              {p.op(OpKind::kReceive, {}, {in}, {{"from", std::string("previous")}})},
-             {{in, Access::kWrite, life}}, message("receive", from, label));
+             {{in, Access::kWrite, life}}, message(WireKind::kReceive, from, label));
     else
       p.call("start" + way, Queue::kCompute, {p.op(OpKind::kClear, {}, {in})},
              {{in, Access::kWrite, life}});
@@ -315,7 +322,7 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
     if (!last)
       p.call("send" + way, forward ? Queue::kSendForward : Queue::kSendBackward,
              {p.op(OpKind::kSend, {out}, {}, {{"to", std::string("next")}})},
-             {{out, Access::kRead, life}}, message("send", to, label));
+             {{out, Access::kRead, life}}, message(WireKind::kSend, to, label));
     else
       p.call("end" + way, Queue::kCompute,
              {p.op(OpKind::kSum, {result, out}, {result}, {{"terms", int64_t{2}}})},
@@ -365,7 +372,7 @@ TEST(Executor, SaysWhomItWaitsFor) {
   std::thread watch([&] {
     while (!over) {
       const Waiting w = run.executor.waiting();
-      if (w.call == 0 && w.op == "gather0.0" && w.missing == std::vector{late} &&
+      if (w.call == CallId(0) && w.op == "gather0.0" && w.missing == std::vector{late} &&
           static_cast<int64_t>(w.group.size()) == ranks().size())
         seen = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -376,7 +383,7 @@ TEST(Executor, SaysWhomItWaitsFor) {
   watch.join();
   EXPECT_TRUE(seen);
   EXPECT_EQ(run.executor.waiting().call, kNone);
-  EXPECT_GT(run.executor.communication().exposed_by.at("shard"), 0.2);
+  EXPECT_GT(run.executor.communication().exposed_by.at(GroupRef::along({AxisKind::kShard})), 0.2);
 }
 
 }  // namespace

@@ -28,23 +28,22 @@ class SmallProgram {
       v.sharding.place[static_cast<size_t>(split)] = 0;
       localise(v, p_.mesh);
     }
-    v.frame = static_cast<FrameKindId>(p_.kinds.size());
+    v.frame = p_.kinds.next_id();
     v.offset = 0;
     FrameKind k;
     k.name = name;
     k.bytes = (v.bytes() + 63) / 64 * 64;
     k.state = state;
-    k.values = {static_cast<ValueId>(p_.values.size())};
+    k.values = {p_.values.next_id()};
     p_.kinds.push_back(k);
     p_.values.push_back(std::move(v));
     return k.values[0];
   }
   // Inside one segment.
   ValueId scratch(const std::string& name, Shape shape, DType type = DType::kF32) {
-    p_.values.push_back(make(name, type, std::move(shape), Role::kScratch));
-    return static_cast<ValueId>(p_.values.size() - 1);
+    return p_.values.push_back(make(name, type, std::move(shape), Role::kScratch));
   }
-  Value& operator[](ValueId v) { return p_.values[static_cast<size_t>(v)]; }
+  Value& operator[](ValueId v) { return p_.values[v]; }
 
   static Op op(OpKind kind, std::vector<ValueId> in, std::vector<ValueId> out, Attributes a = {}) {
     Op o;
@@ -64,13 +63,12 @@ class SmallProgram {
             Wire wire = {}) {
     if (!segments_.contains(name)) {
       Segment s;
-      s.name = name;
+      s.set_name(name);
       s.queue = queue;
       s.ops = std::move(ops);
       for (Op& o : s.ops) o.origin = name + "." + std::to_string(&o - s.ops.data());
       for (const Use& u : uses) s.frames.push_back({p_[u.value].frame, u.access});
-      segments_[name] = static_cast<SegmentId>(p_.segments.size());
-      p_.segments.push_back(std::move(s));
+      segments_[name] = p_.segments.push_back(std::move(s));
     }
     Call c;
     c.segment = segments_.at(name);
@@ -81,7 +79,7 @@ class SmallProgram {
 
   // Lays out workspaces, scratch, frames.
   Program finish(const Target& target) {
-    std::vector<Value> local = p_.values;
+    ValueVector local = p_.values;
     for (Value& v : local) v.shape = v.local();
     for (Segment& s : p_.segments) {
       for (Op& o : s.ops) {
@@ -115,8 +113,7 @@ class SmallProgram {
       f.offset = p_.state_bytes;
       p_.state_bytes += p_.kind(kind).bytes;
     }
-    p_.frames.push_back(f);
-    return frames_[key] = static_cast<FrameId>(p_.frames.size() - 1);
+    return frames_[key] = p_.frames.push_back(f);
   }
 
   Program p_;

@@ -61,13 +61,14 @@ TEST(Communicators, D_B8_EachDirectionOfAPairHasItsOwn) {
       const Ends ends = ends_of(programs, Messages::kPairs);
       EXPECT_EQ(std::ssize(ends), 2 * (chunks > 1 ? stages : stages - 1));
       for (const auto& [name, both] : ends) {
-        ASSERT_EQ(both.size(), 2u) << name.over << ' ' << name.line;
+        ASSERT_EQ(both.size(), 2u) << to_string(name.over) << " from " << name.from;
         const auto [one, other] = std::pair(*both.begin(), *both.rbegin());
-        EXPECT_NE(one.first, other.first) << name.over << ' ' << name.line;
+        EXPECT_NE(one.first, other.first) << to_string(name.over) << " from " << name.from;
         const auto sends = [](Queue q) {
           return q == Queue::kSendForward || q == Queue::kSendBackward;
         };
-        EXPECT_NE(sends(one.second), sends(other.second)) << name.over << ' ' << name.line;
+        EXPECT_NE(sends(one.second), sends(other.second))
+            << to_string(name.over) << " from " << name.from;
         for (const auto& [stage, queue] : both) {
           const Mesh& mesh = programs[0].mesh;
           const std::vector<int64_t> group = group_of(mesh, name.over, stage);

@@ -9,7 +9,9 @@ namespace tessera {
 namespace {
 
 TEST(TrafficAxis, OfEveryKindOfGroup) {
-  const auto axis = [](std::string_view group) { return kTrafficAxes[traffic_axis(group)]; };
+  const auto axis = [](std::string_view group) {
+    return kTrafficAxes[traffic_axis(*group_named(group))];
+  };
   EXPECT_EQ(axis("shard"), "data");
   EXPECT_EQ(axis("replica+shard"), "data");
   EXPECT_EQ(axis("tensor"), "tensor");
@@ -52,11 +54,15 @@ class Others : public World {
 };
 
 TEST(GatherCommunication, BringsTwoRanksTogether) {
-  const CommunicationTime first{1.0, 0.25, {{"tensor", 0.25}}, {{"tensor", 100}, {"shard", 7}}};
-  const CommunicationTime second{0.5,
-                                 0.75,
-                                 {{"pipeline", 0.5}, {"shard", 0.25}},
-                                 {{"tensor", 50}, {"stages:0,1", 3}, {"world", 9}}};
+  const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
+  const GroupRef shard = GroupRef::along({AxisKind::kShard});
+  const GroupRef pipeline = GroupRef::along({AxisKind::kPipeline});
+  const CommunicationTime first{1.0, 0.25, {{tensor, 0.25}}, {{tensor, 100}, {shard, 7}}};
+  const CommunicationTime second{
+      0.5,
+      0.75,
+      {{pipeline, 0.5}, {shard, 0.25}},
+      {{tensor, 50}, {GroupRef::of_stages({0, 1}), 3}, {GroupRef::world(), 9}}};
   Others alone(1, {{first, 2.0}, {second, 2.0}});
   gather_communication(alone, second, 2.0);
   Others world(0, {{first, 2.0}, {second, 2.0}});

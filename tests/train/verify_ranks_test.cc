@@ -162,7 +162,7 @@ TEST(Verify, FindsTheSixClassicFaults) {
     Fault f{"a gradient is scaled twice", {}};
     for (Program& p : stages)
       for (Segment& s : p.segments)
-        if (s.name == "reduce.layer") {
+        if (s.name() == "reduce.layer") {
           WrongCompiler::show(p, s.ops[0], f);
           WrongCompiler::add_twice(s, 0);
         }

@@ -54,13 +54,13 @@ class WrongCompiler {
     std::vector<std::string> names;
     for (const Program& p : stages)
       for (const Segment& s : p.segments)
-        if (wanted.empty() ? s.queue != Queue::kCompute && keeps(s) : s.name == wanted)
-          names.push_back(s.name);
+        if (wanted.empty() ? s.queue != Queue::kCompute && keeps(s) : s.name() == wanted)
+          names.push_back(s.name());
     if (names.empty()) return {};
     const std::string name = pick(names);
     for (Program& p : stages)
       for (Segment& s : p.segments)
-        if (s.name == name) s.ops.clear();
+        if (s.name() == name) s.ops.clear();
     Fault f{"drop the calls of " + name, {}};
     const std::string group = name.substr(name.find('.') + 1);
     for (const Program& p : stages)
@@ -156,9 +156,13 @@ class WrongCompiler {
   const T& pick(const std::vector<T>& list) {
     return list[static_cast<size_t>(number(0, static_cast<int64_t>(list.size()) - 1))];
   }
+  template <class I, class T>
+  const T& pick(const IdVector<I, T>& list) {
+    return list[I(number(0, static_cast<int64_t>(list.size()) - 1))];
+  }
   static bool keeps(const Segment& s) {
-    return s.name.starts_with("gather.") || s.name.starts_with("reduce.") ||
-           s.name.starts_with("finish.") || s.name.starts_with("join.") || s.name == "sum.report";
+    return s.phase == Phase::kGather || s.phase == Phase::kReduce || s.phase == Phase::kFinish ||
+           s.phase == Phase::kJoin || s.phase == Phase::kSumReport;
   }
   static bool is_message(const Op& op) {
     return op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
@@ -177,37 +181,39 @@ class WrongCompiler {
       return {};
     // Once more over what is there already adds nothing.
     if (what == "repeat" && drawn[op.outputs[0]].role != Role::kGradient) return {};
-    Fault f{fmt::format("{} {} of {} in {}", what, rule_of(op.kind).name, op.origin, segment.name),
-            {}};
+    Fault f{
+        fmt::format("{} {} of {} in {}", what, rule_of(op.kind).name, op.origin, segment.name()),
+        {}};
     show(drawn, op, f);
-    const std::string name = segment.name;
+    const std::string name = segment.name();
     for (Program& p : stages)
       for (Segment& s : p.segments)
-        if (s.name == name && s.ops.size() > o && s.ops[o].kind == op.kind) change(s, o);
+        if (s.name() == name && s.ops.size() > o && s.ops[o].kind == op.kind) change(s, o);
     return f;
   }
 
   Fault other_group(std::vector<Program>& stages) {
     const Mesh& mesh = stages[0].mesh;
     if (mesh[AxisKind::kShard] != mesh[AxisKind::kTensor] || mesh[AxisKind::kShard] == 1) return {};
+    const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
+    const GroupRef shard = GroupRef::along({AxisKind::kShard});
     std::vector<std::pair<std::string, size_t>> places;
     for (const Segment& s : stages[0].segments)
       for (size_t o = 0; o < s.ops.size(); ++o) {
-        const std::string over =
-            s.ops[o].attributes.has("over") ? s.ops[o].attributes.text("over") : "";
-        if (over == "tensor" || over == "shard") places.emplace_back(s.name, o);
+        if (!s.ops[o].attributes.has("over")) continue;
+        const GroupRef& over = s.ops[o].attributes.group("over");
+        if (over == tensor || over == shard) places.emplace_back(s.name(), o);
       }
     if (places.empty()) return {};
     const auto [name, o] = pick(places);
     Fault f;
     for (Program& p : stages)
       for (Segment& s : p.segments) {
-        if (s.name != name) continue;
+        if (s.name() != name) continue;
         Op& op = s.ops[o];
         f.what = fmt::format("the other group in {} of {} in {}", rule_of(op.kind).name, op.origin,
                              name);
-        op.attributes.set("over",
-                          std::string(op.attributes.text("over") == "shard" ? "tensor" : "shard"));
+        op.attributes.set("over", op.attributes.group("over") == shard ? tensor : shard);
         show(p, op, f);
       }
     return f;
@@ -220,13 +226,14 @@ class WrongCompiler {
     const int64_t stage = number(0, static_cast<int64_t>(stages.size()) - 1);
     Program& p = stages[static_cast<size_t>(stage)];
     struct Swap {
-      size_t call, parameter;
+      CallId call;
+      size_t parameter;
       FrameId frame;
     };
     std::vector<Swap> swaps;
-    for (size_t c = 0; c < p.schedule.size(); ++c)
+    for (const CallId c : p.schedule.ids())
       for (size_t i = 0; i < p.schedule[c].frames.size(); ++i)
-        for (FrameId other = 0; other < static_cast<FrameId>(p.frames.size()); ++other) {
+        for (const FrameId other : p.frames.ids()) {
           const Frame& own = p.frame(p.schedule[c].frames[i]);
           const Segment& s = p.segment(p.schedule[c]);
           if (own.kind == p.frame(other).kind && s.frames[i].access == Access::kRead &&
@@ -237,8 +244,7 @@ class WrongCompiler {
     const Swap s = pick(swaps);
     Call& c = p.schedule[s.call];
     const FrameKind& kind = p.kind(p.frame(s.frame).kind);
-    f.what = fmt::format("{} of another call in {}", kind.name,
-                         call_name(p, static_cast<CallId>(s.call)));
+    f.what = fmt::format("{} of another call in {}", kind.name, call_name(p, s.call));
     for (const Op& op : p.segment(c).ops)
       for (const ValueId v : op.inputs)
         if (v != kNone && p[v].frame == p.frame(s.frame).kind) {

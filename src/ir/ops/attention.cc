@@ -64,12 +64,12 @@ void add_labels(const Op& op, int first, ShardingRule& r) {
   add(at.step, "e");
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value>) {
+ShardingRule sharding(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd"}, {"btkd", "bkt"}, "bk", {}};
   add_labels(op, 1, r);
   return r;
 }
-ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
+ShardingRule sharding_grad(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "btkd", "bkt", "btkd"}, {"btkgd"}, "bk", {{3}}};
   const AttentionOperands at = attention_operands(op.attributes, 4);
   add_labels(op, 4, r);
@@ -77,7 +77,7 @@ ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
   if (at.bias != kNone) r.outputs.emplace_back("kn");
   return r;
 }
-ShardingRule sharding_cached(const Op& op, std::span<const Value>) {
+ShardingRule sharding_cached(const Op& op, ValueSpan) {
   ShardingRule r{{"btkgd", "bt"}, {"btkd", "bcpkd"}, "bk", {}};
   add_labels(op, 2, r);
   return r;
@@ -97,21 +97,21 @@ void gradient(Gradients& g, const Op& op) {
 }
 
 // Half of the T × T pairs are masked, unless all are seen; each pair costs two products of D.
-double flops(const Op& op, std::span<const Value> values) {
-  const Shape out = out_shape(at(values, op.inputs[0]).shape, slots(op.attributes));
+double flops(const Op& op, ValueSpan values) {
+  const Shape out = out_shape(values[op.inputs[0]].shape, slots(op.attributes));
   const auto t = static_cast<double>(out[1]);
   double pairs = 0.5 * t * (t + 1);
   if (op.attributes.has("whole")) {
     const bool forward = op.kind == OpKind::kAttention;
     const int kv = attention_operands(op.attributes, forward ? 1 : 4).across;
     const auto keys = static_cast<size_t>(kv == kNone ? 0 : kv);
-    pairs = t * static_cast<double>(at(values, op.inputs[keys]).shape[1]);
+    pairs = t * static_cast<double>(values[op.inputs[keys]].shape[1]);
   }
   return 4 * static_cast<double>(out[0] * out[2] * out[3]) * pairs;
 }
-double flops_grad(const Op& op, std::span<const Value> values) { return 2.5 * flops(op, values); }
-double flops_cached(const Op& op, std::span<const Value> values) {
-  const Shape &out = at(values, op.outputs[0]).shape, &cache = at(values, op.outputs[1]).shape;
+double flops_grad(const Op& op, ValueSpan values) { return 2.5 * flops(op, values); }
+double flops_cached(const Op& op, ValueSpan values) {
+  const Shape &out = values[op.outputs[0]].shape, &cache = values[op.outputs[1]].shape;
   return 4 * static_cast<double>(out.elements() * cache[1]);
 }
 

@@ -19,14 +19,14 @@ std::vector<OutputSpec> infer_copy(const Attributes&, const Inputs& in) {
 }
 
 // Rounding is not linear: partial sums are reduced before it.
-ShardingRule sharding(const Op& op, std::span<const Value> values) {
-  const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
+ShardingRule sharding(const Op& op, ValueSpan values) {
+  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {}};
 }
 
 // It stands wherever its input stands.
-ShardingRule sharding_of_copy(const Op& op, std::span<const Value> values) {
+ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   ShardingRule r = sharding(op, values);
   r.linear = {{0}};
   return r;

@@ -57,9 +57,9 @@ void gradient(Gradients& g, const Op& op) {
   g.add(x, g.builder().convert(dy, dual(g[x].sharding)));
 }
 
-ShardingRule any(const Op& op, std::span<const Value> values) {
+ShardingRule any(const Op& op, ValueSpan values) {
   const auto label = [&](ValueId v) {
-    return std::string("abcdefgh").substr(0, static_cast<size_t>(at(values, v).shape.rank()));
+    return std::string("abcdefgh").substr(0, static_cast<size_t>(values[v].shape.rank()));
   };
   ShardingRule r;
   for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
@@ -83,9 +83,9 @@ bool is_staged(const Op& op) {
   return op.attributes.has("wire") || apart;
 }
 
-int64_t staged_bytes(const Op& op, std::span<const Value> local_values) {
+int64_t staged_bytes(const Op& op, ValueSpan local_values) {
   if (!is_staged(op)) return 0;
-  const Value &whole = at(local_values, op.inputs[0]), &part = at(local_values, op.outputs[0]);
+  const Value &whole = local_values[op.inputs[0]], &part = local_values[op.outputs[0]];
   const int64_t ranks = whole.shape.elements() / part.shape.elements();
   return ranks * piece_of(op, part.shape.elements()).elements() * size_of(wire_type(op, whole));
 }

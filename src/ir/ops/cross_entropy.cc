@@ -37,13 +37,13 @@ std::vector<OutputSpec> infer_linear(const Attributes& a, const Inputs& in) {
   return out;
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value>) {
+ShardingRule sharding(const Op& op, ValueSpan) {
   ShardingRule r{{"btv", "bt"}, {"r"}, "bt", {}, false, true};
   if (scaled(op.attributes)) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");
   return r;
 }
-ShardingRule sharding_linear(const Op& op, std::span<const Value>) {
+ShardingRule sharding_linear(const Op& op, ValueSpan) {
   ShardingRule r{{"btf", "vf", "bt"}, {"r"}, "bt", {}, false, true};
   if (scaled(op.attributes)) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.insert(r.outputs.end(), {"btf", "vf"});
@@ -68,9 +68,9 @@ void gradient_linear(Gradients& g, const Op& op) {
   g.add(op.inputs[0], out[1]);
 }
 
-double flops_linear(const Op& op, std::span<const Value> values) {
-  const double product = 2 * static_cast<double>(at(values, op.inputs[0]).shape.elements()) *
-                         static_cast<double>(at(values, op.inputs[1]).shape[0]);
+double flops_linear(const Op& op, ValueSpan values) {
+  const double product = 2 * static_cast<double>(values[op.inputs[0]].shape.elements()) *
+                         static_cast<double>(values[op.inputs[1]].shape[0]);
   if (!op.attributes.integer("gradient")) return product;
   return op.attributes.integer("frozen") ? 2 * product : 3 * product;
 }

@@ -39,13 +39,11 @@ std::vector<OutputSpec> infer_loss(const Attributes& a, const Inputs& in) {
   return out;
 }
 
-ShardingRule sharding_max(const Op&, std::span<const Value>) {
-  return {{"btv"}, {"bt"}, "btv", {}, true};
-}
-ShardingRule sharding_sums(const Op&, std::span<const Value>) {
+ShardingRule sharding_max(const Op&, ValueSpan) { return {{"btv"}, {"bt"}, "btv", {}, true}; }
+ShardingRule sharding_sums(const Op&, ValueSpan) {
   return {{"btv", "bt", "bt"}, {"bts"}, "btv", {}};
 }
-ShardingRule sharding_loss(const Op& op, std::span<const Value>) {
+ShardingRule sharding_loss(const Op& op, ValueSpan) {
   ShardingRule r{{"btv", "bt", "bts", "bt"}, {"r"}, "btv", {}, false, true};
   if (op.attributes.integer("scaled")) r.inputs.push_back("s");
   if (op.outputs.size() > 1) r.outputs.push_back("btv");

@@ -31,19 +31,19 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 
-std::string labels(const Op& op, std::span<const Value> values) {
-  const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
+std::string labels(const Op& op, ValueSpan values) {
+  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
   return std::string("bcdefgh").substr(0, rank);
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value> values) {
+ShardingRule sharding(const Op& op, ValueSpan values) {
   const std::string all = labels(op, values);
   // The mask is drawn by rows: of more than three dimensions the first, second and last divide.
   const std::string splits = all.size() <= 3 ? all : all.substr(0, 2) + all.back();
   if (keeps_mask(op)) return {{all, "b", "s"}, {all, all}, splits, {}};
   return {{all, "b", "s"}, {all}, splits, {{0}}};
 }
-ShardingRule sharding_grad(const Op& op, std::span<const Value> values) {
+ShardingRule sharding_grad(const Op& op, ValueSpan values) {
   const std::string all = labels(op, values);
   return {{all, all}, {all}, all, {{0}}};
 }

@@ -20,12 +20,8 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   return {{".gradient", sum_type(a), {a.integer("rows"), in[1]->shape[-1]}}};
 }
 
-ShardingRule sharding(const Op&, std::span<const Value>) {
-  return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}};
-}
-ShardingRule sharding_grad(const Op&, std::span<const Value>) {
-  return {{"bt", "btf"}, {"vf"}, "btvf", {{1}}};
-}
+ShardingRule sharding(const Op&, ValueSpan) { return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}}; }
+ShardingRule sharding_grad(const Op&, ValueSpan) { return {{"bt", "btf"}, {"vf"}, "btvf", {{1}}}; }
 
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]), table = op.inputs[1];

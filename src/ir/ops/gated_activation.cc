@@ -20,8 +20,8 @@ std::vector<OutputSpec> infer_grad(const Attributes&, const Inputs& in) {
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
 
-ShardingRule sharding(const Op&, std::span<const Value>) { return {{"btfg"}, {"btf"}, "btf", {}}; }
-ShardingRule sharding_grad(const Op&, std::span<const Value>) {
+ShardingRule sharding(const Op&, ValueSpan) { return {{"btfg"}, {"btf"}, "btf", {}}; }
+ShardingRule sharding_grad(const Op&, ValueSpan) {
   return {{"btfg", "btf"}, {"btfg"}, "btf", {{1}}};
 }
 

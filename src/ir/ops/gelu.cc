@@ -20,12 +20,12 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
   return out;
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value>) {
+ShardingRule sharding(const Op& op, ValueSpan) {
   ShardingRule r{{"btf"}, {"btf"}, "btf", {}};
   if (op.attributes.integer("bias")) r.inputs.push_back("f");
   return r;
 }
-ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
+ShardingRule sharding_grad(const Op& op, ValueSpan) {
   if (op.attributes.integer("bias")) return {{"btf", "f", "btf"}, {"btf", "f"}, "btf", {{2}}};
   return {{"btf", "btf"}, {"btf"}, "btf", {{1}}};
 }

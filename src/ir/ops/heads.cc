@@ -54,13 +54,13 @@ std::vector<OutputSpec> infer_join_grad(const Attributes&, const Inputs& in) {
           {".pairs.gradient", in[0]->dtype, with(s, 3, 2)}};
 }
 
-ShardingRule sharding_repeat(const Op&, std::span<const Value>) {
+ShardingRule sharding_repeat(const Op&, ValueSpan) {
   return {{"btkpd"}, {"btkpd"}, "btkpd", {{0}}};
 }
-ShardingRule sharding_join(const Op&, std::span<const Value>) {
+ShardingRule sharding_join(const Op&, ValueSpan) {
   return {{"btkgd", "btkpd"}, {"btksd"}, "btkd", {{0, 1}}};
 }
-ShardingRule sharding_join_grad(const Op&, std::span<const Value>) {
+ShardingRule sharding_join_grad(const Op&, ValueSpan) {
   return {{"btksd"}, {"btkgd", "btkpd"}, "btkd", {{0}}};
 }
 

@@ -43,22 +43,18 @@ std::vector<OutputSpec> infer_mix_grad(const Attributes&, const Inputs& in) {
   return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
 
-ShardingRule sharding_scores(const Op&, std::span<const Value>) {
-  return {{"btkgd"}, {"bkts"}, "bk", {}};
-}
-ShardingRule sharding_scores_grad(const Op&, std::span<const Value>) {
+ShardingRule sharding_scores(const Op&, ValueSpan) { return {{"btkgd"}, {"bkts"}, "bk", {}}; }
+ShardingRule sharding_scores_grad(const Op&, ValueSpan) {
   return {{"btkgd", "bkts", "btkgd"}, {"btkgd"}, "bk", {{1, 2}, {0, 2}}};
 }
-ShardingRule sharding_softmax(const Op&, std::span<const Value>) {
-  return {{"bkts"}, {"bkts"}, "bkt", {}};
-}
-ShardingRule sharding_softmax_grad(const Op&, std::span<const Value>) {
+ShardingRule sharding_softmax(const Op&, ValueSpan) { return {{"bkts"}, {"bkts"}, "bkt", {}}; }
+ShardingRule sharding_softmax_grad(const Op&, ValueSpan) {
   return {{"bkts", "bkts"}, {"bkts"}, "bkt", {{1}}};
 }
-ShardingRule sharding_mix(const Op&, std::span<const Value>) {
+ShardingRule sharding_mix(const Op&, ValueSpan) {
   return {{"bkts", "bskgd"}, {"btkd"}, "bk", {{0}, {1}}};
 }
-ShardingRule sharding_mix_grad(const Op&, std::span<const Value>) {
+ShardingRule sharding_mix_grad(const Op&, ValueSpan) {
   return {{"bkts", "bskgd", "btkd"}, {"bkts", "bskgd"}, "bk", {{2}, {0, 1}}};
 }
 
@@ -89,16 +85,16 @@ void gradient_mix(Gradients& g, const Op& op) {
 double pairs_flops(const Shape& pairs, int64_t head_size, int products) {
   return 2.0 * products * static_cast<double>(pairs.elements() * head_size);
 }
-double flops_scores(const Op& op, std::span<const Value> v) {
-  return pairs_flops(at(v, op.outputs[0]).shape, at(v, op.inputs[0]).shape[4], 1);
+double flops_scores(const Op& op, ValueSpan v) {
+  return pairs_flops(v[op.outputs[0]].shape, v[op.inputs[0]].shape[4], 1);
 }
-double flops_scores_grad(const Op& op, std::span<const Value> v) {
-  return pairs_flops(at(v, op.inputs[1]).shape, at(v, op.inputs[0]).shape[4], 2);
+double flops_scores_grad(const Op& op, ValueSpan v) {
+  return pairs_flops(v[op.inputs[1]].shape, v[op.inputs[0]].shape[4], 2);
 }
-double flops_mix(const Op& op, std::span<const Value> v) {
-  return pairs_flops(at(v, op.inputs[0]).shape, at(v, op.inputs[1]).shape[4], 1);
+double flops_mix(const Op& op, ValueSpan v) {
+  return pairs_flops(v[op.inputs[0]].shape, v[op.inputs[1]].shape[4], 1);
 }
-double flops_mix_grad(const Op& op, std::span<const Value> v) { return 2 * flops_mix(op, v); }
+double flops_mix_grad(const Op& op, ValueSpan v) { return 2 * flops_mix(op, v); }
 
 }  // namespace
 

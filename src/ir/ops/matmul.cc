@@ -58,22 +58,22 @@ Labels labels(int rows, int out, int in) {
   return l;
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value> values) {
+ShardingRule sharding(const Op& op, ValueSpan values) {
   const int k = contracted(op.attributes);
-  const Shape &x = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
+  const Shape &x = values[op.inputs[0]].shape, &w = values[op.inputs[1]].shape;
   const Labels l = labels(x.rank() - k, w.rank() - k, k);
   return {{l.rows + l.in, l.out + l.in}, {l.rows + l.out}, l.rows + l.out + l.in, {{0}, {1}}};
 }
-ShardingRule sharding_grad_input(const Op& op, std::span<const Value> values) {
+ShardingRule sharding_grad_input(const Op& op, ValueSpan values) {
   const int k = contracted(op.attributes);
-  const Shape &dy = at(values, op.inputs[0]).shape, &w = at(values, op.inputs[1]).shape;
+  const Shape &dy = values[op.inputs[0]].shape, &w = values[op.inputs[1]].shape;
   const int out = w.rank() - k;
   const Labels l = labels(dy.rank() - out, out, k);
   return {{l.rows + l.out, l.out + l.in}, {l.rows + l.in}, l.rows + l.out + l.in, {{0}, {1}}};
 }
-ShardingRule sharding_grad_weight(const Op& op, std::span<const Value> values) {
+ShardingRule sharding_grad_weight(const Op& op, ValueSpan values) {
   const int k = contracted(op.attributes);
-  const Shape &dy = at(values, op.inputs[0]).shape, &x = at(values, op.inputs[1]).shape;
+  const Shape &dy = values[op.inputs[0]].shape, &x = values[op.inputs[1]].shape;
   const int rows = x.rank() - k;
   const Labels l = labels(rows, dy.rank() - rows, k);
   return {{l.rows + l.out, l.rows + l.in}, {l.out + l.in}, l.rows + l.out + l.in, {{0}, {1}}};
@@ -92,10 +92,10 @@ void gradient(Gradients& g, const Op& op) {
   if (g.wanted(x)) g.add(x, b.emit_one(OpKind::kMatmulGradInput, op.origin, a, {dy, w}));
 }
 
-double flops(const Op& op, std::span<const Value> values) {
+double flops(const Op& op, ValueSpan values) {
   // Each of the three products has the extents rows · out · in; two of its three operands give all.
-  const Shape &a = at(values, op.inputs[0]).shape, &b = at(values, op.inputs[1]).shape,
-              &c = at(values, op.outputs[0]).shape;
+  const Shape &a = values[op.inputs[0]].shape, &b = values[op.inputs[1]].shape,
+              &c = values[op.outputs[0]].shape;
   return 2 * std::sqrt(static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
                        static_cast<double>(c.elements()));
 }

@@ -25,7 +25,7 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
           {".bias.gradient", sum_type(a), vector}};
 }
 
-ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
+ShardingRule sharding_grad(const Op& op, ValueSpan) {
   ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {{3}}};
   if (!op.attributes.integer("add")) return r;
   r.inputs.push_back("btf");
@@ -52,7 +52,7 @@ std::vector<OutputSpec> infer_norm(const Attributes& a, const Inputs& in, int64_
   return out;
 }
 
-ShardingRule sharding_of_norm(const Op& op, std::span<const Value>) {
+ShardingRule sharding_of_norm(const Op& op, ValueSpan) {
   ShardingRule r;
   const int64_t terms = op.attributes.integer("terms", 1);
   for (size_t i = 0; i < op.inputs.size(); ++i)

@@ -22,7 +22,7 @@ std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
           {".gain.gradient", sum_type(a), Shape{in[0]->shape[-1]}}};
 }
 
-ShardingRule sharding_grad(const Op& op, std::span<const Value>) {
+ShardingRule sharding_grad(const Op& op, ValueSpan) {
   if (!op.attributes.integer("add")) return {{"btf", "bts", "f", "btf"}, {"btf", "f"}, "bt", {{3}}};
   return {{"btf", "bts", "f", "btf", "btf"}, {"btf", "f"}, "bt", {{3, 4}}};
 }

@@ -17,9 +17,7 @@ std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
-ShardingRule sharding(const Op&, std::span<const Value>) {
-  return {{"btkgd", "bt"}, {"btkgd"}, "btk", {{0}}};
-}
+ShardingRule sharding(const Op&, ValueSpan) { return {{"btkgd", "bt"}, {"btkgd"}, "btk", {{0}}}; }
 
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);

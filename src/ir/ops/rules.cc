@@ -89,10 +89,10 @@ const OpRule* rule_named(std::string_view name) {
   return nullptr;
 }
 
-Cost cost_of(const Op& op, std::span<const Value> values) {
+Cost cost_of(const Op& op, ValueSpan values) {
   Cost c;
-  for (const ValueId v : op.inputs) c.bytes += static_cast<double>(at(values, v).bytes());
-  for (const ValueId v : op.outputs) c.bytes += static_cast<double>(at(values, v).bytes());
+  for (const ValueId v : op.inputs) c.bytes += static_cast<double>(values[v].bytes());
+  for (const ValueId v : op.outputs) c.bytes += static_cast<double>(values[v].bytes());
   const OpRule& r = rule_of(op.kind);
   if (r.flops != nullptr) c.flops = r.flops(op, values);
   return c;

@@ -22,10 +22,10 @@ DType sum_type(const Attributes& a);
 
 // Of norms (norm.cc): the inputs are terms and biases of a sum, then `vectors` of its width.
 std::vector<OutputSpec> infer_norm(const Attributes& a, const Inputs& in, int64_t vectors);
-ShardingRule sharding_of_norm(const Op& op, std::span<const Value> values);
+ShardingRule sharding_of_norm(const Op& op, ValueSpan values);
 void gradient_of_norm(Gradients& g, const Op& op, OpKind kind);  // kind: of the gradient's op
 
 // Of what works on state: nothing is split by the op, since ZeRO splits whole frames.
-ShardingRule whole(const Op& op, std::span<const Value> values);
+ShardingRule whole(const Op& op, ValueSpan values);
 
 }  // namespace tessera

@@ -18,8 +18,8 @@ std::vector<OutputSpec> infer_accumulate(const Attributes& a, const Inputs& in) 
   return {{".sum", sum_type(a), in[0]->shape}};
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value> values) {
-  const auto rank = static_cast<size_t>(at(values, op.inputs[0]).shape.rank());
+ShardingRule sharding(const Op& op, ValueSpan values) {
+  const auto rank = static_cast<size_t>(values[op.inputs[0]].shape.rank());
   const std::string all = std::string("abcdefgh").substr(0, rank);
   return {{all}, {all}, all, {{0}}};
 }

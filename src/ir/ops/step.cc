@@ -27,10 +27,10 @@ std::vector<OutputSpec> infer_pack(const Attributes& a, const Inputs& in) {
 
 }  // namespace
 
-ShardingRule whole(const Op& op, std::span<const Value> values) {
+ShardingRule whole(const Op& op, ValueSpan values) {
   ShardingRule r;
   const auto label = [&](ValueId v) {
-    return std::string("abcdefgh").substr(0, static_cast<size_t>(at(values, v).shape.rank()));
+    return std::string("abcdefgh").substr(0, static_cast<size_t>(values[v].shape.rank()));
   };
   for (const ValueId v : op.inputs) r.inputs.push_back(label(v));
   for (const ValueId v : op.outputs) r.outputs.push_back(label(v));

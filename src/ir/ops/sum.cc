@@ -35,12 +35,12 @@ std::string letters(int rank) {
   return std::string("abcdefgh").substr(0, static_cast<size_t>(rank));
 }
 
-ShardingRule sharding(const Op& op, std::span<const Value> values) {
+ShardingRule sharding(const Op& op, ValueSpan values) {
   ShardingRule r;
   r.linear.emplace_back();
-  const std::string all = letters(at(values, op.outputs[0]).shape.rank());
+  const std::string all = letters(values[op.outputs[0]].shape.rank());
   for (size_t i = 0; i < op.inputs.size(); ++i) {
-    const auto rank = static_cast<size_t>(at(values, op.inputs[i]).shape.rank());
+    const auto rank = static_cast<size_t>(values[op.inputs[i]].shape.rank());
     r.inputs.push_back(all.substr(all.size() - rank));
     r.linear[0].push_back(static_cast<int>(i));
   }
@@ -48,8 +48,8 @@ ShardingRule sharding(const Op& op, std::span<const Value> values) {
   r.splits = all;
   return r;
 }
-ShardingRule sharding_bias(const Op& op, std::span<const Value> values) {
-  const std::string all = letters(at(values, op.inputs[0]).shape.rank());
+ShardingRule sharding_bias(const Op& op, ValueSpan values) {
+  const std::string all = letters(values[op.inputs[0]].shape.rank());
   const std::string out =
       all.substr(all.size() - static_cast<size_t>(op.attributes.integer("dims")));
   return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {{0}}};

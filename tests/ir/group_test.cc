@@ -1,0 +1,68 @@
+#include "ir/group.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/mesh.h"
+#include "ir/names.h"
+#include "ir/program.h"
+
+namespace tessera {
+namespace {
+
+const GroupRef kTensors = GroupRef::along({AxisKind::kTensor});
+const GroupRef kSeveral = GroupRef::along({AxisKind::kTensor, AxisKind::kReplica});
+
+TEST(GroupRef, ComesBackFromItsText) {
+  for (const GroupRef& g :
+       {GroupRef(), kTensors, kSeveral, GroupRef::world(), GroupRef::of_stages({0, 13})}) {
+    const auto read = group_named(to_string(g));
+    ASSERT_TRUE(read.has_value()) << to_string(g);
+    EXPECT_TRUE(*read == g) << to_string(g);
+  }
+  EXPECT_EQ(to_string(GroupRef()), "");
+  EXPECT_EQ(to_string(kSeveral), "replica+tensor");
+  EXPECT_EQ(to_string(GroupRef::of_stages({0, 13})), "stages:0,13");
+}
+
+TEST(GroupRef, OfNoOtherText) {
+  for (const char* text : {"data", "tensor+", "+tensor", "stages:", "stages:1,", "stages:-1",
+                           "stages:a", "stage:2", "worlds"})
+    EXPECT_FALSE(group_named(text).has_value()) << text;
+}
+
+TEST(GroupRef, NamesRanksOfAMesh) {
+  Mesh mesh;
+  mesh[AxisKind::kPipeline] = 3;
+  mesh[AxisKind::kReplica] = 2;
+  mesh[AxisKind::kTensor] = 2;
+  const std::vector<int64_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  EXPECT_EQ(group_of(mesh, kTensors, 7), (std::vector<int64_t>{6, 7}));
+  EXPECT_EQ(group_of(mesh, kSeveral, 7), (std::vector<int64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(group_of(mesh, GroupRef::of_stages({1, 2}), 7), (std::vector<int64_t>{7, 11}));
+  EXPECT_EQ(group_of(mesh, GroupRef::world(), 7), all);
+  EXPECT_EQ(group_of(mesh, GroupRef(), 7), std::vector<int64_t>{7});
+  for (const GroupRef& g :
+       {GroupRef(), kTensors, kSeveral, GroupRef::world(), GroupRef::of_stages({1, 2})}) {
+    const std::vector<int64_t> ranks = group_of(mesh, g, 7);
+    EXPECT_EQ(group_size(mesh, g), std::ssize(ranks)) << to_string(g);
+    EXPECT_EQ(ranks.at(static_cast<size_t>(group_index(mesh, g, coordinates_of(mesh, 7)))), 7)
+        << to_string(g);
+  }
+}
+
+TEST(SegmentName, TellsPhaseAndSubject) {
+  for (int i = 0; i < kPhases; ++i)
+    for (const char* subject : {"", "layer", "layer.tensor", "hidden"}) {
+      Segment s, read;
+      s.phase = static_cast<Phase>(i);
+      s.subject = subject;
+      read.set_name(s.name());
+      EXPECT_TRUE(read == s) << s.name();
+    }
+  EXPECT_EQ(segment_name(Phase::kForward, "layer"), "forward.layer");
+  EXPECT_EQ(segment_name(Phase::kJoint, "head"), "head");
+  EXPECT_EQ(segment_name(Phase::kSumReport, ""), "sum.report");
+}
+
+}  // namespace
+}  // namespace tessera
