@@ -335,6 +335,7 @@ std::optional<SentencePieceIds> sentencepiece_ids(const CheckpointReader& reader
 void describe_tokenizer(const Path& checkpoint, HfExportOptions& options) {
   const CheckpointReader reader(checkpoint);
   if (reader.header().tokenizer.empty()) return;
+  stored_model(reader);  // its errors come before those of the tokenizer
   const auto tokenizer = tokenizer_of(reader);
   options.tokenizer_vocabulary = tokenizer->vocabulary_size();
   options.sentencepiece = sentencepiece_ids(reader, *tokenizer);
