@@ -8,9 +8,6 @@
 namespace tessera {
 namespace {
 
-// Doubles, hence JSON, hold every integer up to here; and sums of a few do not overflow.
-constexpr double kExactIntegers = 0x1p53;
-
 std::string describe(const Tree& t) {
   if (t.is_null()) return "nothing";
   if (const auto* b = std::get_if<bool>(&t.value)) return *b ? "true" : "false";
@@ -190,6 +187,23 @@ std::string enum_name(std::string_view names, int i) {
   const std::vector<std::string> entries = split(names, '|');
   CHECK(i >= 0 && static_cast<size_t>(i) < entries.size(), "entry {} of {}", i, names);
   return entries[static_cast<size_t>(i)];
+}
+
+std::string text_of(const Range& r) {
+  const std::string values = std::isinf(r.most)
+                                 ? fmt::format("{:g} or more", r.least)
+                                 : fmt::format("a value in [{:g}, {:g}]", r.least, r.most);
+  return values + (r.or_zero ? ", or 0 to turn it off" : "");
+}
+
+void check_ranges(std::span<const Field> fields, KeyErrors& errors) {
+  for (const Field& f : fields) {
+    if (!f.range.bounded()) continue;
+    const Tree written = f.write();
+    const auto* integer = std::get_if<int64_t>(&written.value);
+    const double x = integer ? static_cast<double>(*integer) : std::get<double>(written.value);
+    if (!f.range.contains(x)) errors.add(f.path, "= {}, expected {}", x, text_of(f.range));
+  }
 }
 
 void read_fields(std::span<const Field> fields, const Tree& tree, const std::string& source,

@@ -7,7 +7,8 @@
 //   };
 //
 // and run files, the command line, `config explain`, checkpoint headers and the documentation all
-// come from that list. A field is a bool, int64_t, double, std::string, a vector of strings or
+// come from that list. A number may have a range as a fourth argument: visit("p", self.p, "…",
+// between(0, 1)). A field is a bool, int64_t, double, std::string, a vector of strings or
 // integers, an enum with `constexpr const char* enum_names(E)` = "first|second|…" (found by
 // argument-dependent lookup), a struct with fields() of its own, or any type with
 //   void read_value(const Tree&, T&, const Place&)   Tree write_value(const T&)
@@ -24,6 +25,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/key_errors.h"
+#include "base/range.h"
 #include "base/tree.h"
 
 namespace tessera {
@@ -68,7 +71,8 @@ requires std::is_enum_v<E> std::string name_of_entry(E e) {
 // One leaf of a configuration, bound to the struct it was listed from.
 struct Field {
   std::string path, type, help;  // "optimizer.beta1", "number", "decay of the first moment"
-  bool text = false;             // on the command line, what stands after '=' is taken as it is
+  bool text = false;             // on the command line, the text after '=' is not parsed
+  Range range;                   // of a number
   std::function<void(const Tree&, const Place&)> read;
   std::function<Tree()> write;
 };
@@ -77,22 +81,29 @@ struct Field {
 template <class C>
 std::vector<Field> fields_of(C& config, const std::string& prefix = "") {
   std::vector<Field> out;
-  C::fields(config, [&]<class T>(const char* name, T& value, const char* help) {
-    const std::string path = prefix + name;
-    if constexpr (std::is_enum_v<T>) {
-      out.push_back({path, enum_names(T{}), help, false,
-                     [&value](const Tree& t, const Place& p) {
-                       value = static_cast<T>(read_enum(t, enum_names(T{}), p));
-                     },
-                     [&value] { return Tree(name_of_entry(value)); }});
-    } else if constexpr (requires { T::fields(value, [](const char*, auto&, const char*) {}); }) {
-      for (Field& f : fields_of(value, path + ".")) out.push_back(std::move(f));
-    } else {
-      out.push_back({path, type_name(value), help, std::is_same_v<T, std::string>,
-                     [&value](const Tree& t, const Place& p) { read_value(t, value, p); },
-                     [&value] { return write_value(value); }});
-    }
-  });
+  C::fields(
+      config, [&]<class T>(const char* name, T& value, const char* help, const Range& range = {}) {
+        const std::string path = prefix + name;
+        if constexpr (std::is_enum_v<T>) {
+          out.push_back({path,
+                         enum_names(T{}),
+                         help,
+                         false,
+                         {},
+                         [&value](const Tree& t, const Place& p) {
+                           value = static_cast<T>(read_enum(t, enum_names(T{}), p));
+                         },
+                         [&value] { return Tree(name_of_entry(value)); }});
+        } else if constexpr (requires {
+                               T::fields(value, [](const char*, auto&, const char*, Range = {}) {});
+                             }) {
+          for (Field& f : fields_of(value, path + ".")) out.push_back(std::move(f));
+        } else {
+          out.push_back({path, type_name(value), help, std::is_same_v<T, std::string>, range,
+                         [&value](const Tree& t, const Place& p) { read_value(t, value, p); },
+                         [&value] { return write_value(value); }});
+        }
+      });
   return out;
 }
 
@@ -116,6 +127,10 @@ const Field& find_field(std::span<const Field> fields, std::string_view path,
                         const std::string& at);
 
 Tree write_fields(std::span<const Field> fields);
+
+// Adds an error for each number outside its range: one that f32 arithmetic cannot use, or that no
+// run needs. Rules between several keys are the caller's.
+void check_ranges(std::span<const Field> fields, KeyErrors& errors);
 
 // Every leaf with its value: what run.yaml and checkpoint headers hold.
 template <class C>

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "config/run_config.h"
 #include "plan/hardware.h"
 #include "tensor/cpu_features.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

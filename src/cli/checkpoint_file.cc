@@ -7,8 +7,8 @@
 #include "checkpoint/hf_source.h"
 #include "cli/arguments.h"
 #include "cli/rank.h"
+#include "config/run_section.h"
 #include "tensor/cpu_features.h"
-#include "train/run_section.h"
 
 namespace tessera {
 

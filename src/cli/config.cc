@@ -2,6 +2,7 @@
 #include "base/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "checkpoint/checkpoint.h"
@@ -23,6 +24,15 @@ std::string default_of(const Field& f) {
   return s != nullptr && !s->empty() ? *s : to_json(value);
 }
 
+// "integer", "number in [0, 1]", "integer of 1 or more"
+std::string type_of(const Field& f) {
+  const Range& r = f.range;
+  if (!r.bounded()) return f.type;
+  const std::string values = std::isinf(r.most) ? fmt::format("of {:g} or more", r.least)
+                                                : fmt::format("in [{:g}, {:g}]", r.least, r.most);
+  return fmt::format("{} {}{}", f.type, values, r.or_zero ? ", or 0" : "");
+}
+
 // All keys, those of a section, or one; throws Error that names the nearest.
 std::vector<Field> selected(const std::vector<Field>& fields, const std::string& key) {
   std::vector<Field> out;
@@ -37,7 +47,7 @@ Tree as_tree(const std::vector<Field>& fields) {
   for (const Field& f : fields) {
     Tree t;
     t.set("key", Tree(f.path));
-    t.set("type", Tree(f.type));
+    t.set("type", Tree(type_of(f)));
     t.set("default", f.write());
     t.set("help", Tree(f.help));
     list.push(std::move(t));
@@ -117,7 +127,7 @@ void print_markdown(const std::vector<Field>& fields) {
       fmt::print("\n## {}\n\n| key | type | default | meaning |\n|---|---|---|---|\n",
                  now.empty() ? f.path : now);
     section = now;
-    fmt::print("| `{}` | {} | `{}` | {} |\n", f.path, in_cell(f.type), default_of(f),
+    fmt::print("| `{}` | {} | `{}` | {} |\n", f.path, in_cell(type_of(f)), default_of(f),
                in_cell(f.help));
   }
 }
@@ -139,7 +149,7 @@ int explain(Args args) {
     print_markdown(fields);
   } else {
     for (const Field& f : fields) {
-      fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, f.type, default_of(f));
+      fmt::print("{}\n    {}\n    {}; default {}\n", f.path, f.help, type_of(f), default_of(f));
       if (f.path != "model.preset") continue;
       for (const FamilyRule* family : all_families())
         fmt::print("    of {}: {}\n", name_of_entry(family->family), presets_of(*family));

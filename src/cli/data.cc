@@ -8,10 +8,10 @@
 #include "cli/output_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "config/run_section.h"
 #include "data/dataset_builder.h"
 #include "data/indexed_dataset.h"
 #include "train/progress.h"
-#include "train/run_section.h"
 #include "train/signals.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -12,8 +12,8 @@
 #include "base/print.h"
 #include "base/printable.h"
 #include "cli/verbs.h"
+#include "config/run_section.h"
 #include "tensor/cpu_features.h"
-#include "train/run_section.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // `tessera plan --search`: the fastest layouts of a run on a machine.
 #pragma once
 
+#include "config/run_config.h"
 #include "plan/search.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

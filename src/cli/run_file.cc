@@ -2,10 +2,10 @@
 
 #include "base/error.h"
 #include "cli/rank.h"
+#include "config/small_twin.h"
 #include "data/indexed_dataset.h"
 #include "data/samples.h"
 #include "train/load_run.h"
-#include "train/small_twin.h"
 
 namespace tessera {
 

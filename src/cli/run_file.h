@@ -1,7 +1,7 @@
 // What every verb that takes a RUN does first.
 #pragma once
 
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -12,12 +12,12 @@
 #include "cli/output_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "config/run_section.h"
 #include "data/bpe_trainer.h"
 #include "data/documents.h"
 #include "data/sentencepiece_tokenizer.h"
 #include "data/sentencepiece_trainer.h"
 #include "train/progress.h"
-#include "train/run_section.h"
 
 namespace tessera {
 namespace {

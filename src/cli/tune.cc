@@ -14,6 +14,7 @@
 #include "launch/command.h"
 #include "plan/cluster_target.h"
 #include "plan/shapley.h"
+#include "train/load_run.h"
 #include "train/signals.h"
 
 namespace tessera {

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "cli/trial.h"
 #include "tensor/cpu_features.h"
+#include "train/load_run.h"
 
 namespace tessera {
 namespace {

@@ -7,6 +7,7 @@
 #include "cli/arguments.h"
 #include "cli/run_file.h"
 #include "plan/explain.h"
+#include "train/load_run.h"
 #include "train/run_programs.h"
 
 namespace tessera {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "plan/predict.h"
 #include "plan/tune.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/range.h"
+
 namespace tessera {
 
 enum class Precision : uint8_t { kFp32, kBf16, kBf16Sr, kFp16, kAuto };
@@ -36,7 +38,7 @@ struct Layout {
   std::string offload = "none";  // none | activations | activations:N
 
   static void fields(auto& self, auto&& visit) {
-    visit("data", self.data, "ranks that hold different sequences");
+    visit("data", self.data, "ranks that hold different sequences", at_least(1));
     visit("tensor", self.tensor, "ranks that share the matrices of a layer");
     visit("pipeline", self.pipeline, "stages");
     visit("context", self.context, "ranks that share a sequence");
@@ -108,7 +110,8 @@ struct CompilerOptions {
         "stored | fp8: the type in which layers' products take their operands; fp8: E4M3, and E5M2 "
         "for gradients, scaled a tensor");
     visit("bucket_bytes", self.bucket_bytes,
-          "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole");
+          "gradients of a layer are reduced in pieces of at most so many bytes each; 0: whole",
+          at_least(0));
     visit("fuse_bias_gelu", self.fuse_bias_gelu, "add the bias inside the activation");
     visit("fuse_residual_norm", self.fuse_residual_norm, "add the residual inside the norm");
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");

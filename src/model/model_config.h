@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/range.h"
+
 namespace tessera {
 
 enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
@@ -85,14 +87,18 @@ struct ModelConfig {
           "t5: a head that uses the embedding's weights reads hidden^-0.5 times its input");
     visit("norm_epsilon", self.norm_epsilon, "added to the variance in norms");
     visit("gelu", self.gelu, "erf | tanh: of gpt2, neox and t5");
-    visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs");
-    visit("attention_dropout", self.attention_dropout, "probability, on attention weights");
+    visit("dropout", self.dropout, "probability, on embeddings and sublayer outputs",
+          between(0, kBelowOne));
+    visit("attention_dropout", self.attention_dropout, "probability, on attention weights",
+          between(0, kBelowOne));
     visit("embedding_dropout", self.embedding_dropout,
-          "probability, on embeddings, where it is another; below 0: as dropout");
+          "probability, on embeddings, where it is another; below 0: as dropout",
+          between(-kHuge, kBelowOne));
     visit("init", self.init, "normal | scaled_normal | small | wang: matrices and embeddings");
     visit("output_init", self.output_init,
           "the same for matrices that write into the residual stream");
-    visit("init_std", self.init_std, "standard deviation of normal and scaled_normal");
+    visit("init_std", self.init_std, "standard deviation of normal and scaled_normal",
+          between(kTinyRoot, kHugeRoot));
   }
 };
 

@@ -21,7 +21,7 @@
 #include <optional>
 
 #include "base/tree.h"
-#include "train/divergence_section.h"
+#include "config/run_section.h"
 
 namespace tessera {
 

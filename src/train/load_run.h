@@ -2,7 +2,8 @@
 // `<(command)`, can be read only once.
 #pragma once
 
-#include "train/run_config.h"
+#include "base/file.h"
+#include "config/run_config.h"
 
 namespace tessera {
 
@@ -14,7 +15,9 @@ struct RunFile {
 // Throws Error if the file cannot be read or is not YAML.
 RunFile read_run_file(const Path& path);
 
-// Returns what load_run(path, overrides) returns for the file.
+// As read_run. With checkpoint.from and without model.preset and model.layers the model section is
+// that of the checkpoint, overridden by the keys that are given.
+RunConfig load_run(const Path& path, std::span<const std::string> overrides);
 RunConfig load_run(const RunFile& file, std::span<const std::string> overrides);
 
 }  // namespace tessera

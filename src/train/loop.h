@@ -6,9 +6,9 @@
 
 #include "base/tree.h"
 #include "comm/world.h"
+#include "config/run_config.h"
 #include "launch/heartbeat.h"
 #include "train/progress.h"
-#include "train/run_config.h"
 #include "train/task_metrics.h"
 
 namespace tessera {

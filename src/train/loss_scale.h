@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/tree.h"
-#include "train/run_sections.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folders.h"
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "config/schedule.h"
 #include "data/tokenizer.h"
 #include "train/load_start.h"
 #include "train/loop.h"
@@ -20,7 +21,6 @@
 #include "train/run_record.h"
 #include "train/run_validation.h"
 #include "train/saves.h"
-#include "train/schedule.h"
 #include "train/signals.h"
 #include "train/step_figures.h"
 #include "train/step_judge.h"

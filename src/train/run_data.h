@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "data/data_position.h"
 #include "data/instructions.h"
 #include "data/training_data.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 
 #include "comm/world.h"
 #include "compile/memory_plan.h"
+#include "config/run_config.h"
 #include "runtime/machine.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

@@ -5,10 +5,10 @@
 
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "data/data_position.h"
 #include "data/tokenizer.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

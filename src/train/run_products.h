@@ -6,8 +6,8 @@
 #include <string>
 
 #include "comm/world.h"
+#include "config/run_config.h"
 #include "runtime/library.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

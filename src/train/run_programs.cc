@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "comm/nccl.h"
 #include "compile/communicators.h"
-#include "data/span_corruption.h"
 #include "data/tokenizer.h"
 #include "tensor/cuda.h"
 #include "train/origin.h"
@@ -132,9 +131,7 @@ void resolve_sizes(RunConfig& config) {
     config.model.vocabulary = load_tokenizer(tokenizer_of_run(config))->vocabulary_size();
   DataSection& data = config.data;
   if (data.sequence_length == 0) data.sequence_length = config.model.context;
-  if (data.target_length == 0 && data.objective == Objective::kSpanCorruption)
-    data.target_length =
-        fit_spans(data.sequence_length, {data.noise_density, data.mean_span}).targets;
+  data.target_length = target_tokens(data);
 }
 
 int64_t outside_bytes(Device device, int64_t communicators) {

@@ -5,10 +5,9 @@
 
 #include "compile/compile.h"
 #include "compile/memory_plan.h"
-#include "data/batches.h"
+#include "config/run_request.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
-#include "train/run_config.h"
 
 namespace tessera {
 
@@ -20,14 +19,6 @@ void resolve_machine(RunConfig& config, const CpuFeatures& cpu);
 
 // Fills sizes that the run file leaves to the tokenizer and the model.
 void resolve_sizes(RunConfig& config);
-
-CompileRequest compile_request(const RunConfig& config, Purpose purpose);
-
-// Tokens of a row of the batch, the encoder's and the decoder's.
-int64_t row_tokens(const RunConfig& config);
-
-// Which samples which step takes; `rank` of the data ranks.
-BatchShape batch_shape(const RunConfig& config, int64_t rank);
 
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;

@@ -13,7 +13,7 @@
 #include "checkpoint/reserve.h"
 #include "checkpoint/saving.h"
 #include "comm/world.h"
-#include "train/run_sections.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

@@ -4,10 +4,10 @@
 #include <deque>
 #include <functional>
 
+#include "config/run_config.h"
 #include "runtime/library.h"
 #include "train/metrics.h"
 #include "train/progress.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.h"
 #include "train/divergence.h"
 #include "train/loss_scale.h"
-#include "train/run_config.h"
 #include "train/trainer.h"
 
 namespace tessera {

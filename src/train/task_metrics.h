@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "comm/world.h"
-#include "train/run_config.h"
+#include "config/run_config.h"
 #include "train/tensorboard.h"
 
 namespace tessera {

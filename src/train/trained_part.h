@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 

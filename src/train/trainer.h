@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "config/run_config.h"
 #include "data/batches.h"
 #include "data/training_data.h"
 #include "runtime/machine.h"
-#include "train/run_config.h"
 
 namespace tessera {
 

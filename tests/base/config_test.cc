@@ -13,8 +13,8 @@ struct Inner {
   double rate = 0.5;
   bool open = false;
   static void fields(auto& self, auto&& visit) {
-    visit("size", self.size, "how large");
-    visit("learning_rate", self.rate, "how fast");
+    visit("size", self.size, "how large", at_least(1));
+    visit("learning_rate", self.rate, "how fast", zero_or_between(1e-3, 2));
     visit("open", self.open, "whether");
   }
 };
@@ -54,6 +54,33 @@ std::string error_of(const std::string& yaml, const std::vector<std::string>& ov
     return e.what();
   }
   return "no error";
+}
+
+std::string out_of_range(const std::vector<std::string>& overrides) {
+  Read r = read("", overrides);
+  KeyErrors errors;
+  check_ranges(fields_of(r.config), errors);
+  std::string text;
+  for (const KeyError& f : errors.list()) text += f.path + " " + f.message + ". ";
+  return text;
+}
+
+TEST(Config, FindsNumbersOutsideTheirRange) {
+  EXPECT_EQ(out_of_range({}), "");
+  EXPECT_EQ(out_of_range({"optimizer.learning_rate=0"}), "");
+  EXPECT_EQ(out_of_range({"optimizer.learning_rate=3", "optimizer.size=0"}),
+            "optimizer.size = 0, expected 1 or more. "
+            "optimizer.learning_rate = 3, expected a value in [0.001, 2], or 0 to turn it off. ");
+}
+
+TEST(Config, AnErrorThatBeginsWithAKeyIsAFinding) {
+  KeyErrors errors;
+  errors.add_error_of([] {});
+  EXPECT_TRUE(errors.empty());
+  errors.add_error_of([] { throw Error("model.heads = 3 does not fit"); });
+  ASSERT_EQ(errors.list().size(), 1u);
+  EXPECT_EQ(errors.list()[0].path, "model.heads");
+  EXPECT_EQ(errors.list()[0].message, "= 3 does not fit");
 }
 
 TEST(Config, ReadsAllTypesAndKeepsDefaults) {

@@ -1,7 +1,7 @@
 // The run files of published runs: each compiles to programs that check for its whole mesh, is
 // planned on the machine it ran on, and has a small twin that trains here.
 #include "tests/cli/program.h"
-#include "train/run_config.h"
+#include "train/load_run.h"
 
 namespace tessera {
 namespace {

@@ -11,6 +11,7 @@
 #include "checkpoint/checksum.h"
 #include "ir/print.h"
 #include "tests/compile/random_layout.h"
+#include "train/load_run.h"
 #include "train/run_programs.h"
 
 namespace tessera {

@@ -4,6 +4,7 @@
 
 #include "tensor/cuda.h"
 #include "tests/cli/program.h"
+#include "train/load_run.h"
 #include "train/loop.h"
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // Any run file and command line give a run or an Error; what is read is written and read the same.
 // Lines after one that is "===" are key=value arguments.
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tessera;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/cli/program.h"
+#include "train/load_run.h"
 #include "train/loop.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "config/small_twin.h"
 #include "model/presets.h"
+#include "train/load_run.h"
 #include "train/run_programs.h"
-#include "train/small_twin.h"
 
 namespace tessera {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/small_twin.h"
+#include "config/small_twin.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 #include <gtest/gtest.h>
 
@@ -92,6 +92,19 @@ TEST(RunConfig, L10_NumbersOutsideTheirRangeAreRefused) {
     EXPECT_EQ(error_of(kRun, {given}), "no error") << given;
 }
 
+TEST(RunConfig, AllFindingsAreListedAtOnceEachWithItsPlace) {
+  EXPECT_EQ(error_of(kRun, {"batch.micro=3", "schedule.warmup_steps=2000", "lora.targets=[x]"}),
+            "command line: batch.micro = 3 does not divide batch.global = 16. Possible here: 1, 2, "
+            "4, 8, 16.\n"
+            "command line: lora.targets are given, but lora.rank is 0. Set lora.rank, such as 16, "
+            "or for no adapters lora.targets=[]\n"
+            "command line: schedule.warmup_steps = 2000 is more than schedule.steps = 1000");
+  // Where a number is outside its range, the rules that would use it are not tried.
+  EXPECT_EQ(error_of(kRun, {"batch.micro=0", "metrics.every_steps=0", "lora.targets=[x]"}),
+            "command line: batch.micro = 0, expected 1 or more\n"
+            "command line: metrics.every_steps = 0, expected 1 or more");
+}
+
 TEST(RunConfig, ReadsStagesOfTheMixture) {
   const std::string stages =
       "data:\n"
@@ -112,7 +125,7 @@ TEST(RunConfig, ReadsStagesOfTheMixture) {
     EXPECT_NE(found.find(part), std::string::npos) << found;
   };
   says("data.stages=[{from_tokens: 5, train: a}, {from_tokens: 5, train: b}]",
-       "has a stage from token 5 behind 5, wanted ascending");
+       "has a stage from token 5 after 5, expected ascending");
   says("data.stages=[{from_tokens: 5}]", "has a stage from token 5 without `train`");
   says("data.stages=[{from_tokens: 5, train: {prefix: b, weight: -1}}]", "weight -1");
 }
@@ -125,14 +138,14 @@ TEST(RunConfig, ChecksInstructionsAndObjective) {
   const std::string file = "data.instructions=[i.jsonl]", none = "data.train=[]";
   says({file, none, "data.template='{prompt}{response}'"}, "no error");
   says({file, none, "data.template='{prompt}'"}, "has no {response}, so nothing would be learned");
-  says({file, "data.template='{response}'"}, "stand beside data.train");
+  says({file, "data.template='{response}'"}, "and data.train are both given");
   says({"data.template='{response}'"}, "data.template is given, but no data.instructions");
   says({"data.objective=span_corruption", "data.noise_density=1"}, "data.noise_density = 1");
   says({"data.objective=span_corruption", "data.mean_span=0.5"}, "data.mean_span = 0.5");
   says({"data.objective=span_corruption", "data.documents_apart=true"}, "is for next tokens");
   says({"data.objective=span_corruption"}, "needs an encoder");
   says({"data.documents_apart=true"}, "no error");
-  says({"data.target_length=4"}, "no encoder beside its decoder");
+  says({"data.target_length=4"}, "has no encoder");
   says({"model.encoder_layers=2"}, "has no encoder");
   says({"data.size_exponent=-1"}, "data.size_exponent = -1");
 }
@@ -147,10 +160,10 @@ TEST(RunConfig, AnEncoderNeedsSpansOrPairs) {
   const std::string file = "data.instructions=[i.jsonl]", none = "data.train=[]";
   const std::string asked = "data.template='{prompt}{response}'";
   const std::string spans = "data.objective=span_corruption";
-  says({}, "Wanted span_corruption, or pairs as data.instructions");
+  says({}, "Use span_corruption, or pairs as data.instructions");
   says({spans}, "no error");
   says({spans, "data.target_length=9"}, "makes targets of 14");
-  says({spans, "data.documents_apart=true"}, "one text a row");
+  says({spans, "data.documents_apart=true"}, "one text per row");
   says({file, none, asked}, "data.target_length is not given");
   says({file, none, asked, "data.target_length=8"}, "no error");
   says({"model.relative_buckets=6"}, "expected a multiple of 4");

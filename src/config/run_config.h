@@ -8,8 +8,13 @@
 
 #include "base/file.h"
 #include "compile/layout.h"
+#include "config/batch_section.h"
+#include "config/data_section.h"
+#include "config/layout_section.h"
+#include "config/optimizer_section.h"
+#include "config/run_section.h"
+#include "config/schedule.h"
 #include "model/model_config.h"
-#include "train/run_sections.h"
 
 namespace tessera {
 
@@ -55,28 +60,24 @@ struct RunConfig {
   }
 };
 
-// Reads a run file and the command line's key=value after it. model.preset is applied first, then
-// every key that was given; then what was left open and follows from the rest is filled in
-// (run.name, run.directory, data.sequence_length, kv_heads, feed_forward). Throws Error with file,
-// line and column. What stays open for the data and the machine: model.vocabulary = 0 (the
-// tokenizer's), precision auto, run.device auto, run.threads = 0.
-//
-// load_run: with checkpoint.from and without model.preset and model.layers the model section is
-// that of the checkpoint, overridden by the keys that are given. read_run is pure; `model`, if
-// given, is what the keys of the model section are applied to, instead of the preset.
-RunConfig load_run(const Path& path, std::span<const std::string> overrides);
+// Reads a parsed run file and the command line's key=value after it. model.preset is applied first,
+// then every key that was given; then values that follow from others are filled in (run.name,
+// run.directory, data.sequence_length, kv_heads, feed_forward). `model`, if given, replaces the
+// preset as what the keys of the model section are applied to. Throws Error with file, line and
+// column. Left for the data and the machine: model.vocabulary = 0 (the tokenizer's), precision
+// auto, run.device auto, run.threads = 0.
 RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides, const ModelConfig* model = nullptr);
 
-// Whether a command reads the data of the run, so that the run file must name it.
-enum class DataUse : uint8_t { kRead, kIgnored };
+// All errors: values that do not fit each other or that this build cannot run. Where numbers are
+// outside their ranges, only these.
+KeyErrors errors_of(const RunConfig& config, DataUse use = DataUse::kRead);
 
-// Throws Error where values do not fit each other or this build cannot run them. Names the place,
-// the numbers and what would be possible.
+// Throws Error that lists all of them, each with its place.
 void validate(const RunConfig& config, DataUse use = DataUse::kRead);
 
 // Throws Error, with the place, where optimizer.freeze or lora name no weight of the model or ask
-// for what its weights cannot have. For a run that is valid.
+// for something that its weights cannot have. Requires a valid run.
 void validate_names(const RunConfig& config);
 
 }  // namespace tessera

@@ -1,10 +1,11 @@
-// The section `data` of the run file: what is learned from, and what of it.
+// The section `data` of the run file: what the model learns from.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/config.h"
+#include "base/key_errors.h"
 #include "data/instructions.h"
 
 namespace tessera {
@@ -48,6 +49,11 @@ inline std::string type_name(const std::vector<ValidationSource>&) {
   return "list of PREFIX or {name, prefix}";
 }
 
+struct RunConfig;  // config/run_config.h
+
+// Whether a command reads the data of the run, so that the run file must name it.
+enum class DataUse : uint8_t { kRead, kIgnored };
+
 struct DataSection {
   std::string tokenizer;
   std::vector<DataSource> train;
@@ -71,7 +77,8 @@ struct DataSection {
     visit("stages", self.stages,
           "other blends later: each holds from that token of the run on, until the next one");
     visit("size_exponent", self.size_exponent,
-          "a set's share is weight x (its tokens)^this; 0: weight alone; mT5's languages: 0.3");
+          "a set's share is weight x (its tokens)^this; 0: weight alone; mT5's languages: 0.3",
+          between(0, 1));
     visit("instructions", self.instructions,
           "instead of train: JSON lines of prompt and response, or of messages");
     visit("template", self.form,
@@ -82,20 +89,28 @@ struct DataSection {
           "data sets (beside instructions: JSON lines) on which the loss is measured, each apart");
     visit("split", self.split,
           "shares of train, validation and test within each set of data.train, such as 969,30,1");
-    visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context");
+    visit("sequence_length", self.sequence_length, "tokens a sample; 0: model.context",
+          at_least(0));
     visit("target_length", self.target_length,
           "tokens that a decoder is to say, where an encoder reads data.sequence_length of them; "
-          "0: as span corruption needs");
+          "0: as span corruption needs",
+          at_least(0));
     visit("documents_apart", self.documents_apart,
           "attention stays within a document, and positions start at 0 in each; default: "
           "true for data.instructions (not with an encoder), otherwise false");
     visit("objective", self.objective,
           "what is learned: the next token, or T5's spans that were taken out of the text");
-    visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out");
-    visit("mean_span", self.mean_span, "span_corruption: tokens a span, on average");
+    visit("noise_density", self.noise_density, "span_corruption: share of tokens taken out",
+          between(1e-6, kBelowOne));
+    visit("mean_span", self.mean_span, "span_corruption: tokens a span, on average",
+          between(1, 1e6));
     visit("allow_foreign_tokenizer", self.allow_foreign_tokenizer,
           "read data sets that were built with a tokenizer whose ids stand for other texts");
   }
 };
+
+// Whether the kinds of data fit each other and the model's family. Requires values within their
+// ranges.
+void check(const DataSection& data, DataUse use, const RunConfig& run, KeyErrors& errors);
 
 }  // namespace tessera

@@ -1,10 +1,10 @@
-#include "train/schedule.h"
+#include "config/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "train/run_config.h"
+#include "config/run_config.h"
 
 namespace tessera {
 namespace {

@@ -1,11 +1,10 @@
-#include "train/schedule.h"
+#include "config/schedule.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "base/error.h"
-#include "train/run_config.h"
 
 namespace tessera {
 namespace {
@@ -35,6 +34,16 @@ double decay_share(const Schedule& s, int64_t n) {
 }
 
 }  // namespace
+
+void check(const ScheduleSection& s, KeyErrors& errors) {
+  if (s.warmup_steps > s.steps)
+    errors.add("schedule.warmup_steps", "= {} is more than schedule.steps = {}", s.warmup_steps,
+               s.steps);
+  else if (s.kind == ScheduleKind::kWsd && s.warmup_steps + s.decay_steps > s.steps)
+    errors.add("schedule.decay_steps",
+               "= {} and warmup_steps = {} are more than schedule.steps = {}", s.decay_steps,
+               s.warmup_steps, s.steps);
+}
 
 Schedule make_schedule(const ScheduleSection& section, double peak) {
   const bool wsd = section.kind == ScheduleKind::kWsd;

@@ -1,4 +1,4 @@
-// The learning rate as a pure function of the step.
+// The section `schedule` of the run file, and the learning rate as a pure function of the step.
 //
 // Steps count from 1; n = step − 1 is the number of updates made before this one, W = warm-up,
 // E = the step count at which the decay ends, p = peak, f = floor (a learning rate, not a share).
@@ -22,6 +22,9 @@
 
 #include <cstdint>
 
+#include "base/key_errors.h"
+#include "base/range.h"
+
 namespace tessera {
 
 enum class ScheduleKind : uint8_t { kCosine, kLinear, kInverseSqrt, kConstant, kWsd };
@@ -31,6 +34,32 @@ enum class FloorRule : uint8_t { kBlend, kClamp };
 constexpr const char* enum_names(ScheduleKind) { return "cosine|linear|inverse_sqrt|constant|wsd"; }
 constexpr const char* enum_names(WarmUp) { return "linear|constant"; }
 constexpr const char* enum_names(FloorRule) { return "blend|clamp"; }
+
+struct ScheduleSection {
+  ScheduleKind kind = ScheduleKind::kCosine;
+  int64_t steps = 1000, warmup_steps = 0;
+  WarmUp warmup = WarmUp::kLinear;
+  double floor = 0;
+  FloorRule floor_rule = FloorRule::kBlend;
+  int64_t decay_steps = 0;
+
+  static constexpr Range kSteps = between(0, kExactIntegers);
+
+  static void fields(auto& self, auto&& visit) {
+    visit("kind", self.kind, "shape of the learning rate after the warm-up");
+    visit("steps", self.steps, "length of the run; 0: load, save and end", kSteps);
+    visit("warmup_steps", self.warmup_steps, "steps before the shape begins", kSteps);
+    visit("warmup", self.warmup, "linear: from zero to the peak; constant: at the peak, as T5's");
+    visit("floor", self.floor, "lowest learning rate, as a share of the peak", between(0, 1));
+    visit("floor_rule", self.floor_rule,
+          "blend: min + (max - min) x shape; clamp: the larger of floor and shape");
+    visit("decay_steps", self.decay_steps,
+          "steps until the floor, warm-up excluded (wsd: length of the last decay); 0: to the end",
+          kSteps);
+  }
+};
+
+void check(const ScheduleSection& schedule, KeyErrors& errors);
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kCosine;
@@ -42,8 +71,6 @@ struct Schedule {
   int64_t end_step = 0;      // E, at least W
   int64_t wsd_steps = 0;     // D, at most E − W; 0: a tenth of E, at least 1
 };
-
-struct ScheduleSection;  // train/run_config.h
 
 // What a run file says, for a peak of `optimizer.learning_rate`.
 Schedule make_schedule(const ScheduleSection& section, double peak);

@@ -1,8 +1,12 @@
-// What a run file asks of the compiler and of the batches. No kernels: the run file's fuzzer links
-// it.
-#include "train/run_programs.h"
+#include "config/run_request.h"
+
+#include "data/span_corruption.h"
 
 namespace tessera {
+int64_t target_tokens(const DataSection& d) {
+  if (d.target_length > 0 || d.objective != Objective::kSpanCorruption) return d.target_length;
+  return fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+}
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   CompileRequest r;
@@ -31,7 +35,7 @@ CompileRequest compile_request(const RunConfig& config, Purpose purpose) {
   r.purpose = purpose;
   r.sequences = config.batch.micro;
   const bool encodes = config.model.encoder_layers > 0;
-  r.tokens = encodes ? config.data.target_length : config.data.sequence_length;
+  r.tokens = encodes ? target_tokens(config.data) : config.data.sequence_length;
   r.source = encodes ? config.data.sequence_length : 0;
   r.documents_apart = config.data.documents_apart && !encodes;
   const int64_t together = config.batch.micro * config.layout.data;

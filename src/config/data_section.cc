@@ -1,0 +1,274 @@
+#include "config/data_section.h"
+
+#include <charconv>
+
+#include "config/run_config.h"
+#include "data/span_corruption.h"
+#include "model/family.h"
+
+namespace tessera {
+namespace {
+
+struct SourceFields {  // one element of data.train or data.validation, as a group of keys
+  std::string name, prefix;
+  double weight = 1;
+};
+
+struct TrainFields : SourceFields {
+  static void fields(auto& self, auto&& visit) {
+    visit("prefix", self.prefix, "PREFIX.bin and PREFIX.idx");
+    visit("weight", self.weight, "share of the samples");
+  }
+};
+
+struct StageFields : DataStage {
+  static void fields(auto& self, auto&& visit) {
+    visit("from_tokens", self.from_tokens, "tokens of the run before it");
+    visit("train", self.train, "as data.train");
+  }
+};
+
+struct ValidationFields : SourceFields {
+  static void fields(auto& self, auto&& visit) {
+    visit("name", self.name, "in metrics");
+    visit("prefix", self.prefix, "PREFIX.bin and PREFIX.idx");
+  }
+};
+
+Place place_within(const Place& list, int line_found, int column_found) {
+  const size_t column = list.at.rfind(':');
+  const size_t line = column == std::string::npos ? column : list.at.rfind(':', column - 1);
+  if (line_found == 0 || line == std::string::npos) return list;
+  return {fmt::format("{}:{}:{}", list.at.substr(0, line), line_found, column_found), list.path};
+}
+
+// The members of one element of the list at `place`.
+template <class F>
+void read_members(const Tree& element, const Place& place, std::string_view wanted, F& f) {
+  const Tree::Members* members = element.as_members();
+  if (members == nullptr) {
+    wrong_value(element, wanted, place_within(place, element.line, element.column));
+  }
+  std::vector<Field> known = fields_of(f);
+  for (const auto& [key, member] : *members) {
+    const Place at_key = place_within(place, member.key_line, member.key_column);
+    const Field& field = find_field(known, key, at_key.at + ": " + place.path);
+    const Place at_value = place_within(place, member.line, member.column);
+    field.read(member, {at_value.at, place.path + '.' + key});
+  }
+}
+
+// A list, or one element in its place.
+template <class F, class Take>
+void read_sources(const Tree& tree, const Place& place, std::string_view wanted, Take take) {
+  const Tree::List* list = tree.as_list();
+  const std::span<const Tree> elements = list != nullptr ? std::span(*list) : std::span(&tree, 1);
+  for (const Tree& e : elements) {
+    const Place here = place_within(place, e.line, e.column);
+    F f;
+    if (const std::string* s = e.as_string()) {
+      f.prefix = *s;
+    } else {
+      read_members(e, place, wanted, f);
+    }
+    if (f.prefix.empty()) throw Error("{}: {}: a data set has no prefix", here.at, place.path);
+    take(f, here);
+  }
+}
+
+// Weights of a blend: sums and products of them stay far from the ends of f64.
+constexpr Range kWeights = between(1e-12, 1e12);
+
+void check_weights(const char* path, const std::vector<DataSource>& sources, KeyErrors& errors) {
+  for (const DataSource& s : sources)
+    if (!kWeights.contains(s.weight))
+      errors.add(path, "has {} with weight {}, expected {}", s.prefix, s.weight, text_of(kWeights));
+}
+
+void check_stages(const DataSection& d, KeyErrors& errors) {
+  int64_t last = 0;
+  for (const DataStage& stage : d.stages) {
+    if (stage.from_tokens <= last)
+      errors.add(
+          "data.stages",
+          "has a stage from token {} after {}, expected ascending numbers above 0: data.train "
+          "is the first",
+          stage.from_tokens, last);
+    if (stage.train.empty())
+      errors.add("data.stages", "has a stage from token {} without `train`", stage.from_tokens);
+    check_weights("data.stages", stage.train, errors);
+    last = stage.from_tokens;
+  }
+}
+
+void check_instructions(const DataSection& d, KeyErrors& errors) {
+  if (d.instructions.empty()) {
+    if (!d.form.empty()) errors.add("data.template", "is given, but no data.instructions.");
+    return;
+  }
+  if (!d.train.empty() || !d.stages.empty())
+    errors.add("data.instructions", "and data.train are both given, expected one of them.");
+  if (d.form.find("{response}") == d.form.npos)
+    errors.add("data.template",
+               "= '{}' has no {{response}}, so nothing would be learned. Expected a text such as "
+               "'Question: {{prompt}}\nAnswer: {{response}}'.",
+               d.form);
+}
+
+// The pairs that an encoder and a decoder are fine-tuned on.
+void check_pairs(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+  if (d.instructions.empty())
+    return errors.add(
+        "data.objective",
+        "= next_token, but family {} has an encoder. Use span_corruption, or pairs as "
+        "data.instructions.",
+        name_of_entry(model.family));
+  if (d.target_length == 0)
+    return errors.add("data.target_length",
+                      "is not given, expected the longest response in tokens.");
+  if (d.target_length > model.context)
+    errors.add("data.target_length", "= {} is longer than model.context = {}.", d.target_length,
+               model.context);
+}
+
+void check_spans(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+  if (!d.instructions.empty())
+    errors.add("data.objective", "= span_corruption is for data.train, not for instructions.");
+  if (model.encoder_layers == 0)
+    return errors.add(
+        "data.objective",
+        "= span_corruption needs an encoder, which family {} has not. Use next_token.",
+        name_of_entry(model.family));
+  try {
+    const int64_t targets = fit_spans(d.sequence_length, {d.noise_density, d.mean_span}).targets;
+    if (d.target_length > 0 && d.target_length != targets)
+      errors.add("data.target_length", "= {}, but span corruption makes targets of {}. Remove it.",
+                 d.target_length, targets);
+  } catch (const Error& e) {
+    errors.add("data.objective", "= span_corruption does not fit data.sequence_length = {}: {}",
+               d.sequence_length, e.what());
+  }
+}
+
+void check_objective(const DataSection& d, const ModelConfig& model, KeyErrors& errors) {
+  const bool encodes = model.encoder_layers > 0;
+  const bool spans = d.objective == Objective::kSpanCorruption;
+  if (d.documents_apart && encodes)
+    errors.add("data.documents_apart", "= true, but family {} reads one text per row. Remove it.",
+               name_of_entry(model.family));
+  else if (d.documents_apart && spans)
+    errors.add("data.documents_apart", "is for next tokens, not for span_corruption.");
+  if (!encodes && d.target_length > 0)
+    errors.add("data.target_length", "= {}, but family {} has no encoder.", d.target_length,
+               name_of_entry(model.family));
+  if (spans)
+    check_spans(d, model, errors);
+  else if (encodes)
+    check_pairs(d, model, errors);
+}
+
+// Whether the text is up to three shares that are not all zero.
+bool is_split(const std::string& text) {
+  constexpr double kLargest = 1e12;
+  double sum = 0;
+  const char* end = text.data() + text.size();
+  const char* p = text.data();
+  for (int part = 0; part < 3; ++part, ++p) {
+    double x = -1;
+    const auto [rest, status] = std::from_chars(p, end, x);
+    if (status != std::errc() || !(x >= 0 && x <= kLargest)) return false;
+    sum += x;
+    if (rest == end) return sum > 0;
+    if (*rest != ',') return false;
+    p = rest;
+  }
+  return false;
+}
+
+}  // namespace
+
+void read_value(const Tree& tree, std::vector<DataSource>& value, const Place& place) {
+  value.clear();
+  read_sources<TrainFields>(tree, place, "a PREFIX or {prefix: PREFIX, weight: NUMBER}",
+                            [&](TrainFields& f, const Place&) {
+                              value.push_back({f.prefix, f.weight});
+                            });
+}
+
+void read_value(const Tree& tree, std::vector<DataStage>& value, const Place& place) {
+  value.clear();
+  const std::string_view wanted = "a list of {from_tokens: NUMBER, train: […]}";
+  if (tree.as_list() == nullptr) wrong_value(tree, wanted, place);
+  for (const Tree& element : *tree.as_list()) {
+    StageFields stage;
+    read_members(element, place, wanted, stage);
+    value.push_back(stage);
+  }
+}
+
+void read_value(const Tree& tree, std::vector<ValidationSource>& value, const Place& place) {
+  value.clear();
+  read_sources<ValidationFields>(
+      tree, place, "a PREFIX or {name: NAME, prefix: PREFIX}",
+      [&](ValidationFields& f, const Place& here) {
+        if (f.name.empty()) f.name = Path(f.prefix).filename().string();
+        for (const ValidationSource& other : value)
+          if (other.name == f.name)
+            throw Error("{}: {}: two sets have the name '{}'. Give one as {{name: …, prefix: {}}}.",
+                        here.at, place.path, f.name, f.prefix);
+        value.push_back({f.name, f.prefix});
+      });
+}
+
+Tree write_value(const std::vector<DataSource>& x) {
+  Tree t = Tree::list();
+  for (const DataSource& s : x) {
+    Tree element;
+    element.set("prefix", Tree(s.prefix));
+    element.set("weight", Tree(s.weight));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
+Tree write_value(const std::vector<DataStage>& x) {
+  Tree t = Tree::list();
+  for (const DataStage& s : x) {
+    Tree element;
+    element.set("from_tokens", Tree(s.from_tokens));
+    element.set("train", write_value(s.train));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
+Tree write_value(const std::vector<ValidationSource>& x) {
+  Tree t = Tree::list();
+  for (const ValidationSource& s : x) {
+    Tree element;
+    element.set("name", Tree(s.name));
+    element.set("prefix", Tree(s.prefix));
+    t.push(std::move(element));
+  }
+  return t;
+}
+
+void check(const DataSection& d, DataUse use, const RunConfig& run, KeyErrors& errors) {
+  if (use == DataUse::kRead && d.train.empty() && d.instructions.empty())
+    errors.add("data.train",
+               "is not given. Build a data set with `tessera data build` and name it.");
+  check_weights("data.train", d.train, errors);
+  check_stages(d, errors);
+  check_instructions(d, errors);
+  check_objective(d, run.model, errors);
+  if (d.sequence_length > run.model.context)
+    errors.add(
+        "data.sequence_length",
+        "= {} is longer than model.context = {}. Raise the context or shorten the sequences.",
+        d.sequence_length, run.model.context);
+  if (!d.split.empty() && !is_split(d.split))
+    errors.add("data.split",
+               "= '{}', expected shares of train, validation and test such as 969,30,1", d.split);
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+#include "config/layout_section.h"
+
+#include <charconv>
+
+#include "compile/layout_check.h"
+#include "compile/offload.h"
+#include "config/run_config.h"
+#include "config/run_request.h"
+
+namespace tessera {
+namespace {
+
+bool is_recomputation(const std::string& text, int64_t layers) {
+  if (text == "none" || text == "selective" || text == "full") return true;
+  int64_t n = -1;
+  const char* end = text.data() + text.size();
+  return text.starts_with("full:") && std::from_chars(text.data() + 5, end, n).ptr == end &&
+         n >= 0 && n <= layers;
+}
+
+bool is_offload(const std::string& text) {
+  try {
+    parse_offload(text);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void check_layout(const RunConfig& run, KeyErrors& errors) {
+  errors.add_error_of([&] {
+    const CompileRequest r = compile_request(run, Purpose::kTrain);
+    check_layout(run.model, run.layout, {run.batch.global, run.batch.micro, r.tokens, r.source});
+    check_head_copies(r);
+  });
+  const Layout& l = run.layout;
+  if (!is_recomputation(l.recompute, run.model.all_layers()))
+    errors.add(
+        "layout.recompute",
+        "= '{}', expected none, selective, full or full:N with N up to {} (the first N layers)",
+        l.recompute, run.model.all_layers());
+  if (!is_offload(l.offload))
+    errors.add("layout.offload",
+               "= '{}', expected none, activations or activations:N (of the first N layers of each "
+               "stage)",
+               l.offload);
+}
+
+}  // namespace tessera

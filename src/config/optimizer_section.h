@@ -1,0 +1,102 @@
+// The sections `optimizer`, `lora` and `loss_scale` of the run file: how weights are trained.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/key_errors.h"
+#include "base/range.h"
+#include "compile/optimizer.h"
+
+namespace tessera {
+
+enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
+enum class Rounding : uint8_t { kStochastic, kNearest };
+enum class Decay : uint8_t { kMatrices, kAll };
+
+constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
+constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
+constexpr const char* enum_names(Decay) { return "matrices|all"; }
+
+struct OptimizerSection {
+  OptimizerKind kind = OptimizerKind::kAdamW;
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  Decay decay = Decay::kMatrices;
+  double clip_norm = 1;
+  MomentType moments = MomentType::kAuto;
+  Rounding rounding = Rounding::kStochastic;
+  double decay_power = 0.8, update_clip = 1, least_scale = 1e-3;
+  bool scale_by_weight = true;
+  std::vector<std::string> freeze;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("kind", self.kind,
+          "the update rule; the defaults below are adamw's (docs/optimizers.md)");
+    visit("learning_rate", self.learning_rate, "the peak, which the schedule scales",
+          between(kTiny, kHuge));
+    visit("beta1", self.beta1, "decay of the first moment; sgd and adafactor: 0: none is kept",
+          between(0, kBelowOne));
+    visit("beta2", self.beta2, "decay of the second moment; of lion's only one",
+          between(0, kBelowOne));
+    visit("epsilon", self.epsilon, "added to the root of the second moment; adafactor: to squares",
+          between(kTiny, 1e6));
+    visit("weight_decay", self.weight_decay, "decoupled (sgd: added to the gradient)",
+          between(0, 1e6));
+    visit("decay", self.decay, "what decays: matrices alone, or norms and biases too");
+    visit("clip_norm", self.clip_norm, "largest norm of the whole gradient; 0: no clipping",
+          zero_or_between(1e-30, 1e30));
+    visit("moments", self.moments, "their type; auto: bf16 with precision bf16_sr, else fp32");
+    visit("rounding", self.rounding, "of weights and moments that are kept in bf16 alone");
+    visit("decay_power", self.decay_power, "adafactor: its second moment decays by 1 - step^-this",
+          between(0, 1));
+    visit("update_clip", self.update_clip, "adafactor: largest root mean square of an update",
+          between(kTinyRoot, kHugeRoot));
+    visit("scale_by_weight", self.scale_by_weight,
+          "adafactor: the rate is times the root mean square of the weight");
+    visit("least_scale", self.least_scale, "adafactor: which counts as this at least",
+          between(kTinyRoot, kHugeRoot));
+    visit("freeze", self.freeze,
+          "weights that are not trained, by name, * for any text, such as embed.*");
+  }
+};
+
+// What an optimizer starts from where the run file gives its kind alone.
+OptimizerSection optimizer_defaults(OptimizerKind kind);
+
+struct LoraSection {
+  int64_t rank = 0;
+  double alpha = 16;
+  std::vector<std::string> targets;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("rank", self.rank, "train adapters of this rank, and nothing else; 0: none", at_least(0));
+    visit("alpha", self.alpha, "an adapter counts alpha / rank times", between(1e-9, 1e9));
+    visit(
+        "targets", self.targets,
+        "weights that get one, * for any text, such as *.attn.*; none: all of a layer's products");
+  }
+};
+
+void check(const LoraSection& lora, KeyErrors& errors);
+
+struct LossScaleSection {
+  double initial = 1024, least = 1;
+  int64_t window = 1000, hysteresis = 2;
+
+  // 2^32 is Megatron-LM's first scale. Below 2^-24 the smallest f16 gradient is 1.
+  static constexpr Range kScales = between(0x1p-24, 0x1p32);
+
+  static void fields(auto& self, auto&& visit) {
+    visit("initial", self.initial, "what the gradient of each token's loss begins with", kScales);
+    visit("least", self.least, "a step that overflows at this scale ends the run", kScales);
+    visit("window", self.window, "steps without overflow after which the scale doubles",
+          between(1, kExactIntegers));
+    visit("hysteresis", self.hysteresis, "overflows in a window before the scale is halved",
+          between(1, 1000));
+  }
+};
+
+void check(const LossScaleSection& scale, KeyErrors& errors);
+
+}  // namespace tessera

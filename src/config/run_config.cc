@@ -1,0 +1,129 @@
+#include "config/run_config.h"
+
+#include <fmt/ranges.h>
+
+#include "compile/compile.h"
+#include "config/run_request.h"
+#include "model/check_model.h"
+#include "model/family.h"
+#include "model/presets.h"
+
+namespace tessera {
+namespace {
+
+// The sizes of the preset; without one, what the family has of its own.
+void start_from_preset(RunConfig& config) {
+  const std::string name = config.model.preset;
+  if (name.empty()) return apply_family(config.model.family, config.model);
+  if (apply_preset(name, config.model)) return;
+  const std::vector<std::string> names = preset_names();
+  const std::string guess = nearest(name, names);
+  ModelConfig near;
+  std::vector<std::string> family;  // the presets of the guess's family
+  if (apply_preset(guess, near))
+    for (const std::string& n : names)
+      if (ModelConfig other; apply_preset(n, other) && other.family == near.family)
+        family.push_back(n);
+  throw Error("{}: model.preset: there is no preset '{}'. {}", config.places["model.preset"], name,
+              guess.empty() ? fmt::format("Known: {}", fmt::join(names, ", "))
+                            : fmt::format("Did you mean '{}'? Presets of {}: {}", guess,
+                                          name_of_entry(near.family), fmt::join(family, ", ")));
+}
+
+void fill_in(RunConfig& c, const Path& file) {
+  if (c.run.name.empty()) c.run.name = file.stem().string();
+  if (c.run.directory.empty()) c.run.directory = "runs/" + c.run.name;
+  if (c.data.sequence_length == 0) c.data.sequence_length = c.model.context;
+  derive_sizes(c.model);
+}
+
+}  // namespace
+
+RunConfig read_run(const Tree& tree, const std::string& source,
+                   std::span<const std::string> overrides, const ModelConfig* model) {
+  const auto read = [&](RunConfig& config) {
+    const std::vector<Field> fields = fields_of(config);
+    read_fields(fields, tree, source, config.places);
+    for (const std::string& o : overrides) read_override(fields, parse_override(o), config.places);
+  };
+  RunConfig first;  // read once to learn preset and family, and again over it
+  first.source = source;
+  read(first);
+  RunConfig config;
+  config.source = source;
+  config.places = first.places;
+  config.model.preset = first.model.preset;
+  config.model.family = first.model.family;
+  config.optimizer = optimizer_defaults(first.optimizer.kind);
+  if (model)
+    config.model = *model;
+  else
+    start_from_preset(config);
+  config.data.documents_apart =
+      !first.data.instructions.empty() && !rule_of(config.model.family).encodes;
+  read(config);
+  fill_in(config, Path(source));
+  return config;
+}
+
+namespace {
+
+// The place of a key; of a size that a preset gave, the preset's; otherwise the run file.
+std::string place_of(const RunConfig& config, const std::string& path) {
+  auto at = config.places.find(path);
+  if (at == config.places.end() && path.starts_with("model."))
+    at = config.places.find("model.preset");
+  return at == config.places.end() ? config.source : at->second;
+}
+
+void require_none(const RunConfig& config, const KeyErrors& errors) {
+  if (errors.empty()) return;
+  std::string text;
+  for (const KeyError& f : errors.list())
+    text += fmt::format("{}{}: {} {}", text.empty() ? "" : "\n", place_of(config, f.path), f.path,
+                        f.message);
+  throw Error("{}", text);
+}
+
+void check_sizes(const ModelConfig& m, KeyErrors& errors) {
+  for (const auto& [path, size] :
+       {std::pair{"model.layers", m.layers}, {"model.hidden", m.hidden}, {"model.heads", m.heads}})
+    if (size == 0)
+      return errors.add(path, "is not given. Give it, or model.preset (such as pythia-70m).");
+  errors.add_error_of([&] { check_model(m); });
+}
+
+}  // namespace
+
+KeyErrors errors_of(const RunConfig& config, DataUse use) {
+  KeyErrors errors;
+  check(config.run, errors);
+  check_sizes(config.model, errors);
+  RunConfig copy = config;
+  check_ranges(fields_of(copy), errors);
+  if (!errors.empty()) return errors;  // the checks below need these numbers
+  check(config.data, use, config, errors);
+  check(config.batch, config, errors);
+  check(config.lora, errors);
+  check(config.loss_scale, errors);
+  check(config.schedule, errors);
+  check(config.checkpoint, config.schedule.steps, errors);
+  check(config.evaluation, errors);
+  if (errors.empty()) check_layout(config, errors);
+  return errors;
+}
+
+void validate(const RunConfig& config, DataUse use) {
+  require_none(config, errors_of(config, use));
+}
+
+void validate_names(const RunConfig& config) {
+  if (config.lora.rank == 0 && config.optimizer.freeze.empty()) return;
+  CompileRequest r = compile_request(config, Purpose::kTrain);
+  r.model.vocabulary = std::max<int64_t>(r.model.vocabulary, 1);  // 0: the tokenizer's
+  KeyErrors errors;
+  errors.add_error_of([&] { check_weight_names(r); });
+  require_none(config, errors);
+}
+
+}  // namespace tessera

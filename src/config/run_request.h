@@ -1,0 +1,21 @@
+// What a run file asks of the compiler and of the batches.
+#pragma once
+
+#include "compile/compile.h"
+#include "config/run_config.h"
+#include "data/batches.h"
+
+namespace tessera {
+
+// Tokens of a decoder's sequence: data.target_length, or as many as span corruption makes.
+int64_t target_tokens(const DataSection& data);
+
+CompileRequest compile_request(const RunConfig& config, Purpose purpose);
+
+// Tokens of a row of the batch, the encoder's and the decoder's.
+int64_t row_tokens(const RunConfig& config);
+
+// Which samples each step takes; `rank` among the data ranks.
+BatchShape batch_shape(const RunConfig& config, int64_t rank);
+
+}  // namespace tessera

@@ -1,0 +1,156 @@
+// The sections of the run file around the steps: `run`, `checkpoint`, `evaluation`, `metrics` and
+// `divergence`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/key_errors.h"
+#include "base/range.h"
+
+namespace tessera {
+
+enum class Device : uint8_t { kAuto, kCpu, kCuda };
+enum class ProductChoosing : uint8_t { kMeasured, kProposed };
+constexpr const char* enum_names(Device) { return "auto|cpu|cuda"; }
+constexpr const char* enum_names(ProductChoosing) { return "measured|proposed"; }
+
+constexpr int64_t kMostThreads = 1024;  // of a rank
+
+struct RunSection {
+  std::string name, directory;
+  int64_t seed = 1234;
+  Device device = Device::kAuto;
+  ProductChoosing products = ProductChoosing::kMeasured;
+  bool tf32 = false;
+  int64_t threads = 0;
+  int64_t stop_after_steps = 0;
+  std::string dump_gradients, dump_values;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("name", self.name, "shown in logs; without one, the name of the run file");
+    visit("directory", self.directory, "where the run writes; without one, runs/NAME");
+    visit("seed", self.seed, "of the initial weights, the order of the data and dropout",
+          between(0, kExactIntegers));
+    visit("device", self.device, "auto takes a GPU if there is one");
+    visit("products", self.products,
+          "on a GPU, algorithms of products and of attention: measured at the first start and kept "
+          "in "
+          "products.txt, or the library's first proposals and our own attention, which are the "
+          "same in "
+          "every run");
+    visit("tf32", self.tf32,
+          "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
+          "bits of mantissa");
+    visit("threads", self.threads, "CPU threads a rank; 0: all cores that this process may use",
+          between(0, kMostThreads));
+    visit("stop_after_steps", self.stop_after_steps,
+          "after this many steps in all: write a checkpoint and leave; 0: go on to the end",
+          at_least(0));
+    visit("dump_gradients", self.dump_gradients,
+          "debug: a safetensors file for the gradients of the first step");
+    visit("dump_values", self.dump_values,
+          "debug: a folder for digests of all values of all steps, as verify compares them");
+  }
+};
+
+enum class Load : uint8_t { kWeights, kAll };
+enum class Resume : uint8_t { kAuto, kNever, kRequired };
+
+constexpr const char* enum_names(Load) { return "weights|all"; }
+constexpr const char* enum_names(Resume) { return "auto|never|required"; }
+
+struct CheckpointSection {
+  int64_t every_steps = 100, keep = 3, keep_every_steps = 0, keep_every_tokens = 0;
+  std::vector<int64_t> at_steps;
+  std::string from;
+  Load load = Load::kWeights;
+  Resume resume = Resume::kAuto;
+  bool save_at_end = true, allow_changes = false, reserve = true;
+  int64_t retry_s = 60;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("every_steps", self.every_steps, "how often; 0: only at the end", at_least(0));
+    visit("save_at_end", self.save_at_end,
+          "save when the run ends or is stopped; false: with every_steps = 0 nothing is saved");
+    visit("keep", self.keep, "how many of the latest stay; 0: all", at_least(0));
+    visit("keep_every_steps", self.keep_every_steps, "multiples of this stay for good; 0: none",
+          at_least(0));
+    visit("keep_every_tokens", self.keep_every_tokens,
+          "the first step past each multiple of this number of tokens (encoder and decoder) is "
+          "saved and "
+          "kept; 0: none",
+          at_least(0));
+    visit("at_steps", self.at_steps, "checkpoints at these steps too; they stay for good");
+    visit("from", self.from, "a checkpoint or a Hugging Face folder to start from");
+    visit("load", self.load, "what is taken from it: the weights, or optimizer and step as well");
+    visit("resume", self.resume, "whether a run resumes from the last checkpoint of its directory");
+    visit("allow_changes", self.allow_changes,
+          "resume with another model, data or seed; each data set continues at its own place");
+    visit("reserve", self.reserve,
+          "keep disk space for one checkpoint allocated, which a save uses if the disk is full");
+    visit("retry_s", self.retry_s,
+          "seconds for which a failing last save of a run is retried; a further signal ends the "
+          "wait",
+          at_least(0));
+  }
+};
+
+struct EvaluationSection {
+  std::vector<std::string> tasks;
+  std::string data;
+  int64_t every_steps = 0, limit = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("tasks", self.tasks, "task files (docs/evaluation.md) whose results go to the metrics");
+    visit("data", self.data, "folder of the tasks' examples; without one, beside each task file");
+    visit("every_steps", self.every_steps,
+          "how often; each time a checkpoint is saved and read by every rank; 0: only at the end",
+          at_least(0));
+    visit("limit", self.limit, "only the first examples of each task; 0: all", at_least(0));
+  }
+};
+
+struct MetricsSection {
+  int64_t every_steps = 1, validate_every_steps = 100, validate_sequences = 0;
+  bool tensorboard = true;
+  int64_t trace_step = 0;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("every_steps", self.every_steps, "how often a line is written to metrics.jsonl",
+          at_least(1));
+    visit("validate_every_steps", self.validate_every_steps, "0: only at the end", at_least(0));
+    visit("validate_sequences", self.validate_sequences, "of each validation set; 0: all of it",
+          at_least(0));
+    visit("tensorboard", self.tensorboard, "write event files too");
+    visit("trace_step", self.trace_step, "write the timeline of this step as trace.json; 0: none",
+          at_least(0));
+  }
+};
+
+struct DivergenceSection {
+  double ratio = 1.5;
+  int64_t steps = 20;
+  double spike = 10;
+
+  static void fields(auto& self, auto&& visit) {
+    visit("ratio", self.ratio,
+          "the run is saved and ends with exit code 3 when its loss stays above this times its "
+          "first loss, and above ln(vocabulary); 0: never",
+          zero_or_between(1, 1e30));
+    visit("steps", self.steps, "number of last steps whose median loss is compared",
+          between(1, 1e6));
+    visit("spike", self.spike,
+          "a warning is printed when a loss exceeds the recent median by this many standard "
+          "deviations; 0: never",
+          zero_or_between(1, 1e30));
+  }
+};
+
+void check(const RunSection& run, KeyErrors& errors);
+// `steps`: the length of the run.
+void check(const CheckpointSection& checkpoint, int64_t steps, KeyErrors& errors);
+void check(const EvaluationSection& evaluation, KeyErrors& errors);
+
+}  // namespace tessera
