@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 #include "config/run_section.h"
 #include "tensor/cpu_features.h"
+#include "tensor/memory_limits.h"
 
 namespace {
 
@@ -50,6 +51,7 @@ int main(int argc, char** argv) {
   tessera::open_standard_files();
   const std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
   bound_threads();
+  tessera::keep_one_heap_where_addresses_are_limited();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails and is reported as such
   int code = 1;
   try {

@@ -2,7 +2,6 @@
 
 #include <cpuid.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,6 +15,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/control_groups.h"
+#include "tensor/memory_limits.h"
 
 namespace tessera {
 namespace {
@@ -62,26 +63,10 @@ void read_instructions(CpuFeatures& f) {
   f.amx_bf16 = f.avx512 && tiles && (state & kAmxState) == kAmxState && request_amx();
 }
 
-std::optional<std::string> first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  if (!std::getline(in, line)) return {};
-  return line;
-}
-
-// "32768K", "1M" or plain bytes.
-int64_t parse_size(const std::string& text) {
-  std::istringstream in(text);
-  int64_t n = 0;
-  char unit = 0;
-  in >> n >> unit;
-  return unit == 'K' ? n << 10 : unit == 'M' ? n << 20 : unit == 'G' ? n << 30 : n;
-}
-
 void read_caches(CpuFeatures& f) {
   for (int index = 0; index < 8; ++index) {
     const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", index);
-    const auto level = first_line(folder + "level"), size = first_line(folder + "size");
+    const auto level = read_first_line(folder + "level"), size = read_first_line(folder + "size");
     if (!level || !size) break;
     if (*level == "2") f.l2_bytes = parse_size(*size);
     if (*level == "3") f.l3_bytes = parse_size(*size);
@@ -93,55 +78,16 @@ void read_caches(CpuFeatures& f) {
   if (f.l3_bytes == 0) f.l3_bytes = kCommonL3;
 }
 
-// The folders of this process's control groups for one controller, innermost first; version 2 has
-// one tree for all ("0::/path"), version 1 one a controller ("5:memory:/path").
-std::vector<std::string> group_folders(const std::string& controller) {
-  std::ifstream in("/proc/self/cgroup");
-  std::vector<std::string> folders;
-  for (std::string line; std::getline(in, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string names = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    std::string root = "/sys/fs/cgroup", path = line.substr(second + 1);
-    if (names != ",,") {
-      if (names.find(fmt::format(",{},", controller)) == std::string::npos) continue;
-      root = fmt::format("{}/{}", root, controller);
-    }
-    for (; path.size() > 1; path.resize(path.rfind('/'))) {
-      folders.push_back(fmt::format("{}{}/", root, path));
-    }
-    folders.push_back(fmt::format("{}/", root));
-  }
-  return folders;
-}
-
-int64_t read_memory() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  for (const std::string& folder : group_folders("memory")) {
-    for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
-      const auto limit = first_line(folder + name);
-      if (limit && *limit != "max") bytes = std::min(bytes, parse_size(*limit));
-    }
-  }
-  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
-    rlimit limit{};
-    if (getrlimit(resource, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) {
-      bytes = static_cast<int64_t>(limit.rlim_cur);
-    }
-  }
-  return bytes;
-}
-
 // Share of the processors' time that the control groups allow, in cores.
 double core_quota() {
   double quota = std::numeric_limits<double>::infinity();
   for (const std::string& folder : group_folders("cpu")) {
     double budget = 0, period = 0;
-    if (const auto both = first_line(folder + "cpu.max")) {
+    if (const auto both = read_first_line(folder + "cpu.max")) {
       std::istringstream(*both) >> budget >> period;  // "max 100000" leaves 0
-    } else if (const auto v1 = first_line(folder + "cpu.cfs_quota_us")) {
+    } else if (const auto v1 = read_first_line(folder + "cpu.cfs_quota_us")) {
       std::istringstream(*v1) >> budget;
-      std::istringstream(first_line(folder + "cpu.cfs_period_us").value_or("0")) >> period;
+      std::istringstream(read_first_line(folder + "cpu.cfs_period_us").value_or("0")) >> period;
     }
     if (budget > 0 && period > 0) quota = std::min(quota, budget / period);
   }
@@ -175,7 +121,7 @@ CpuFeatures read_cpu_features() {
   f.model = read_model();
   f.cores = read_cores();
   f.online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  f.memory_bytes = read_memory();
+  f.memory_bytes = memory_limit();
   read_instructions(f);
   read_caches(f);
   return f;

@@ -200,7 +200,14 @@ void Run::count_step(const StepResult& r) {
 void Run::measure() {
   Library& library = trainer_->machine().library();
   if (library.on_cuda()) say(device_memory_line(trainer_->machine()));
-  figures_.measure(config_, library, world_.size(), options_.now_s);
+  try {
+    figures_.measure(config_, library, world_.size(), options_.now_s);
+  } catch (const Error& e) {
+    warn(
+        fmt::format("{}\n  The matrix rate of this machine is not known: shares of it are those of "
+                    "the fastest step.",
+                    e.what()));
+  }
 }
 
 void Run::finish_step(const StepResult& r) {

@@ -66,9 +66,7 @@ double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& n
 
 }  // namespace
 
-int64_t RunDevice::memory_limit() const {
-  return cuda ? cuda->free_bytes : tessera::memory_limit(cpu);
-}
+int64_t RunDevice::memory_limit() const { return cuda ? cuda->free_bytes : cpu.memory_bytes; }
 
 int64_t RunDevice::outside_bytes(const MemoryPlan& m) const {
   return tessera::outside_bytes(cuda ? Device::kCuda : Device::kCpu, m.communicators);

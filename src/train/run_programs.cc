@@ -1,7 +1,5 @@
 #include "train/run_programs.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <functional>
 
@@ -15,14 +13,6 @@
 
 namespace tessera {
 namespace {
-
-int64_t process_limit(int resource) {
-  rlimit limit{};
-  if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return INT64_MAX;
-  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > static_cast<rlim_t>(INT64_MAX))
-    return INT64_MAX;
-  return static_cast<int64_t>(limit.rlim_cur);
-}
 
 // Of the memory that the device computes on; the host's arena is the CPU's own.
 int64_t bytes_of(const Program& p, const RunConfig& config) {
@@ -139,10 +129,6 @@ int64_t outside_bytes(Device device, int64_t communicators) {
   if (device != Device::kCuda) return kOutsideBytes;
   return kCudaOutsideBytes + (communicators > 0 ? kNcclBytes : 0) +
          communicators * kCommunicatorBytes;
-}
-
-int64_t memory_limit(const CpuFeatures& cpu) {
-  return std::min({cpu.memory_bytes, process_limit(RLIMIT_AS), process_limit(RLIMIT_DATA)});
 }
 
 void require_memory(const RunConfig& config, const Program& program, int64_t limit,

@@ -33,9 +33,6 @@ constexpr int64_t kCommunicatorBytes = 128 << 20;  // each: staging of sums, and
 // that kind of device.
 int64_t outside_bytes(Device device, int64_t communicators);
 
-// The smallest of the machine's memory, its control group's and the process's own limits.
-int64_t memory_limit(const CpuFeatures& cpu);
-
 // Throws Error with the parts and with layouts that would fit if the program does not fit in
 // `limit` bytes.
 void require_memory(const RunConfig& config, const Program& program, int64_t limit,

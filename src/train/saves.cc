@@ -158,6 +158,7 @@ void Saves::settle() {
   last_ = saving_->step();
   saved_.push_back(last_);
   failure_.clear();
+  warned_failure_.clear();
   options_.say(fmt::format("saved {} in {:.2f} s, training paused {:.2f} s", format_count(last_),
                            saving_->seconds(), paused_s_));
   if (const std::string& w = saving_->warning(); !w.empty() && warned_.insert(w).second)
@@ -181,7 +182,8 @@ void Saves::fail(const std::string& own) {
   started_ = last_;
   lasting_ = any[0] > 0;
   retry_at_s_ = options_.now_s() + (any[1] > 0 ? 0 : kRetryPause_s);
-  options_.warn(failure_);
+  // A retry that fails for the same reason is not reported again.
+  if (std::exchange(warned_failure_, failure_) != failure_) options_.warn(failure_);
 }
 
 // Rank 0 removes the folder, so the others go first.

@@ -84,7 +84,7 @@ class Saves {
   std::optional<Saving> saving_;
   bool published_ = false;  // all ranks have written
   double paused_s_ = 0;     // training waited for the save under way; then the most of all ranks
-  std::string failure_;
+  std::string failure_, warned_failure_;
   bool lasting_ = false;
   double retry_at_s_ = 0;
   std::set<std::string> warned_;

@@ -13,10 +13,10 @@ void StepFigures::measure(const RunConfig& config, Library& library, int64_t ran
   const DType type = config.precision == Precision::kBf16 || config.precision == Precision::kBf16Sr
                          ? DType::kBF16
                          : DType::kF32;  // halves are widened
-  matrix_rate_ = measure_matrix_rate(library, type, now_s);
   // Per sequence; the ramp gives the number of sequences per step.
   sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
                     static_cast<double>(config.batch.micro * ranks);
+  matrix_rate_ = measure_matrix_rate(library, type, now_s);
 }
 
 void StepFigures::add(StepMetrics& m, double tokens, int64_t sequences) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "dnnl.hpp"
 #include "kernels/cpu/tiled_product.h"
+#include "tensor/memory_limits.h"
 
 namespace tessera::kernels {
 namespace {
@@ -84,6 +85,16 @@ typename Product::primitive_desc plan_product(const dnnl::engine& engine, const 
   }
 }
 
+// oneDNN 2.6 writes through a null pointer where it cannot map the code that it generates.
+void require_space_for_code() {
+  constexpr int64_t kCodeBytes = 16 << 20;  // more than the code of any one product
+  if (const int64_t free = free_address_space(); free < kCodeBytes)
+    throw Error(
+        "the process may map only {:.1f} MiB more, and generating the code of a matrix product "
+        "needs up to {}. Raise the limit of its address space (ulimit -v).",
+        static_cast<double>(std::max<int64_t>(free, 0)) / 0x1p20, kCodeBytes >> 20);
+}
+
 // Who brings B into the library's own order: nobody, the caller by pack(), or every run.
 enum class Packing { kNone, kAhead, kInRun };
 
@@ -96,6 +107,7 @@ class LibraryProduct {
         threads_(threads),
         engine_(dnnl::engine::kind::cpu, 0),
         stream_(engine_) {
+    require_space_for_code();
     const TeamSize team(threads);
     const Description a = describe(s, s.m, s.k, s.a, s.lda, s.stride_a, s.transpose_a);
     const Description b = describe(s, s.k, s.n, s.b, s.ldb, s.stride_b, s.transpose_b);
