@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
@@ -31,14 +32,6 @@ CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
 }
 
 }  // namespace
-
-bool is_message(const Op& op) { return op.kind == OpKind::kSend || op.kind == OpKind::kReceive; }
-bool reduces(const Op& op) {
-  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter;
-}
-bool communicates(const Op& op) {
-  return is_message(op) || reduces(op) || op.kind == OpKind::kAllGather;
-}
 
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages) {

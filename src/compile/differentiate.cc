@@ -7,10 +7,9 @@
 namespace tessera {
 namespace {
 
+// A loss without its gradient: what the gradient rule of a loss emits computes the loss again.
 bool is_loss(const Op& op) {
-  return (op.kind == OpKind::kCrossEntropy || op.kind == OpKind::kLinearCrossEntropy ||
-          op.kind == OpKind::kDividedCrossEntropy) &&
-         !op.attributes.integer("gradient");
+  return rule_of(op).effects.loss && !op.attributes.integer("gradient");
 }
 
 ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
@@ -57,7 +56,7 @@ void differentiate(Graph& graph, Block& block) {
   if (gives_memory) g.add(graph.memory, in_type_of(b, graph.memory, graph.memory_gradient));
   for (size_t i = block.forward.size(); i-- > 0;) {
     const Op op = block.forward[i];
-    if (rule_of(op.kind).gradient != nullptr) rule_of(op.kind).gradient(g, op);
+    if (rule_of(op).gradient != nullptr) rule_of(op).gradient(g, op);
   }
   if (const ValueId d = g.of(graph.memory); d != kNone && !gives_memory)
     b.emit(OpKind::kAccumulate, "memory", {}, {d}, {graph.memory_gradient});

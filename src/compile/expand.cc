@@ -7,7 +7,7 @@
 #include "compile/rewrite.h"
 #include "compile/scratch.h"
 #include "ir/builder.h"
-#include "ir/in_place.h"
+#include "ir/rule.h"
 
 namespace tessera {
 
@@ -22,9 +22,10 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
     for (const ValueId v : op.outputs) {
       if (g_[v].frame != kind) continue;
       const Role r = g_[v].role;
-      const bool adds = r == Role::kGradient || (r == Role::kReport && op.kind != OpKind::kClear);
+      const bool adds =
+          r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? added : written) = true;
-      if (changes_state(op.kind, r)) read = true;
+      if (changes_state(op, r)) read = true;
     }
   }
   if (added && !written) return read ? Access::kUpdate : Access::kAdd;

@@ -98,11 +98,6 @@ class Attributes {
   std::vector<std::pair<std::string, Constant>> list_;
 };
 
-// Changes weights and what the optimizer keeps of them, in place.
-constexpr bool is_update(OpKind k) {
-  return k == OpKind::kAdamw || k == OpKind::kLion || k == OpKind::kSgd || k == OpKind::kAdafactor;
-}
-
 // The line of execution an op or call stands in: first in, first out.
 enum class Queue : uint8_t {
   kCompute,

@@ -1,6 +1,7 @@
 #include "runtime/channels.h"
 
 #include "base/error.h"
+#include "ir/rule.h"
 
 namespace tessera {
 GroupRef group_of(const Op& op) {

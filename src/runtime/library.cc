@@ -57,11 +57,21 @@ int64_t attention_bytes(const Op& op, ValueSpan values, int threads,
   }
 }
 
-int64_t row_bytes(const Op& op, ValueSpan values, const kernels::Kernels::Workspaces& of) {
+// What the table's kernel for the op needs.
+int64_t kernel_bytes(const Op& op, ValueSpan values, int threads,
+                     const kernels::Kernels::Workspaces& of) {
   if (op.inputs.empty()) return 0;
   const Shape& s = values[op.inputs[0]].shape;
   const int64_t rows = s.elements() / s[-1];
   switch (op.kind) {
+    case OpKind::kAttention:
+    case OpKind::kAttentionGrad:
+    case OpKind::kCachedAttention:
+    case OpKind::kAttentionScores:
+    case OpKind::kAttentionScoresGrad:
+    case OpKind::kAttentionMix:
+    case OpKind::kAttentionMixGrad:
+      return attention_bytes(op, values, threads, of);
     case OpKind::kNormGrad:
     case OpKind::kRmsNormGrad:
       return of.norm_grad(rows, s[-1]);
@@ -150,7 +160,6 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
 
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
   const bool gradient = op.kind == OpKind::kAttentionGrad;
-  if (!gradient && op.kind != OpKind::kAttention) return std::nullopt;
   const AttentionOperands has = attention_operands(op.attributes, gradient ? 4 : 1);
   const bool documents = has.seen != kNone && op.attributes.text("seen") == "documents";
   if (has.bias != kNone || has.samples != kNone) return std::nullopt;
@@ -223,41 +232,34 @@ const Head& Library::head(const LinearCrossEntropyShape& shape) {
   return find_or_make(heads_, shape, cpu_, threads_, blas_.get());
 }
 
+int64_t Library::workspace_bytes(const Op& op, ValueSpan values) {
+  if (communicates(op)) return is_message(op) ? 0 : communication_workspace_bytes(op, values);
+  switch (rule_of(op).prepared) {
+    case Prepared::kProduct: {
+      MatmulShape shape = product_shape(op, values);
+      const int64_t bytes = product(shape).workspace_bytes();
+      if (!shape.accumulate) return bytes;
+      shape.accumulate = false;
+      return std::max(bytes, product(shape).workspace_bytes());
+    }
+    case Prepared::kHead:
+      return head(head_shape(op, values)).workspace_bytes();
+    case Prepared::kAttention:
+      if (const kernels::CudaAttention* prepared = attention(op, values))
+        return prepared->workspace_bytes();
+      break;
+    case Prepared::kNothing:
+      break;
+  }
+  return kernel_bytes(op, values, threads_, kernels_->workspace);
+}
+
 Target Library::target() {
   Target t;
   if (on_cuda()) t.alignment = kernels::kBlasWorkspaceAlignment;
   t.ordered_transfers = on_cuda();
-  t.workspace_bytes = [this](const Op& op, ValueSpan values) -> int64_t {
-    switch (op.kind) {
-      case OpKind::kMatmul:
-      case OpKind::kMatmulGradInput:
-        return product(product_shape(op, values)).workspace_bytes();
-      case OpKind::kMatmulGradWeight: {
-        MatmulShape fresh = product_shape(op, values);
-        fresh.accumulate = false;
-        return std::max(product(product_shape(op, values)).workspace_bytes(),
-                        product(fresh).workspace_bytes());
-      }
-      case OpKind::kLinearCrossEntropy:
-        return head(head_shape(op, values)).workspace_bytes();
-      case OpKind::kAttention:
-      case OpKind::kAttentionGrad:
-        if (const kernels::CudaAttention* prepared = attention(op, values))
-          return prepared->workspace_bytes();
-        return attention_bytes(op, values, threads_, kernels_->workspace);
-      case OpKind::kCachedAttention:
-      case OpKind::kAttentionScores:
-      case OpKind::kAttentionScoresGrad:
-      case OpKind::kAttentionMix:
-      case OpKind::kAttentionMixGrad:
-        return attention_bytes(op, values, threads_, kernels_->workspace);
-      case OpKind::kAllReduce:
-      case OpKind::kAllGather:
-      case OpKind::kReduceScatter:
-        return communication_workspace_bytes(op, values);
-      default:
-        return row_bytes(op, values, kernels_->workspace);
-    }
+  t.workspace_bytes = [this](const Op& op, ValueSpan values) {
+    return workspace_bytes(op, values);
   };
   t.packed_bytes = [this](const Op& op, ValueSpan values) {
     return product(product_shape(op, values)).packed_bytes();

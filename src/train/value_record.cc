@@ -33,12 +33,6 @@ void add_row(ValueDigest& d, const T* x, int64_t n, uint64_t first) {
 
 bool is_float(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
-// Ops that bring a value to another place and leave it what it is.
-bool converts(OpKind k) {
-  return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather ||
-         k == OpKind::kSlice || k == OpKind::kPad;
-}
-
 bool is_maximum(const Value& v) {
   return std::count(v.sharding.place.begin(), v.sharding.place.end(), kPartialMax) > 0;
 }
@@ -60,12 +54,6 @@ std::string_view pass_of(const Segment& s) {
 
 // A sum of terms of a gradient, as ir/builder.h names it in every block.
 bool is_gradient_sum(const Value& v) { return v.name == "gradient"; }
-
-// Reads flat state, whose order is the layout's.
-bool optimizes(OpKind k) {
-  return is_update(k) || k == OpKind::kSquares || k == OpKind::kAdafactorSums ||
-         k == OpKind::kAdafactorSquares;
-}
 
 // What is computed a second time, or for the first of two times, is the same value.
 std::string name_in(const Program& p, ValueId v, const Call& c) {
@@ -200,7 +188,8 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   if (is_gradient_sum(value) && sums_adapters(op)) return;
   std::string what = name;
   if (op.attributes.has("over")) what += " over " + to_string(op.attributes.group("over"));
-  if (!converts(op.kind)) return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
+  if (!rule_of(op).effects.converts)
+    return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
     record(e, v, e.host(e.op.out[i]), root->second, what);
@@ -210,7 +199,8 @@ void ValueRecorder::observe(const OpEvent& e) {
   if (e.segment.queue != Queue::kCompute) return;
   if (call_ != &e.call) known_.clear(), times_made_.clear();
   call_ = &e.call;
-  if (!optimizes(e.op.op->kind)) arrivals(e);
+  // Flat state is in the order of the layout.
+  if (!rule_of(*e.op.op).effects.flat_state) arrivals(e);
   for (size_t i = 0; i < e.op.op->outputs.size(); ++i) output(e, i);
 }
 

@@ -303,8 +303,7 @@ std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
   const Program p = compile(r, {});
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
-      if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
-          op.kind == OpKind::kMatmulGradWeight)
+      if (cost_of(op, p.values).work == Work::kProduct)
         formats[op.kind].insert(op.attributes.has("fp8") ? op.attributes.text("fp8")
                                                          : std::string("stored"));
   return formats;

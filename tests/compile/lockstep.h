@@ -93,7 +93,7 @@ class Lockstep {
 
   void run_ops(const std::vector<Op>& ops, int64_t layer) {
     for (const Op& op : ops) {
-      if (is_collective(op.kind))
+      if (communicates(op))
         run_collective(op, layer);
       else
         for (int64_t r = 0; r < g_.mesh.ranks(); ++r) run_on(op, layer, r);
@@ -162,9 +162,6 @@ class Lockstep {
  private:
   using Bytes = std::vector<double>;  // aligned
 
-  static bool is_collective(OpKind k) {
-    return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather;
-  }
   int64_t layer_of(ValueId v, int64_t layer) const {
     const Role r = g_[v].role;
     // What layers have in common: a table of biases, an encoder's output.
@@ -198,10 +195,9 @@ class Lockstep {
     // Workspaces start at multiples of 64 bytes.
     const auto address = reinterpret_cast<uintptr_t>(scratch.data());
     b.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
-    if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
-        op.kind == OpKind::kMatmulGradWeight)
-      b.product = &library_.product(product_shape(op, local_));
-    if (op.kind == OpKind::kLinearCrossEntropy) b.head = &library_.head(head_shape(op, local_));
+    const Prepared prepared = rule_of(op).prepared;
+    if (prepared == Prepared::kProduct) b.product = &library_.product(product_shape(op, local_));
+    if (prepared == Prepared::kHead) b.head = &library_.head(head_shape(op, local_));
     library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind)(b);
   }
 

@@ -1,5 +1,5 @@
-// Every op's rule on the sample inputs of op_cases.h: what comes out, its labels, its FLOPs, and
-// that its gradient is made of ops that verify.
+// Every op's rule on the sample inputs of op_cases.h: its outputs, labels and cost, that its
+// gradient is made of ops that verify, and that the members of the rule agree with each other.
 #include "tests/ir/op_cases.h"
 
 #include <gtest/gtest.h>
@@ -89,11 +89,222 @@ TEST(OpRules, FlopsAndBytesAreAsCountedByHand) {
   for (const Case& c : cases()) {
     const Built b(c);
     const Cost cost = cost_of(b.op(), b.graph.values);
-    EXPECT_NEAR(cost.flops, c.flops, 1e-9 * c.flops) << c.name;
+    EXPECT_EQ(cost.flops.hardware, c.flops) << c.name;
     double bytes = 0;
     for (const auto& list : {c.inputs, c.outputs})
       for (const In& v : list) bytes += static_cast<double>(v.shape.elements() * size_of(v.dtype));
     EXPECT_EQ(cost.bytes, bytes) << c.name;
+  }
+}
+
+double flops_of_description(const Cost& cost) {
+  double flops = cost.attention.flops();
+  for (const ProductShape& p : cost.products) flops += p.flops();
+  return flops;
+}
+
+TEST(OpRules, CostsDescribeAllOperations) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const Built b(c);
+    const Cost cost = cost_of(b.op(), b.graph.values);
+    EXPECT_EQ(flops_of_description(cost), cost.flops.hardware);
+    EXPECT_LE(cost.flops.model, cost.flops.hardware);
+    EXPECT_GE(cost.flops.square, cost.flops.model);
+    EXPECT_GT(cost.moved_bytes, 0);
+    const TimeGroup time = rule_of(c.kind).time;
+    switch (cost.work) {
+      case Work::kSweep:
+      case Work::kHostCopy:
+        EXPECT_EQ(cost.flops.hardware, 0);
+        EXPECT_NE(time, TimeGroup::kMatrix);
+        break;
+      case Work::kProduct:
+        EXPECT_EQ(cost.products.size(), 1u);
+        EXPECT_EQ(time, TimeGroup::kMatrix);
+        break;
+      case Work::kChunks:
+        ASSERT_FALSE(cost.products.empty());
+        EXPECT_EQ(cost.products[0].kind, ProductKind::kForward);
+        EXPECT_EQ(time, TimeGroup::kMatrix);
+        break;
+      case Work::kScores:
+        EXPECT_FALSE(cost.products.empty());
+        EXPECT_EQ(time, TimeGroup::kAttention);
+        break;
+      case Work::kAttention:
+        EXPECT_GT(cost.attention.pairs, 0);
+        EXPECT_EQ(time, TimeGroup::kAttention);
+        break;
+    }
+  }
+}
+
+// C [m, n] from A [m, k] and B [k, n].
+TEST(OpRules, ProductsHaveTheExtentsOfTheOperands) {
+  int seen = 0;
+  for (const Case& c : cases()) {
+    const Built b(c);
+    const Cost cost = cost_of(b.op(), b.graph.values);
+    if (cost.work != Work::kProduct) continue;
+    const ProductShape& p = cost.products[0];
+    EXPECT_EQ(p.m * p.k, c.inputs[0].shape.elements()) << c.name;
+    EXPECT_EQ(p.k * p.n, c.inputs[1].shape.elements()) << c.name;
+    EXPECT_EQ(p.m * p.n, c.outputs[0].shape.elements()) << c.name;
+    EXPECT_EQ(p.type, c.inputs[0].dtype) << c.name;
+    ++seen;
+  }
+  EXPECT_GE(seen, 6);
+}
+
+const Case& case_named(const std::vector<Case>& all, std::string_view name) {
+  return *std::find_if(all.begin(), all.end(), [&](const Case& c) { return name == c.name; });
+}
+
+Cost cost_named(std::string_view name) {
+  const std::vector<Case> all = cases();
+  const Built b(case_named(all, name));
+  return cost_of(b.op(), b.graph.values);
+}
+
+// 6 heads of 4 queries, of which a causal mask leaves 10 of 16 pairs; 10 FLOPs a pair and product.
+TEST(OpRules, ThreeCountsOfAttentionAreAsCountedByHand) {
+  const auto expect = [](std::string_view name, double model, double hardware, double square) {
+    const Flops f = cost_named(name).flops;
+    EXPECT_EQ(f.model, 10 * model) << name;
+    EXPECT_EQ(f.hardware, 10 * hardware) << name;
+    EXPECT_EQ(f.square, 10 * square) << name;
+  };
+  expect("attention", 2 * 60, 2 * 60, 2 * 96);
+  expect("attention_grad", 4 * 60, 5 * 60, 4 * 96);
+  expect("attention_scores", 60, 96, 96);
+  expect("attention_scores_grad", 2 * 60, 2 * 96, 2 * 96);
+  expect("attention_mix", 60, 96, 96);
+  expect("attention_mix_grad", 2 * 60, 2 * 96, 2 * 96);
+}
+
+TEST(OpRules, BytesThatReallyMoveAreAsCountedByHand) {
+  constexpr double kRows = 2 * 4 * 16;  // looked up in a table of bf16
+  EXPECT_EQ(cost_named("embedding").moved_bytes, 2 * kRows * 2);
+  EXPECT_EQ(cost_named("embedding_grad").moved_bytes, 3 * kRows * 2);
+  const Cost master = cost_named("adamw with master");
+  EXPECT_EQ(master.moved_bytes, master.bytes + 3 * 32 * 16 * 4);
+  EXPECT_EQ(cost_named("copy").moved_bytes, kRows * 4);
+  const Cost norm = cost_named("norm");
+  EXPECT_EQ(norm.moved_bytes, norm.bytes);
+}
+
+TEST(OpRules, AnOutputInPlaceIsLikeItsInput) {
+  std::set<OpKind> seen;
+  for (const Case& c : cases()) {
+    const Built b(c);
+    const InPlace k = in_place_of(b.op());
+    if (k.input == kNone) continue;
+    ASSERT_LT(static_cast<size_t>(k.input), c.inputs.size()) << c.name;
+    ASSERT_LT(static_cast<size_t>(k.output), c.outputs.size()) << c.name;
+    const In &in = c.inputs[static_cast<size_t>(k.input)],
+             &out = c.outputs[static_cast<size_t>(k.output)];
+    EXPECT_EQ(in.dtype, out.dtype) << c.name;
+    EXPECT_EQ(to_string(in.shape), to_string(out.shape)) << c.name;
+    EXPECT_NE(in.role, Role::kWeight) << c.name;
+    seen.insert(c.kind);
+  }
+  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k) {
+    const auto kind = static_cast<OpKind>(k);
+    EXPECT_EQ(seen.contains(kind), rule_of(kind).in_place != nullptr) << rule_of(kind).name;
+  }
+}
+
+// A collective names its group; a message names its way and carries one value.
+TEST(OpRules, EffectsOnOtherRanksFitTheOperands) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const Built b(c);
+    const Effects& effects = rule_of(c.kind).effects;
+    const bool over = c.attributes.has("over");
+    EXPECT_EQ(communicates(b.op()), effects.wire != WireKind::kSilent);
+    EXPECT_NE(effects.wire, WireKind::kSegment);
+    EXPECT_EQ(over, effects.converts);
+    if (is_message(b.op())) {
+      EXPECT_FALSE(effects.converts || reduces(b.op()));
+      EXPECT_EQ(c.inputs.size() + c.outputs.size(), 1u);
+      EXPECT_TRUE(c.attributes.has("to") || c.attributes.has("from"));
+    } else if (communicates(b.op())) {
+      EXPECT_TRUE(effects.converts);
+    }
+    if (!effects.converts) continue;
+    EXPECT_EQ(c.inputs.size(), 1u);
+    EXPECT_EQ(c.outputs.size(), 1u);
+    EXPECT_EQ(whole_operand(b.op()),
+              effects.wire == WireKind::kAllGather ? b.op().outputs[0] : b.op().inputs[0]);
+  }
+}
+
+TEST(OpRules, EffectsOnTheStepFitTheOperands) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const Built b(c);
+    const OpRule& rule = rule_of(c.kind);
+    const Effects& effects = rule.effects;
+    EXPECT_EQ(rule.sharding(b.op(), b.graph.values).loss, effects.loss);
+    if (effects.loss) {
+      EXPECT_TRUE(effects.adds_to_report);
+      EXPECT_NE(rule.gradient, nullptr);
+    }
+    if (effects.adds_to_report) {
+      EXPECT_EQ(c.outputs[0].role, Role::kReport);
+    }
+    if (effects.updates_weights) {
+      EXPECT_TRUE(effects.flat_state);
+      EXPECT_GE(rule.members, MemberTables::kStretches);
+    }
+    EXPECT_EQ(effects.flat_state, rule.members != MemberTables::kNothing);
+    if (effects.measures_part) {
+      EXPECT_EQ(rule.members, MemberTables::kFactors);
+      EXPECT_FALSE(effects.updates_weights);
+    }
+    if (effects.flat_state) {
+      EXPECT_EQ(rule.time, TimeGroup::kOptimizer);
+    }
+  }
+}
+
+// What is run again before the backward, and what the runtime prepares.
+TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const Built b(c);
+    const OpRule& rule = rule_of(c.kind);
+    const Work work = cost_of(b.op(), b.graph.values).work;
+    if (rule.repeat != Repeat::kSaved) {
+      EXPECT_NE(rule.gradient, nullptr);
+      EXPECT_FALSE(rule.effects.loss || reduces(b.op()) || is_message(b.op()));
+      EXPECT_NE(work, Work::kProduct);
+    }
+    switch (rule.prepared) {
+      case Prepared::kNothing:
+        EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks);
+        break;
+      case Prepared::kProduct:
+        EXPECT_TRUE(work == Work::kProduct || c.kind == OpKind::kPack);
+        break;
+      case Prepared::kHead:
+        EXPECT_EQ(work, Work::kChunks);
+        break;
+      case Prepared::kAttention:
+        EXPECT_EQ(work, Work::kAttention);
+        break;
+    }
+  }
+}
+
+TEST(OpRules, StateIsChangedByUpdatesAndByRole) {
+  for (const Case& c : cases()) {
+    const Built b(c);
+    EXPECT_EQ(changes_state(b.op(), Role::kWeight), rule_of(c.kind).effects.updates_weights)
+        << c.name;
+    EXPECT_TRUE(changes_state(b.op(), Role::kCache)) << c.name;
+    EXPECT_TRUE(changes_state(b.op(), Role::kFactor)) << c.name;
   }
 }
 
@@ -150,13 +361,12 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
 
 TEST(OpRules, NothingComesOfNoGradient) {
   for (const Case& c : cases()) {
-    const bool loss = c.kind == OpKind::kCrossEntropy || c.kind == OpKind::kLinearCrossEntropy ||
-                      c.kind == OpKind::kDividedCrossEntropy;
-    if (rule_of(c.kind).gradient == nullptr || loss) continue;
+    const OpRule& rule = rule_of(c.kind);
+    if (rule.gradient == nullptr || rule.effects.loss) continue;
     Built b(c);
     Gradients g(b.builder);
     const Op op = b.op();
-    rule_of(c.kind).gradient(g, op);
+    rule.gradient(g, op);
     EXPECT_EQ(b.ops.size(), 1u) << c.name;
   }
 }

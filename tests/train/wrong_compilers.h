@@ -164,9 +164,6 @@ class WrongCompiler {
     return s.phase == Phase::kGather || s.phase == Phase::kReduce || s.phase == Phase::kFinish ||
            s.phase == Phase::kJoin || s.phase == Phase::kSumReport;
   }
-  static bool is_message(const Op& op) {
-    return op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-  }
 
   // Stages share their segments by name: the fault is in all that have the op.
   Fault at_op(std::vector<Program>& stages, const std::string& what,

@@ -96,35 +96,78 @@ void gradient(Gradients& g, const Op& op) {
   if (at.across != kNone) g.add(op.inputs[static_cast<size_t>(at.across)], out[1]);
 }
 
-// Half of the T × T pairs are masked, unless all are seen; each pair costs two products of D.
-double flops(const Op& op, ValueSpan values) {
-  const Shape out = out_shape(values[op.inputs[0]].shape, slots(op.attributes));
-  const auto t = static_cast<double>(out[1]);
-  double pairs = 0.5 * t * (t + 1);
-  if (op.attributes.has("whole")) {
-    const bool forward = op.kind == OpKind::kAttention;
-    const int kv = attention_operands(op.attributes, forward ? 1 : 4).across;
-    const auto keys = static_cast<size_t>(kv == kNone ? 0 : kv);
-    pairs = t * static_cast<double>(values[op.inputs[keys]].shape[1]);
-  }
-  return 4 * static_cast<double>(out[0] * out[2] * out[3]) * pairs;
+Cost cost_of_pairs(const Op& op, ValueSpan values, double pairs, int64_t products) {
+  const Value& queries = values[op.inputs[0]];
+  Cost c = sweep_cost(op, values);
+  c.work = Work::kAttention;
+  c.attention = {pairs, queries.shape[4], products, queries.dtype};
+  const double flops = c.attention.flops();
+  c.flops = {flops, flops, flops};
+  return c;
 }
-double flops_grad(const Op& op, ValueSpan values) { return 2.5 * flops(op, values); }
-double flops_cached(const Op& op, ValueSpan values) {
+
+// Half of the T × T pairs are masked, unless all are seen; `kv` is the operand of the keys.
+double visited_pairs(const Op& op, ValueSpan values, int kv) {
+  const Shape &q = values[op.inputs[0]].shape, out = out_shape(q, slots(op.attributes));
+  const auto t = static_cast<double>(out[1]);
+  const auto heads = static_cast<double>(out[0] * out[2]);
+  if (!op.attributes.has("whole")) return heads * 0.5 * t * (t + 1);
+  const auto keys = static_cast<size_t>(kv == kNone ? 0 : kv);
+  return heads * t * static_cast<double>(values[op.inputs[keys]].shape[1]);
+}
+
+// Counts the pairs that a causal mask leaves out too, whatever the mask of the op is.
+double with_masked_pairs(double flops, const Op& op, ValueSpan values) {
+  const auto t = static_cast<double>(values[op.inputs[0]].shape[1]);
+  return flops * 2 * t / (t + 1);
+}
+
+Cost cost(const Op& op, ValueSpan values) {
+  const int kv = attention_operands(op.attributes, 1).across;
+  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, kv), 2);
+  c.flops.square = with_masked_pairs(c.flops.model, op, values);
+  return c;
+}
+
+// Five products: the scores are made once more, which the model's four do not count.
+Cost cost_grad(const Op& op, ValueSpan values) {
+  const int kv = attention_operands(op.attributes, 4).across;
+  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, kv), 5);
+  c.flops.model = 0.8 * c.flops.hardware;
+  c.flops.square = with_masked_pairs(c.flops.model, op, values);
+  return c;
+}
+
+// Every place of the cache is visited.
+Cost cost_cached(const Op& op, ValueSpan values) {
   const Shape &out = values[op.outputs[0]].shape, &cache = values[op.outputs[1]].shape;
-  return 4 * static_cast<double>(out.elements() * cache[1]);
+  const auto queries = static_cast<double>(out.product(0, 3));
+  return cost_of_pairs(op, values, queries * static_cast<double>(cache[1]), 2);
 }
 
 }  // namespace
 
-const OpRule kAttentionRule = {OpKind::kAttention, "attention", infer, sharding, gradient, flops};
-const OpRule kAttentionGradRule = {OpKind::kAttentionGrad, "attention_grad", infer_grad,
-                                   sharding_grad,          nullptr,          flops_grad};
-const OpRule kCachedAttentionRule = {OpKind::kCachedAttention,
-                                     "cached_attention",
-                                     infer_cached,
-                                     sharding_cached,
-                                     nullptr,
-                                     flops_cached};
+const OpRule kAttentionRule = {.kind = OpKind::kAttention,
+                               .name = "attention",
+                               .infer = infer,
+                               .sharding = sharding,
+                               .gradient = gradient,
+                               .cost = cost,
+                               .repeat = Repeat::kAttention,
+                               .prepared = Prepared::kAttention,
+                               .time = TimeGroup::kAttention};
+const OpRule kAttentionGradRule = {.kind = OpKind::kAttentionGrad,
+                                   .name = "attention_grad",
+                                   .infer = infer_grad,
+                                   .sharding = sharding_grad,
+                                   .cost = cost_grad,
+                                   .prepared = Prepared::kAttention,
+                                   .time = TimeGroup::kAttention};
+const OpRule kCachedAttentionRule = {.kind = OpKind::kCachedAttention,
+                                     .name = "cached_attention",
+                                     .infer = infer_cached,
+                                     .sharding = sharding_cached,
+                                     .cost = cost_cached,
+                                     .time = TimeGroup::kAttention};
 
 }  // namespace tessera

@@ -32,9 +32,22 @@ ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   return r;
 }
 
+// The link to the host carries x once.
+Cost cost_of_copy(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  c.work = Work::kHostCopy;
+  c.moved_bytes = static_cast<double>(values[op.inputs[0]].bytes());
+  return c;
+}
+
 }  // namespace
 
-const OpRule kCastRule = {OpKind::kCast, "cast", infer, sharding, nullptr, nullptr};
-const OpRule kCopyRule = {OpKind::kCopy, "copy", infer_copy, sharding_of_copy, nullptr, nullptr};
+const OpRule kCastRule = {
+    .kind = OpKind::kCast, .name = "cast", .infer = infer, .sharding = sharding};
+const OpRule kCopyRule = {.kind = OpKind::kCopy,
+                          .name = "copy",
+                          .infer = infer_copy,
+                          .sharding = sharding_of_copy,
+                          .cost = cost_of_copy};
 
 }  // namespace tessera

@@ -69,6 +69,20 @@ ShardingRule any(const Op& op, ValueSpan values) {
 
 }  // namespace
 
+bool communicates(const Op& op) { return rule_of(op).effects.wire != WireKind::kSilent; }
+bool is_message(const Op& op) {
+  const WireKind wire = rule_of(op).effects.wire;
+  return wire == WireKind::kSend || wire == WireKind::kReceive;
+}
+bool reduces(const Op& op) {
+  const WireKind wire = rule_of(op).effects.wire;
+  return wire == WireKind::kAllReduce || wire == WireKind::kReduceScatter;
+}
+
+ValueId whole_operand(const Op& op) {
+  return op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
+}
+
 DType wire_type(const Op& op, const Value& v) {
   return op.attributes.has("wire") ? *dtype_from_name(op.attributes.text("wire")) : v.dtype;
 }
@@ -90,14 +104,53 @@ int64_t staged_bytes(const Op& op, ValueSpan local_values) {
   return ranks * piece_of(op, part.shape.elements()).elements() * size_of(wire_type(op, whole));
 }
 
-const OpRule kAllReduceRule = {OpKind::kAllReduce, "all_reduce", infer, any, gradient, nullptr};
-const OpRule kReduceScatterRule = {
-    OpKind::kReduceScatter, "reduce_scatter", infer, any, gradient, nullptr};
-const OpRule kAllGatherRule = {OpKind::kAllGather, "all_gather", infer, any, gradient, nullptr};
-const OpRule kSliceRule = {OpKind::kSlice, "slice", infer, any, gradient, nullptr};
-const OpRule kPadRule = {OpKind::kPad, "pad", infer, any, gradient, nullptr};
-const OpRule kShareRule = {OpKind::kShare, "share", infer, any, gradient, nullptr};
-const OpRule kSendRule = {OpKind::kSend, "send", infer_send, any, nullptr, nullptr};
-const OpRule kReceiveRule = {OpKind::kReceive, "receive", infer_receive, any, nullptr, nullptr};
+const OpRule kAllReduceRule = {.kind = OpKind::kAllReduce,
+                               .name = "all_reduce",
+                               .infer = infer,
+                               .sharding = any,
+                               .gradient = gradient,
+                               .effects = {.converts = true, .wire = WireKind::kAllReduce}};
+const OpRule kReduceScatterRule = {.kind = OpKind::kReduceScatter,
+                                   .name = "reduce_scatter",
+                                   .infer = infer,
+                                   .sharding = any,
+                                   .gradient = gradient,
+                                   .effects = {.converts = true, .wire = WireKind::kReduceScatter}};
+const OpRule kAllGatherRule = {.kind = OpKind::kAllGather,
+                               .name = "all_gather",
+                               .infer = infer,
+                               .sharding = any,
+                               .gradient = gradient,
+                               .repeat = Repeat::kAttention,
+                               .effects = {.converts = true, .wire = WireKind::kAllGather}};
+const OpRule kSliceRule = {.kind = OpKind::kSlice,
+                           .name = "slice",
+                           .infer = infer,
+                           .sharding = any,
+                           .gradient = gradient,
+                           .repeat = Repeat::kAttention,
+                           .effects = {.converts = true}};
+const OpRule kPadRule = {.kind = OpKind::kPad,
+                         .name = "pad",
+                         .infer = infer,
+                         .sharding = any,
+                         .gradient = gradient,
+                         .effects = {.converts = true}};
+const OpRule kShareRule = {.kind = OpKind::kShare,
+                           .name = "share",
+                           .infer = infer,
+                           .sharding = any,
+                           .gradient = gradient,
+                           .effects = {.converts = true}};
+const OpRule kSendRule = {.kind = OpKind::kSend,
+                          .name = "send",
+                          .infer = infer_send,
+                          .sharding = any,
+                          .effects = {.wire = WireKind::kSend}};
+const OpRule kReceiveRule = {.kind = OpKind::kReceive,
+                             .name = "receive",
+                             .infer = infer_receive,
+                             .sharding = any,
+                             .effects = {.wire = WireKind::kReceive}};
 
 }  // namespace tessera

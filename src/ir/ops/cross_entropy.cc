@@ -68,22 +68,35 @@ void gradient_linear(Gradients& g, const Op& op) {
   g.add(op.inputs[0], out[1]);
 }
 
-double flops_linear(const Op& op, ValueSpan values) {
-  const double product = 2 * static_cast<double>(values[op.inputs[0]].shape.elements()) *
-                         static_cast<double>(values[op.inputs[1]].shape[0]);
-  if (!op.attributes.integer("gradient")) return product;
-  return op.attributes.integer("frozen") ? 2 * product : 3 * product;
+Cost cost_linear(const Op& op, ValueSpan values) {
+  const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
+  const int64_t F = w.shape[-1], V = w.shape[0], tokens = x.shape.elements() / F;
+  std::vector<ProductShape> products = {{1, tokens, V, F, x.dtype, ProductKind::kForward}};
+  if (op.attributes.integer("gradient")) {
+    products.push_back({1, tokens, F, V, x.dtype, ProductKind::kInputGradient});
+    if (!op.attributes.integer("frozen"))
+      products.push_back({1, V, F, tokens, x.dtype, ProductKind::kWeightGradient});
+  }
+  return product_cost(op, values, Work::kChunks, std::move(products));
 }
 
 }  // namespace
 
-const OpRule kCrossEntropyRule = {
-    OpKind::kCrossEntropy, "cross_entropy", infer, sharding, gradient, nullptr};
-const OpRule kLinearCrossEntropyRule = {OpKind::kLinearCrossEntropy,
-                                        "linear_cross_entropy",
-                                        infer_linear,
-                                        sharding_linear,
-                                        gradient_linear,
-                                        flops_linear};
+const OpRule kCrossEntropyRule = {.kind = OpKind::kCrossEntropy,
+                                  .name = "cross_entropy",
+                                  .infer = infer,
+                                  .sharding = sharding,
+                                  .gradient = gradient,
+                                  .in_place = over_logits,
+                                  .effects = {.loss = true, .adds_to_report = true}};
+const OpRule kLinearCrossEntropyRule = {.kind = OpKind::kLinearCrossEntropy,
+                                        .name = "linear_cross_entropy",
+                                        .infer = infer_linear,
+                                        .sharding = sharding_linear,
+                                        .gradient = gradient_linear,
+                                        .cost = cost_linear,
+                                        .prepared = Prepared::kHead,
+                                        .time = TimeGroup::kMatrix,
+                                        .effects = {.loss = true, .adds_to_report = true}};
 
 }  // namespace tessera

@@ -58,15 +58,18 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kLogitsMaxRule = {OpKind::kLogitsMax, "logits_max", infer_max,
-                               sharding_max,       nullptr,      nullptr};
-const OpRule kLogitsSumsRule = {OpKind::kLogitsSums, "logits_sums", infer_sums,
-                                sharding_sums,       nullptr,       nullptr};
-const OpRule kDividedCrossEntropyRule = {OpKind::kDividedCrossEntropy,
-                                         "divided_cross_entropy",
-                                         infer_loss,
-                                         sharding_loss,
-                                         gradient,
-                                         nullptr};
+const OpRule kLogitsMaxRule = {
+    .kind = OpKind::kLogitsMax, .name = "logits_max", .infer = infer_max, .sharding = sharding_max};
+const OpRule kLogitsSumsRule = {.kind = OpKind::kLogitsSums,
+                                .name = "logits_sums",
+                                .infer = infer_sums,
+                                .sharding = sharding_sums};
+const OpRule kDividedCrossEntropyRule = {.kind = OpKind::kDividedCrossEntropy,
+                                         .name = "divided_cross_entropy",
+                                         .infer = infer_loss,
+                                         .sharding = sharding_loss,
+                                         .gradient = gradient,
+                                         .in_place = over_logits,
+                                         .effects = {.loss = true, .adds_to_report = true}};
 
 }  // namespace tessera

@@ -62,8 +62,16 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kDropoutRule = {OpKind::kDropout, "dropout", infer, sharding, gradient, nullptr};
-const OpRule kDropoutGradRule = {OpKind::kDropoutGrad, "dropout_grad", infer_grad,
-                                 sharding_grad,        nullptr,        nullptr};
+const OpRule kDropoutRule = {.kind = OpKind::kDropout,
+                             .name = "dropout",
+                             .infer = infer,
+                             .sharding = sharding,
+                             .gradient = gradient,
+                             .in_place = over_first};
+const OpRule kDropoutGradRule = {.kind = OpKind::kDropoutGrad,
+                                 .name = "dropout_grad",
+                                 .infer = infer_grad,
+                                 .sharding = sharding_grad,
+                                 .in_place = over_first};
 
 }  // namespace tessera

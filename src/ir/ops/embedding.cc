@@ -31,10 +31,31 @@ void gradient(Gradients& g, const Op& op) {
                    {g.weight(table)});
 }
 
+// Of the table only the rows that are looked up move.
+Cost cost(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  c.moved_bytes = 2.0 * static_cast<double>(values[op.outputs[0]].bytes());
+  return c;
+}
+// dy is read, and its rows of the table's gradient are read and written.
+Cost cost_grad(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  c.moved_bytes = 3.0 * static_cast<double>(values[op.inputs[1]].bytes());
+  return c;
+}
+
 }  // namespace
 
-const OpRule kEmbeddingRule = {OpKind::kEmbedding, "embedding", infer, sharding, gradient, nullptr};
-const OpRule kEmbeddingGradRule = {OpKind::kEmbeddingGrad, "embedding_grad", infer_grad,
-                                   sharding_grad,          nullptr,          nullptr};
+const OpRule kEmbeddingRule = {.kind = OpKind::kEmbedding,
+                               .name = "embedding",
+                               .infer = infer,
+                               .sharding = sharding,
+                               .gradient = gradient,
+                               .cost = cost};
+const OpRule kEmbeddingGradRule = {.kind = OpKind::kEmbeddingGrad,
+                                   .name = "embedding_grad",
+                                   .infer = infer_grad,
+                                   .sharding = sharding_grad,
+                                   .cost = cost_grad};
 
 }  // namespace tessera

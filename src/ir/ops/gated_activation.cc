@@ -34,13 +34,15 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kGatedActivationRule = {
-    OpKind::kGatedActivation, "gated_activation", infer, sharding, gradient, nullptr};
-const OpRule kGatedActivationGradRule = {OpKind::kGatedActivationGrad,
-                                         "gated_activation_grad",
-                                         infer_grad,
-                                         sharding_grad,
-                                         nullptr,
-                                         nullptr};
+const OpRule kGatedActivationRule = {.kind = OpKind::kGatedActivation,
+                                     .name = "gated_activation",
+                                     .infer = infer,
+                                     .sharding = sharding,
+                                     .gradient = gradient,
+                                     .repeat = Repeat::kCheap};
+const OpRule kGatedActivationGradRule = {.kind = OpKind::kGatedActivationGrad,
+                                         .name = "gated_activation_grad",
+                                         .infer = infer_grad,
+                                         .sharding = sharding_grad};
 
 }  // namespace tessera

@@ -42,8 +42,16 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kGeluRule = {OpKind::kGelu, "gelu", infer, sharding, gradient, nullptr};
-const OpRule kGeluGradRule = {OpKind::kGeluGrad, "gelu_grad", infer_grad,
-                              sharding_grad,     nullptr,     nullptr};
+const OpRule kGeluRule = {.kind = OpKind::kGelu,
+                          .name = "gelu",
+                          .infer = infer,
+                          .sharding = sharding,
+                          .gradient = gradient,
+                          .in_place = over_first};
+const OpRule kGeluGradRule = {.kind = OpKind::kGeluGrad,
+                              .name = "gelu_grad",
+                              .infer = infer_grad,
+                              .sharding = sharding_grad,
+                              .in_place = over_last};
 
 }  // namespace tessera

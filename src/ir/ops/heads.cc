@@ -81,17 +81,23 @@ void gradient_join(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kRepeatHeadsRule = {OpKind::kRepeatHeads, "repeat_heads",  infer_repeat,
-                                 sharding_repeat,      gradient_repeat, nullptr};
-const OpRule kRepeatHeadsGradRule = {OpKind::kRepeatHeadsGrad,
-                                     "repeat_heads_grad",
-                                     infer_repeat_grad,
-                                     sharding_repeat,
-                                     nullptr,
-                                     nullptr};
-const OpRule kJoinHeadsRule = {OpKind::kJoinHeads, "join_heads",  infer_join,
-                               sharding_join,      gradient_join, nullptr};
-const OpRule kJoinHeadsGradRule = {OpKind::kJoinHeadsGrad, "join_heads_grad", infer_join_grad,
-                                   sharding_join_grad,     nullptr,           nullptr};
+const OpRule kRepeatHeadsRule = {.kind = OpKind::kRepeatHeads,
+                                 .name = "repeat_heads",
+                                 .infer = infer_repeat,
+                                 .sharding = sharding_repeat,
+                                 .gradient = gradient_repeat};
+const OpRule kRepeatHeadsGradRule = {.kind = OpKind::kRepeatHeadsGrad,
+                                     .name = "repeat_heads_grad",
+                                     .infer = infer_repeat_grad,
+                                     .sharding = sharding_repeat};
+const OpRule kJoinHeadsRule = {.kind = OpKind::kJoinHeads,
+                               .name = "join_heads",
+                               .infer = infer_join,
+                               .sharding = sharding_join,
+                               .gradient = gradient_join};
+const OpRule kJoinHeadsGradRule = {.kind = OpKind::kJoinHeadsGrad,
+                                   .name = "join_heads_grad",
+                                   .infer = infer_join_grad,
+                                   .sharding = sharding_join_grad};
 
 }  // namespace tessera

@@ -81,42 +81,90 @@ void gradient_mix(Gradients& g, const Op& op) {
   g.add(op.inputs[1], out[1]);
 }
 
-// All pairs are computed: 2 D a pair and product.
-double pairs_flops(const Shape& pairs, int64_t head_size, int products) {
-  return 2.0 * products * static_cast<double>(pairs.elements() * head_size);
+// Products over all pairs of positions: `wide` gives [T, T], `deep` reads it.
+struct PairProducts {
+  ProductShape wide, deep;
+};
+PairProducts pair_products(const Value& qkv) {
+  const Shape& s = qkv.shape;
+  const int64_t batch = s[0] * heads(s), T = s[1], D = s[4];
+  return {{batch, T, T, D, qkv.dtype, ProductKind::kForward},
+          {batch, T, D, T, qkv.dtype, ProductKind::kInputGradient}};
 }
-double flops_scores(const Op& op, ValueSpan v) {
-  return pairs_flops(v[op.outputs[0]].shape, v[op.inputs[0]].shape[4], 1);
+
+// All pairs are computed, of which the model counts those that the mask leaves.
+Cost scores_cost(const Op& op, ValueSpan values, const Value& qkv,
+                 std::vector<ProductShape> products) {
+  Cost c = product_cost(op, values, Work::kScores, std::move(products));
+  const auto t = static_cast<double>(qkv.shape[1]);
+  c.flops.model = c.flops.hardware * (t + 1) / (2 * t);
+  return c;
 }
-double flops_scores_grad(const Op& op, ValueSpan v) {
-  return pairs_flops(v[op.inputs[1]].shape, v[op.inputs[0]].shape[4], 2);
+
+Cost cost_scores(const Op& op, ValueSpan values) {
+  const Value& qkv = values[op.inputs[0]];
+  return scores_cost(op, values, qkv, {pair_products(qkv).wide});
 }
-double flops_mix(const Op& op, ValueSpan v) {
-  return pairs_flops(v[op.inputs[0]].shape, v[op.inputs[1]].shape[4], 1);
+Cost cost_scores_grad(const Op& op, ValueSpan values) {
+  const Value& qkv = values[op.inputs[0]];
+  const PairProducts p = pair_products(qkv);
+  return scores_cost(op, values, qkv, {p.deep, p.deep});
 }
-double flops_mix_grad(const Op& op, ValueSpan v) { return 2 * flops_mix(op, v); }
+Cost cost_mix(const Op& op, ValueSpan values) {
+  const Value& qkv = values[op.inputs[1]];
+  return scores_cost(op, values, qkv, {pair_products(qkv).deep});
+}
+Cost cost_mix_grad(const Op& op, ValueSpan values) {
+  const Value& qkv = values[op.inputs[1]];
+  const PairProducts p = pair_products(qkv);
+  return scores_cost(op, values, qkv, {p.wide, p.deep});
+}
 
 }  // namespace
 
-const OpRule kAttentionScoresRule = {OpKind::kAttentionScores, "attention_scores", infer_scores,
-                                     sharding_scores,          gradient_scores,    flops_scores};
-const OpRule kAttentionScoresGradRule = {OpKind::kAttentionScoresGrad,
-                                         "attention_scores_grad",
-                                         infer_scores_grad,
-                                         sharding_scores_grad,
-                                         nullptr,
-                                         flops_scores_grad};
-const OpRule kSoftmaxRule = {OpKind::kSoftmax, "softmax",        infer_softmax,
-                             sharding_softmax, gradient_softmax, nullptr};
-const OpRule kSoftmaxGradRule = {OpKind::kSoftmaxGrad,  "softmax_grad", infer_softmax_grad,
-                                 sharding_softmax_grad, nullptr,        nullptr};
-const OpRule kAttentionMixRule = {OpKind::kAttentionMix, "attention_mix", infer_mix,
-                                  sharding_mix,          gradient_mix,    flops_mix};
-const OpRule kAttentionMixGradRule = {OpKind::kAttentionMixGrad,
-                                      "attention_mix_grad",
-                                      infer_mix_grad,
-                                      sharding_mix_grad,
-                                      nullptr,
-                                      flops_mix_grad};
+const OpRule kAttentionScoresRule = {.kind = OpKind::kAttentionScores,
+                                     .name = "attention_scores",
+                                     .infer = infer_scores,
+                                     .sharding = sharding_scores,
+                                     .gradient = gradient_scores,
+                                     .cost = cost_scores,
+                                     .repeat = Repeat::kAttention,
+                                     .time = TimeGroup::kAttention,
+                                     .effects = {.may_be_infinite = true}};
+const OpRule kAttentionScoresGradRule = {.kind = OpKind::kAttentionScoresGrad,
+                                         .name = "attention_scores_grad",
+                                         .infer = infer_scores_grad,
+                                         .sharding = sharding_scores_grad,
+                                         .cost = cost_scores_grad,
+                                         .in_place = over_last,
+                                         .time = TimeGroup::kAttention};
+const OpRule kSoftmaxRule = {.kind = OpKind::kSoftmax,
+                             .name = "softmax",
+                             .infer = infer_softmax,
+                             .sharding = sharding_softmax,
+                             .gradient = gradient_softmax,
+                             .in_place = over_first,
+                             .repeat = Repeat::kAttention,
+                             .time = TimeGroup::kAttention};
+const OpRule kSoftmaxGradRule = {.kind = OpKind::kSoftmaxGrad,
+                                 .name = "softmax_grad",
+                                 .infer = infer_softmax_grad,
+                                 .sharding = sharding_softmax_grad,
+                                 .in_place = over_last,
+                                 .time = TimeGroup::kAttention};
+const OpRule kAttentionMixRule = {.kind = OpKind::kAttentionMix,
+                                  .name = "attention_mix",
+                                  .infer = infer_mix,
+                                  .sharding = sharding_mix,
+                                  .gradient = gradient_mix,
+                                  .cost = cost_mix,
+                                  .repeat = Repeat::kCheap,
+                                  .time = TimeGroup::kAttention};
+const OpRule kAttentionMixGradRule = {.kind = OpKind::kAttentionMixGrad,
+                                      .name = "attention_mix_grad",
+                                      .infer = infer_mix_grad,
+                                      .sharding = sharding_mix_grad,
+                                      .cost = cost_mix_grad,
+                                      .time = TimeGroup::kAttention};
 
 }  // namespace tessera

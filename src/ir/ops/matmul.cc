@@ -5,8 +5,6 @@
 // (e4m3 | e5m2), the second to e4m3.
 // Attribute `scale`: times that. Attribute `out` = f32: y is f32 whatever x is. Weights keep the
 // dimension that is divided: qkv is [heads, 3, D, F].
-#include <cmath>
-
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -92,28 +90,56 @@ void gradient(Gradients& g, const Op& op) {
   if (g.wanted(x)) g.add(x, b.emit_one(OpKind::kMatmulGradInput, op.origin, a, {dy, w}));
 }
 
-double flops(const Op& op, ValueSpan values) {
-  // Each of the three products has the extents rows · out · in; two of its three operands give all.
-  const Shape &a = values[op.inputs[0]].shape, &b = values[op.inputs[1]].shape,
-              &c = values[op.outputs[0]].shape;
-  return 2 * std::sqrt(static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
-                       static_cast<double>(c.elements()));
+// The second operand [rows, columns] is w, of which the forward contracts the columns, or x, of
+// which the weight gradient contracts the rows.
+Cost cost_of_product(const Op& op, ValueSpan values, ProductKind kind) {
+  const Value& a = values[op.inputs[0]];
+  const Shape& b = values[op.inputs[1]].shape;
+  const int64_t rows = b.product(0, b.rank() - contracted(op.attributes));
+  const int64_t columns = b.elements() / rows;
+  ProductShape s;
+  s.type = a.dtype;
+  s.kind = kind;
+  s.fp8 = op.attributes.has("fp8");
+  s.n = kind == ProductKind::kForward ? rows : columns;
+  s.k = kind == ProductKind::kForward ? columns : rows;
+  s.m = a.shape.elements() / s.k;
+  return product_cost(op, values, Work::kProduct, {s});
+}
+
+Cost cost(const Op& op, ValueSpan values) {
+  return cost_of_product(op, values, ProductKind::kForward);
+}
+Cost cost_grad_input(const Op& op, ValueSpan values) {
+  return cost_of_product(op, values, ProductKind::kInputGradient);
+}
+Cost cost_grad_weight(const Op& op, ValueSpan values) {
+  return cost_of_product(op, values, ProductKind::kWeightGradient);
 }
 
 }  // namespace
 
-const OpRule kMatmulRule = {OpKind::kMatmul, "matmul", infer, sharding, gradient, flops};
-const OpRule kMatmulGradInputRule = {OpKind::kMatmulGradInput,
-                                     "matmul_grad_input",
-                                     infer_grad_input,
-                                     sharding_grad_input,
-                                     nullptr,
-                                     flops};
-const OpRule kMatmulGradWeightRule = {OpKind::kMatmulGradWeight,
-                                      "matmul_grad_weight",
-                                      infer_grad_weight,
-                                      sharding_grad_weight,
-                                      nullptr,
-                                      flops};
+const OpRule kMatmulRule = {.kind = OpKind::kMatmul,
+                            .name = "matmul",
+                            .infer = infer,
+                            .sharding = sharding,
+                            .gradient = gradient,
+                            .cost = cost,
+                            .prepared = Prepared::kProduct,
+                            .time = TimeGroup::kMatrix};
+const OpRule kMatmulGradInputRule = {.kind = OpKind::kMatmulGradInput,
+                                     .name = "matmul_grad_input",
+                                     .infer = infer_grad_input,
+                                     .sharding = sharding_grad_input,
+                                     .cost = cost_grad_input,
+                                     .prepared = Prepared::kProduct,
+                                     .time = TimeGroup::kMatrix};
+const OpRule kMatmulGradWeightRule = {.kind = OpKind::kMatmulGradWeight,
+                                      .name = "matmul_grad_weight",
+                                      .infer = infer_grad_weight,
+                                      .sharding = sharding_grad_weight,
+                                      .cost = cost_grad_weight,
+                                      .prepared = Prepared::kProduct,
+                                      .time = TimeGroup::kMatrix};
 
 }  // namespace tessera

@@ -80,8 +80,20 @@ void gradient_of_norm(Gradients& g, const Op& op, OpKind kind) {
   g.add(x, g.builder().emit(kind, op.origin, a, in, out)[0]);
 }
 
-const OpRule kNormRule = {OpKind::kNorm, "norm", infer, sharding_of_norm, gradient, nullptr};
-const OpRule kNormGradRule = {OpKind::kNormGrad, "norm_grad", infer_grad,
-                              sharding_grad,     nullptr,     nullptr};
+InPlace over_gradient(const Op& op) {
+  return op.attributes.integer("add") ? over_last(op) : InPlace{3, 0};
+}
+
+const OpRule kNormRule = {.kind = OpKind::kNorm,
+                          .name = "norm",
+                          .infer = infer,
+                          .sharding = sharding_of_norm,
+                          .gradient = gradient,
+                          .repeat = Repeat::kCheap};
+const OpRule kNormGradRule = {.kind = OpKind::kNormGrad,
+                              .name = "norm_grad",
+                              .infer = infer_grad,
+                              .sharding = sharding_grad,
+                              .in_place = over_gradient};
 
 }  // namespace tessera

@@ -31,9 +31,16 @@ void gradient(Gradients& g, const Op& op) { gradient_of_norm(g, op, OpKind::kRms
 
 }  // namespace
 
-const OpRule kRmsNormRule = {OpKind::kRmsNorm, "rms_norm", infer,
-                             sharding_of_norm, gradient,   nullptr};
-const OpRule kRmsNormGradRule = {OpKind::kRmsNormGrad, "rms_norm_grad", infer_grad,
-                                 sharding_grad,        nullptr,         nullptr};
+const OpRule kRmsNormRule = {.kind = OpKind::kRmsNorm,
+                             .name = "rms_norm",
+                             .infer = infer,
+                             .sharding = sharding_of_norm,
+                             .gradient = gradient,
+                             .repeat = Repeat::kCheap};
+const OpRule kRmsNormGradRule = {.kind = OpKind::kRmsNormGrad,
+                                 .name = "rms_norm_grad",
+                                 .infer = infer_grad,
+                                 .sharding = sharding_grad,
+                                 .in_place = over_gradient};
 
 }  // namespace tessera

@@ -29,6 +29,11 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kRotaryRule = {OpKind::kRotary, "rotary", infer, sharding, gradient, nullptr};
+const OpRule kRotaryRule = {.kind = OpKind::kRotary,
+                            .name = "rotary",
+                            .infer = infer,
+                            .sharding = sharding,
+                            .gradient = gradient,
+                            .in_place = over_first};
 
 }  // namespace tessera

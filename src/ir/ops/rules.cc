@@ -89,13 +89,35 @@ const OpRule* rule_named(std::string_view name) {
   return nullptr;
 }
 
-Cost cost_of(const Op& op, ValueSpan values) {
+Cost sweep_cost(const Op& op, ValueSpan values) {
   Cost c;
   for (const ValueId v : op.inputs) c.bytes += static_cast<double>(values[v].bytes());
   for (const ValueId v : op.outputs) c.bytes += static_cast<double>(values[v].bytes());
-  const OpRule& r = rule_of(op.kind);
-  if (r.flops != nullptr) c.flops = r.flops(op, values);
+  c.moved_bytes = c.bytes;
   return c;
+}
+
+Cost product_cost(const Op& op, ValueSpan values, Work work, std::vector<ProductShape> products) {
+  Cost c = sweep_cost(op, values);
+  c.work = work;
+  double flops = 0;
+  for (const ProductShape& p : products) flops += p.flops();
+  c.flops = {flops, flops, flops};
+  c.products = std::move(products);
+  return c;
+}
+
+InPlace in_place_of(const Op& op) {
+  const OpRule& rule = rule_of(op);
+  return rule.in_place == nullptr ? InPlace{} : rule.in_place(op);
+}
+
+InPlace over_first(const Op&) { return {0, 0}; }
+InPlace over_last(const Op& op) { return {static_cast<int>(op.inputs.size()) - 1, 0}; }
+InPlace over_logits(const Op& op) { return op.outputs.size() > 1 ? InPlace{0, 1} : InPlace{}; }
+
+bool changes_state(const Op& op, Role output) {
+  return rule_of(op).effects.updates_weights || output == Role::kCache || output == Role::kFactor;
 }
 
 }  // namespace tessera

@@ -32,8 +32,15 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kScaleRule = {OpKind::kScale, "scale", infer, sharding, gradient, nullptr};
-const OpRule kAccumulateRule = {
-    OpKind::kAccumulate, "accumulate", infer_accumulate, sharding, nullptr, nullptr};
+const OpRule kScaleRule = {.kind = OpKind::kScale,
+                           .name = "scale",
+                           .infer = infer,
+                           .sharding = sharding,
+                           .gradient = gradient,
+                           .in_place = over_first};
+const OpRule kAccumulateRule = {.kind = OpKind::kAccumulate,
+                                .name = "accumulate",
+                                .infer = infer_accumulate,
+                                .sharding = sharding};
 
 }  // namespace tessera

@@ -37,9 +37,29 @@ ShardingRule whole(const Op& op, ValueSpan values) {
   return r;
 }
 
-const OpRule kClearRule = {OpKind::kClear, "clear", infer_report, whole, nullptr, nullptr};
-const OpRule kPackRule = {OpKind::kPack, "pack", infer_pack, whole, nullptr, nullptr};
-const OpRule kSquaresRule = {OpKind::kSquares, "squares", infer_report, whole, nullptr, nullptr};
-const OpRule kClipRule = {OpKind::kClip, "clip", infer_report, whole, nullptr, nullptr};
+const OpRule kClearRule = {.kind = OpKind::kClear,
+                           .name = "clear",
+                           .infer = infer_report,
+                           .sharding = whole,
+                           .time = TimeGroup::kOptimizer};
+const OpRule kPackRule = {.kind = OpKind::kPack,
+                          .name = "pack",
+                          .infer = infer_pack,
+                          .sharding = whole,
+                          .prepared = Prepared::kProduct,
+                          .time = TimeGroup::kOptimizer};
+const OpRule kSquaresRule = {.kind = OpKind::kSquares,
+                             .name = "squares",
+                             .infer = infer_report,
+                             .sharding = whole,
+                             .members = MemberTables::kRanges,
+                             .time = TimeGroup::kOptimizer,
+                             .effects = {.flat_state = true, .adds_to_report = true}};
+const OpRule kClipRule = {.kind = OpKind::kClip,
+                          .name = "clip",
+                          .infer = infer_report,
+                          .sharding = whole,
+                          .time = TimeGroup::kOptimizer,
+                          .effects = {.adds_to_report = true}};
 
 }  // namespace tessera

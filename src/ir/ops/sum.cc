@@ -73,8 +73,13 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kSumRule = {OpKind::kSum, "sum", infer, sharding, gradient, nullptr};
-const OpRule kBiasGradRule = {OpKind::kBiasGrad, "bias_grad", infer_bias,
-                              sharding_bias,     nullptr,     nullptr};
+const OpRule kSumRule = {.kind = OpKind::kSum,
+                         .name = "sum",
+                         .infer = infer,
+                         .sharding = sharding,
+                         .gradient = gradient,
+                         .in_place = over_first};
+const OpRule kBiasGradRule = {
+    .kind = OpKind::kBiasGrad, .name = "bias_grad", .infer = infer_bias, .sharding = sharding_bias};
 
 }  // namespace tessera

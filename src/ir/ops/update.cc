@@ -66,16 +66,58 @@ std::vector<OutputSpec> infer_adafactor(const Attributes& a, const Inputs& in) {
   return updated(a, in[0]->shape, a.number("beta1") > 0 ? 1 : 0);
 }
 
+// Moments and master weights are read as well as written.
+Cost cost_adamw(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  for (size_t i = 1; i < op.outputs.size(); ++i)
+    c.moved_bytes += static_cast<double>(values[op.outputs[i]].bytes());
+  return c;
+}
+
 }  // namespace
 
-const OpRule kAdamwRule = {OpKind::kAdamw, "adamw", infer_adamw, whole, nullptr, nullptr};
-const OpRule kLionRule = {OpKind::kLion, "lion", infer_lion, whole, nullptr, nullptr};
-const OpRule kSgdRule = {OpKind::kSgd, "sgd", infer_sgd, whole, nullptr, nullptr};
-const OpRule kAdafactorSumsRule = {
-    OpKind::kAdafactorSums, "adafactor_sums", infer_sums, whole, nullptr, nullptr};
-const OpRule kAdafactorSquaresRule = {
-    OpKind::kAdafactorSquares, "adafactor_squares", infer_squares, whole, nullptr, nullptr};
-const OpRule kAdafactorRule = {
-    OpKind::kAdafactor, "adafactor", infer_adafactor, whole, nullptr, nullptr};
+const OpRule kAdamwRule = {.kind = OpKind::kAdamw,
+                           .name = "adamw",
+                           .infer = infer_adamw,
+                           .sharding = whole,
+                           .cost = cost_adamw,
+                           .members = MemberTables::kStretches,
+                           .time = TimeGroup::kOptimizer,
+                           .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule kLionRule = {.kind = OpKind::kLion,
+                          .name = "lion",
+                          .infer = infer_lion,
+                          .sharding = whole,
+                          .members = MemberTables::kStretches,
+                          .time = TimeGroup::kOptimizer,
+                          .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule kSgdRule = {.kind = OpKind::kSgd,
+                         .name = "sgd",
+                         .infer = infer_sgd,
+                         .sharding = whole,
+                         .members = MemberTables::kStretches,
+                         .time = TimeGroup::kOptimizer,
+                         .effects = {.updates_weights = true, .flat_state = true}};
+const OpRule kAdafactorSumsRule = {.kind = OpKind::kAdafactorSums,
+                                   .name = "adafactor_sums",
+                                   .infer = infer_sums,
+                                   .sharding = whole,
+                                   .members = MemberTables::kFactors,
+                                   .time = TimeGroup::kOptimizer,
+                                   .effects = {.flat_state = true, .measures_part = true}};
+const OpRule kAdafactorSquaresRule = {.kind = OpKind::kAdafactorSquares,
+                                      .name = "adafactor_squares",
+                                      .infer = infer_squares,
+                                      .sharding = whole,
+                                      .members = MemberTables::kFactors,
+                                      .time = TimeGroup::kOptimizer,
+                                      .effects = {.flat_state = true, .measures_part = true}};
+const OpRule kAdafactorRule = {.kind = OpKind::kAdafactor,
+                               .name = "adafactor",
+                               .infer = infer_adafactor,
+                               .sharding = whole,
+                               .members = MemberTables::kFactors,
+                               .time = TimeGroup::kOptimizer,
+                               .effects = {.updates_weights = true, .flat_state = true}};
 
 }  // namespace tessera
