@@ -220,8 +220,8 @@ void read_override(std::span<const Field> fields, const Override& override, Plac
   }
   if (value.is_null() || (value.as_members() && value.as_members()->empty()))
     throw Error(
-        "{}: {}={} sets nothing, and the keys of {} stay as they are. Wanted a key and its value, "
-        "such as {}.KEY=VALUE",
+        "{}: {}={} sets nothing and changes no key of {}. Expected a key and its value, such as "
+        "{}.KEY=VALUE",
         source, override.path, text, override.path, override.path);
   Tree tree = std::move(value);  // a group: model={layers: 2, hidden: 8}
   for (const std::vector<std::string> names = split(override.path, '.');

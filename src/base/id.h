@@ -1,6 +1,6 @@
 // Typed ids. An id names one entry of one kind of list by its index: a ValueId indexes values and
-// nothing else. It does not convert to another kind of id, nor to or from a number, unless the code
-// says so. IdVector and IdSpan are a std::vector and a std::span that only their own ids index.
+// nothing else. It converts to no other kind of id, and to or from a number only by name. IdVector
+// and IdSpan are a std::vector and a std::span that only their own ids index.
 #pragma once
 
 #include <fmt/format.h>

@@ -26,7 +26,7 @@ struct FoundCheckpoint {
 std::vector<FoundCheckpoint> list_checkpoints(const Path& checkpoints_dir);
 
 // The contents of a checkpoints folder, by names; a folder counts as an unfinished save of version
-// 0.1 (<step>.part) only if it holds nothing but files of a save. Throws FileError if it cannot be
+// 0.1 (<step>.part) only if it holds only files of a save. Throws FileError if it cannot be
 // read.
 struct CheckpointNames {
   struct Entry {

@@ -16,8 +16,8 @@ namespace tessera {
 class CharacterMap {
  public:
   // Throws Error, naming `source`, if any path through the trie leaves it or is longer than 64
-  // bytes, or if any result lies outside or is longer than 256 bytes: the library follows these
-  // numbers unchecked. No bytes: no rules.
+  // bytes, or if any result is outside the bytes or longer than 256 bytes: the library follows
+  // these numbers unchecked. No bytes: no rules.
   CharacterMap(std::string_view bytes, const std::string& source);
 
   bool empty() const { return units_.empty(); }

@@ -33,6 +33,10 @@ bool is_housekeeping(const std::string& path) {
          path.starts_with("evaluation.") || path.starts_with("divergence.");
 }
 
+std::string there_and_here(const Change& c) {
+  return fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
+}
+
 // With the keys that an older version did not know, as they are where nobody gives them.
 Tree completed(const Tree& saved, const Tree& defaults) {
   if (!saved.as_members() || !defaults.as_members()) return saved;
@@ -170,8 +174,7 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
   std::string refused;
   for (const Change& c : told)
     // The rows of a smaller vocabulary are the first of a larger one.
-    if (c.path != "model.vocabulary")
-      refused += fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
+    if (c.path != "model.vocabulary") refused += there_and_here(c);
   if (!refused.empty())
     throw Error(
         "{}: its model is not the one of the run file, which would compute something else with its "
@@ -185,13 +188,11 @@ void require_adapters_kept(const RunConfig& config, const Tree& saved, const Pat
   if (!has_adapters(saved) || config.checkpoint.allow_changes) return;
   std::string lost;
   for (const Change& c : differences(completed(saved, to_tree(RunConfig{})), to_tree(config)))
-    if (c.path.starts_with("lora."))
-      lost += fmt::format("\n  {} is {} there, {} in this run", c.path, c.before, c.after);
+    if (c.path.starts_with("lora.")) lost += there_and_here(c);
   if (!lost.empty())
     throw Error(
-        "{} holds adapters, which this run would drop or use otherwise:{}\n  Set these keys as "
-        "they "
-        "are there.{}",
+        "{} holds adapters, which this run would drop or use otherwise:{}\n  Set these keys "
+        "as they are there.{}",
         checkpoint.string(), lost, kKeepAdapters);
 }
 

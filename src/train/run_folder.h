@@ -22,8 +22,8 @@ std::unique_ptr<OwnerLock> lock_run_directory(const Path& directory,
                                               const std::function<void(const std::string&)>& say);
 
 // A start that fails leaves no trace where it made the folder and its run has not begun, that is
-// where it holds only log.txt and the lock. Anything else stays as it is, and the log says why the
-// start or the run failed. On every rank, made before any of them makes the folder.
+// where it holds only log.txt and the lock. Any other folder is kept, and the log has the reason
+// why the start or the run failed. On every rank, made before any of them makes the folder.
 class RunFolder {
  public:
   explicit RunFolder(const Path& folder);

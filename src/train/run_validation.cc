@@ -16,13 +16,13 @@ RunValidation::RunValidation(const RunConfig& config, const Tokenizer& tokenizer
 }
 
 std::vector<ValidationMetrics> RunValidation::measure(Trainer& trainer, World& world, int64_t step,
-                                                      const Told& told) const {
+                                                      const OnProgress& on_progress) const {
   std::vector<ValidationMetrics> out;
   for (size_t i = 0; i < sets_.size(); ++i) {
     const auto& [name, data] = sets_[i];
     const int64_t samples = limit_ > 0 ? std::min(limit_, data->samples()) : data->samples();
     const ValidationResult r = trainer.validate(
-        *data, samples, [&, &set = name](int64_t done) { told(set, done, samples); });
+        *data, samples, [&, &set = name](int64_t done) { on_progress(set, done, samples); });
     require_no_error(world, r.error);
     const double bytes = text_bytes_[i] * r.tokens / static_cast<double>(data->predicted_tokens());
     out.push_back({step, name, r.loss(), r.loss_sum / std::numbers::ln2 / bytes});

@@ -18,13 +18,13 @@ class RunValidation {
   // Error for a set that cannot be read or has ids beyond the vocabulary.
   RunValidation(const RunConfig& config, const Tokenizer& tokenizer, const World& world);
 
-  // Told during a validation: the name of the set, its samples done and all that are to be done.
-  using Told = std::function<void(const std::string& name, int64_t done, int64_t samples)>;
+  // Reports the progress of a validation: the name of the set, its samples done and their total.
+  using OnProgress = std::function<void(const std::string& name, int64_t done, int64_t samples)>;
 
   // Collective. One result per set, in the order of the sets. Throws the same SharedError on all
   // ranks where one of them could not read its rows.
   std::vector<ValidationMetrics> measure(Trainer& trainer, World& world, int64_t step,
-                                         const Told& told) const;
+                                         const OnProgress& on_progress) const;
 
   const std::vector<ValidationSet>& sets() const { return sets_; }
 

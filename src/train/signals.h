@@ -1,7 +1,7 @@
 // Requests to stop: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal was closed) and what batch
 // systems send before a limit (SIGXCPU, SIGUSR1, SIGUSR2) ask the run to finish its step, save and
 // exit; the second request ends the process at once, with 128 + the signal's number as a shell
-// would report it. Signals less than a second apart are one request: `timeout`, `mpirun` and a
+// would report it. Signals within a second count as one request: `timeout`, `mpirun` and a
 // batch system send one to the process and another to its group. A signal that is ignored at the
 // start (`nohup`, a shell's background job) stays ignored.
 #pragma once

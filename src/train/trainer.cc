@@ -232,7 +232,7 @@ bool Trainer::can_continue() {
 }
 
 ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences,
-                                   const std::function<void(int64_t)>& told) {
+                                   const std::function<void(int64_t)>& on_progress) {
   written_ = 0;  // its rows replace those of a step
   Executor& e = machine_->executor(kValidate);
   const BatchView view = batch_view(e, 0);
@@ -251,7 +251,7 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
     const auto* report = e.view(e.only(Role::kReport)).as<double>();
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
-    told(std::min(first + together, sequences));
+    on_progress(std::min(first + together, sequences));
   }
   return total;
 }

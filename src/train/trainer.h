@@ -91,11 +91,11 @@ class Trainer {
   // step, has a finite loss and gradient. It costs a step and changes nothing.
   bool can_continue();
 
-  // `sequences` samples of a set from its start (at most all of it). `told` is called after each
-  // batch with the number of samples done. Never throws for a row that cannot be read: see
+  // `sequences` samples of a set from its start (at most all of it). `on_progress` is called after
+  // each batch with the number of samples done. Never throws for a row that cannot be read: see
   // ValidationResult::error.
   ValidationResult validate(const ValidationData& data, int64_t sequences,
-                            const std::function<void(int64_t)>& told);
+                            const std::function<void(int64_t)>& on_progress);
 
   // The last step's gradients, summed over the loss tokens and times the loss scale: what this rank
   // owns of them, by the names of their weights.

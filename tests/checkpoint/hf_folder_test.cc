@@ -1,105 +1,16 @@
-#include "checkpoint/hf_folder.h"
-
-#include <gtest/gtest.h>
+#include "tests/checkpoint/hf_folder.h"
 
 #include <cstring>
 #include <fstream>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/convert.h"
 #include "checkpoint/folders.h"
 #include "checkpoint/hf_source.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/saving.h"
-#include "model/hf_config.h"
-#include "model/hf_names.h"
-#include "model/presets.h"
-#include "tests/checkpoint/temporary_folder.h"
 #include "tests/every_family.h"
 
 namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-ModelConfig small(Family family) {
-  ModelConfig m;
-  apply_family(family, m);
-  m.layers = 2;
-  m.hidden = 24;
-  m.heads = 3;
-  m.feed_forward = 40;
-  m.vocabulary = 30;
-  m.vocabulary_multiple = 1;
-  m.context = 16;
-  m.tied_embeddings = family == Family::kGpt2;
-  if (rule_of(family).encodes) m.encoder_layers = 3;
-  if (!rule_of(family).groups_heads) return m;
-  m.heads = 4;
-  m.kv_heads = 2;
-  return m;
-}
-
-// Values that all types of 16 bits hold exactly: small integers that differ from place to place.
-FillPiece pattern(size_t tensor, DType type) {
-  return [=](int64_t first, int64_t count, std::byte* out) {
-    for (int64_t i = 0; i < count; ++i) {
-      const auto x = static_cast<float>((first + i) * 7 % 251 - static_cast<int64_t>(tensor));
-      convert(reinterpret_cast<const std::byte*>(&x), DType::kF32, out + i * size_of(type), type,
-              1);
-    }
-  };
-}
-
-struct Change {
-  std::string leave_out, rename_from, rename_to, reshape;
-  bool without_prefix = false;
-};
-
-void write_folder(const Path& folder, const ModelConfig& model, DType type,
-                  const Change& change = {}) {
-  fs::create_directories(folder);
-  std::vector<SafetensorsPlan> plans;
-  for (const HfTensor& t : hf_tensors(model)) {
-    SafetensorsPlan p{t.theirs, type, t.their_shape};
-    const std::string prefix(hf_prefix(model.family));
-    if (t.theirs == change.leave_out) continue;
-    if (t.theirs == change.rename_from) p.name = change.rename_to;
-    if (t.theirs == change.reshape) p.shape[0] += 1;
-    if (change.without_prefix && p.name.starts_with(prefix)) p.name.erase(0, prefix.size());
-    plans.push_back(p);
-  }
-  if (change.without_prefix) plans.push_back({"h.0.attn.bias", DType::kU8, Shape{1, 1, 4, 4}});
-  write_safetensors(folder / "model.safetensors", plans, [&](size_t i) {
-    return pattern(i, plans[i].dtype == type ? type : DType::kF32);
-  });
-  write_file(folder / "config.json", to_json(hf_config_of_model(model, std::nullopt, type), 2));
-}
-
-// All tensors of a checkpoint in f32, to be saved again.
-struct StoredState {
-  explicit StoredState(CheckpointReader& reader) {
-    for (const StoredTensor& t : reader.tensors()) {
-      values.emplace_back(static_cast<size_t>(t.shape.elements()));
-      const TensorView view{values.back().data(), t.dtype, t.shape};
-      reader.read(t.name, view);
-      tensors.push_back({t.name, t.dtype, t.shape, {}, {}, view});
-    }
-  }
-  std::vector<std::vector<float>> values;
-  std::vector<StateTensor> tensors;
-};
-
-class HfFolder : public testing::Test {
- protected:
-  Path at(const char* name) const { return temporary_.path() / name; }
-  std::string import_error() const {
-    return error_of([&] { import_hf(at("hf"), at("checkpoint"), "0.1.0"); });
-  }
-
- private:
-  TemporaryFolder temporary_{TemporaryFolder::quick()};
-};
 
 TEST_F(HfFolder, TensorsKeepEveryByteInEveryType) {
   for (const Family family : every_family())
@@ -314,119 +225,6 @@ TEST_F(HfFolder, DropoutThatConfigJsonCannotSayIsTold) {
             Lines{"model.dropout = 0.25, which transformers takes for 0"});
   EXPECT_EQ(unsaid(Family::kT5, 0.25, 0, -1),
             Lines{"model.attention_dropout = 0, which transformers takes for 0.25"});
-}
-
-TEST_F(HfFolder, TheTokenizerGoesAlongAndGivesTheEndOfText) {
-  write_folder(at("hf"), small(Family::kNeox), DType::kF32);
-  const std::string tokenizer =
-      R"({"added_tokens": [{"id": 5, "content": "<pad>"}, {"id": 7, "content": "<|endoftext|>"}]})";
-  write_file(at("hf") / "tokenizer.json", tokenizer);
-  EXPECT_TRUE(import_hf(at("hf"), at("checkpoint"), "0.1.0").has_tokenizer);
-  const HfExport made = export_hf(at("checkpoint"), at("back"), {});
-  EXPECT_EQ(made.end_of_text, 7);
-  EXPECT_EQ(read_file(at("back") / "tokenizer.json"), tokenizer);
-  const Tree config = parse_json(read_file(at("back") / "config.json"), "config.json");
-  EXPECT_EQ(to_json(*config.find("eos_token_id")), "7");
-}
-
-// generation_config.json counts before config.json; what it says comes back.
-TEST_F(HfFolder, TheEndsOfTextsGoAlong) {
-  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
-  const auto stops = [&] { return hf_text_rules(open_hf(at("hf")).header).stops; };
-  EXPECT_EQ(stops(), std::vector<int32_t>());
-  Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
-  config.set("eos_token_id", Tree(int64_t{2}));
-  write_file(at("hf") / "config.json", to_json(config));
-  EXPECT_EQ(stops(), std::vector<int32_t>{2});
-  write_file(at("hf") / "generation_config.json", R"({"eos_token_id": [5, 7]})");
-  EXPECT_EQ(stops(), (std::vector<int32_t>{5, 7}));
-  import_hf(at("hf"), at("checkpoint"), "0.1.0");
-  export_hf(at("checkpoint"), at("back"), {});
-  for (const char* name : {"config.json", "generation_config.json"}) {
-    const Tree back = parse_json(read_file(at("back") / name), name);
-    EXPECT_EQ(to_json(*back.find("eos_token_id")), "[5,7]") << name;
-  }
-}
-
-// A token before each text, where the folder says that a SentencePiece model's class puts it there.
-TEST_F(HfFolder, WhatBeginsTextsGoesAlong) {
-  write_folder(at("hf"), small(Family::kLlama), DType::kF32);
-  Tree config = parse_json(read_file(at("hf") / "config.json"), "config.json");
-  config.set("bos_token_id", Tree(int64_t{1}));
-  config.set("eos_token_id", parse_json("[2, 3]", "ids"));
-  write_file(at("hf") / "config.json", to_json(config));
-  write_file(at("hf") / "tokenizer.model",
-             "\n\x03"
-             "abc");
-  const auto begin = [&] { return hf_text_rules(open_hf(at("hf")).header).begin; };
-  const auto end = [&] { return hf_text_rules(open_hf(at("hf")).header).end; };
-  EXPECT_EQ(begin(), std::nullopt);
-  EXPECT_EQ(end(), std::nullopt);
-  const std::string start = R"({"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}})";
-  write_file(at("hf") / "tokenizer.json", R"({"post_processor": {"single": [)" + start + "]}}");
-  EXPECT_EQ(begin(), 1);
-  EXPECT_EQ(end(), std::nullopt);
-  write_file(at("hf") / "tokenizer.json", R"({"post_processor": {"single": [)" + start +
-                                              R"(, {"SpecialToken": {"id": "</s>"}}]}})");
-  EXPECT_EQ(end(), 2);
-  write_file(at("hf") / "tokenizer_config.json", R"({"add_bos_token": false})");
-  EXPECT_EQ(begin(), std::nullopt);
-  EXPECT_EQ(end(), 2);
-  write_file(at("hf") / "tokenizer_config.json", R"({"add_eos_token": false})");
-  EXPECT_EQ(begin(), 1);
-  EXPECT_EQ(end(), std::nullopt);
-  fs::remove(at("hf") / "tokenizer.json");
-  write_file(at("hf") / "tokenizer_config.json",
-             R"({"add_bos_token": true, "add_eos_token": true})");
-  EXPECT_EQ(begin(), 1);
-  EXPECT_EQ(end(), 2);
-  import_hf(at("hf"), at("checkpoint"), "0.1.0");
-  export_hf(at("checkpoint"), at("back"), {});
-  const Tree back = parse_json(read_file(at("back") / "tokenizer_config.json"), "config");
-  EXPECT_EQ(to_json(*back.find("add_bos_token")), "true");
-  EXPECT_EQ(to_json(*back.find("add_eos_token")), "true");
-}
-
-TEST_F(HfFolder, WhatIsPutAroundTextsIsKeptWithTheTokenizer) {
-  CheckpointHeader from, to;
-  const auto kept = [&](const char* state, const char* tokenizer, Tree own) {
-    from.state = parse_json(state, "state");
-    from.tokenizer = "a tokenizer";
-    to.state = std::move(own);
-    to.tokenizer = tokenizer;
-    keep_text_rules(from, to);
-    return to_json(to.state);
-  };
-  const char* all = R"({"imported_from": "x", "stops": [3], "begin": 1, "end": 2, "other": 4})";
-  EXPECT_EQ(kept(all, "a tokenizer", {}), R"({"imported_from":"x","begin":1,"end":2})");
-  EXPECT_EQ(hf_text_rules(to).begin, 1);
-  EXPECT_EQ(hf_text_rules(to).end, 2);
-  EXPECT_EQ(kept(all, "a tokenizer", parse_json(R"({"loss_scale": 8})", "own")),
-            R"({"loss_scale":8,"imported_from":"x","begin":1,"end":2})");
-  EXPECT_EQ(kept(all, "another", {}), "null");
-  EXPECT_EQ(kept(R"({"loss_scale": 8})", "a tokenizer", {}), "null");
-  EXPECT_EQ(kept("null", "a tokenizer", {}), "null");
-}
-
-TEST_F(HfFolder, ASentencePieceModelIsTakenBeforeWhatWasMadeOfIt) {
-  write_folder(at("hf"), small(Family::kT5), DType::kF32);
-  const std::string pieces = "\n\x03piece";
-  write_file(at("hf") / "tokenizer.json", R"({"model": {"type": "Unigram"}})");
-  write_file(at("hf") / "spiece.model", pieces);
-  EXPECT_TRUE(import_hf(at("hf"), at("checkpoint"), "0.1.0").has_tokenizer);
-  HfExportOptions options;
-  options.sentencepiece = SentencePieceIds{
-      .end_of_text = 1, .names = {{"eos_token", "[E]"}}, .tokenizer_json = "{\"made\": 1}"};
-  export_hf(at("checkpoint"), at("back"), options);
-  EXPECT_EQ(read_file(at("back") / "spiece.model"), pieces);
-  EXPECT_EQ(read_file(at("back") / "tokenizer.json"), "{\"made\": 1}");
-  const Tree config = parse_json(read_file(at("back") / "tokenizer_config.json"), "config");
-  EXPECT_EQ(*config.find("tokenizer_class")->as_string(), "PreTrainedTokenizerFast");
-  EXPECT_EQ(*config.find("eos_token")->as_string(), "[E]");
-  EXPECT_EQ(config.find("bos_token"), nullptr);  // transformers would add a token for it
-  options.sentencepiece->tokenizer_json.clear();
-  export_hf(at("checkpoint"), at("again"), options);
-  EXPECT_FALSE(fs::exists(at("again") / "tokenizer.json"));
 }
 
 TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {

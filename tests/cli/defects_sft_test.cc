@@ -186,7 +186,7 @@ TEST_F(Defects, WeightsOfAnotherTokenizerAreRefused) {
   fails(again + "a", {"data.tokenizer: other.json gives other tokens", "base/checkpoints/1",
                       "data.allow_foreign_tokenizer=true"});
   good(again + "b data.allow_foreign_tokenizer=true");
-  // More tokens behind the same ones are no other tokenizer.
+  // A tokenizer that only adds tokens at the end is not a different one.
   good("data build --tokenizer chat.json --out c a.txt");
   good(
       "train run.yaml checkpoint.from=base model.vocabulary=259 data.tokenizer=chat.json "

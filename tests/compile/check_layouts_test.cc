@@ -46,15 +46,20 @@ TEST(CheckLayouts, TransfersThatBlockEachOtherCannotHang) {
   EXPECT_GT(stages, 30);
 }
 
-// D-B5: a receive that is started before earlier sends to the same stage waits for a rank that
-// waits for these sends, if transfers block each other.
-TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
-  LayoutDraw draw(1);
+CompileRequest four_llama_layers(LayoutDraw& draw) {
   CompileRequest r = draw.request(1);
   apply_family(Family::kLlama, r.model);
   r.model.layers = 4;
   r.model.encoder_layers = r.source = 0;
   derive_sizes(r.model);
+  return r;
+}
+
+// D-B5: a receive that is started before earlier sends to the same stage waits for a rank that
+// waits for these sends, if transfers block each other.
+TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
+  LayoutDraw draw(1);
+  CompileRequest r = four_llama_layers(draw);
   r.microbatches = 4;
   r.layout.pipeline = r.layout.interleave = 2;
   r.layout.pipeline_schedule = PipelineSchedule::kInterleaved1F1B;
@@ -69,11 +74,7 @@ TEST(CheckLayouts, D_B5_ReceivesThatPassSendsCanHang) {
 // Nothing before the first layer is trained, and chunks stand between: no gradient travels there.
 TEST(CheckLayouts, FrozenEmbeddingsAreSentNoGradients) {
   LayoutDraw draw(43);
-  CompileRequest r = draw.request(1);
-  apply_family(Family::kLlama, r.model);
-  r.model.layers = 4;
-  r.model.encoder_layers = r.source = 0;
-  derive_sizes(r.model);
+  CompileRequest r = four_llama_layers(draw);
   r.frozen = {"embed.*"};
   r.layout.pipeline = 2;
   for (const std::vector<int64_t>& stages : {std::vector<int64_t>{0, 4}, {0, 0, 3, 1}}) {
