@@ -30,7 +30,7 @@ Cut cut(const Op& op, const Shape& whole, int64_t extent) {
 }
 
 bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
-bool gathers(const Op& op) { return op.kind == OpKind::kAllGather; }
+bool gathers(const Op& op) { return op.is<AllGather>(); }
 
 // What a rank holds, and what all hold together.
 struct Sides {
@@ -115,7 +115,7 @@ Ticket start_gather(const BoundOp& b) {
 
 Ticket start_scatter(const BoundOp& b) {
   const Sides s = sides_of(b);
-  const ReduceScatter how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  const ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
     const FlatPiece piece = piece_of(*b.op, share);
@@ -151,16 +151,16 @@ Ticket start_sum(const BoundOp& b) {
 }  // namespace
 
 Ticket start_communication(const BoundOp& b) {
-  switch (b.op->kind) {
-    case OpKind::kAllReduce:
+  switch (b.op->kind()) {
+    case kind_of<AllReduce>():
       return start_sum(b);
-    case OpKind::kAllGather:
+    case kind_of<AllGather>():
       return start_gather(b);
-    case OpKind::kReduceScatter:
+    case kind_of<ReduceScatter>():
       return start_scatter(b);
-    case OpKind::kSend:
+    case kind_of<Send>():
       return b.channel->send(b.in[0], b.peer);
-    case OpKind::kReceive:
+    case kind_of<Receive>():
       return b.channel->receive(b.out[0], b.peer);
     default:
       CHECK(false, "{} does not communicate", b.op->origin);
@@ -168,7 +168,7 @@ Ticket start_communication(const BoundOp& b) {
 }
 
 void finish_communication(const BoundOp& b) {
-  if (b.op->kind == OpKind::kAllReduce && is_staged(*b.op)) {
+  if (b.op->is<AllReduce>() && is_staged(*b.op)) {
     const TensorView out = own_piece(b, b.out[0]);
     return b.kernels->cast(b.stream, staged(b, out.elements()), out);
   }
@@ -179,7 +179,7 @@ void finish_communication(const BoundOp& b) {
 
 int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values) {
   if (is_staged(op)) return staged_bytes(op, local_values);
-  if (in_place(op) || op.kind == OpKind::kAllReduce) return 0;
+  if (in_place(op) || op.is<AllReduce>()) return 0;
   const auto shape = [&](ValueId v) { return local_values[v].shape; };
   const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
   const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);

@@ -57,8 +57,8 @@ bool is_gradient_sum(const Value& v) { return v.name == "gradient"; }
 
 // What is computed a second time, or for the first of two times, is the same value.
 std::string name_in(const Program& p, ValueId v, const Call& c) {
-  const Copy copy = p[v].copy;
-  if (copy == Copy::kNoSave || copy == Copy::kRecomputed) v = p[v].of;
+  const CopyKind copy = p[v].copy;
+  if (copy == CopyKind::kNoSave || copy == CopyKind::kRecomputed) v = p[v].of;
   return c.layer == kNone ? p[v].name : full_name(p[v], c.layer);
 }
 
