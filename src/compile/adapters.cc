@@ -103,8 +103,7 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   block.forward.push_back(plain);
   const std::string origin = product.origin + ".lora";
   const ValueId low = builder.emit_one(Matmul{.contract = contract}, origin + "_a", {x, a});
-  const ValueId change =
-      builder.emit_one(Matmul{.scale = policy.scale()}, origin + "_b", {low, b});
+  const ValueId change = builder.emit_one(Matmul{.scale = policy.scale()}, origin + "_b", {low, b});
   builder.emit(Sum{.terms = 2}, origin, {base, change}, {y});
 }
 

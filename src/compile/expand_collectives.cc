@@ -60,8 +60,8 @@ void Expander::reduce_segments(WeightGroup& g) {
   const GroupRef shard = GroupRef::along({AxisKind::kShard});
   const bool several = shards() > 1;
   if (divides(3))
-    g.gather = collective(Phase::kGather, g.name, AllGather{}, shard,
-                          flat(g.weights_shard, true), flat(g.weights, false), Queue::kData);
+    g.gather = collective(Phase::kGather, g.name, AllGather{}, shard, flat(g.weights_shard, true),
+                          flat(g.weights, false), Queue::kData);
   else if (divides(1) && !g.frozen)
     g.gather = collective(Phase::kGather, g.name, AllGather{}, shard, flat(g.weights, true),
                           flat(g.weights, false), Queue::kData);
@@ -69,19 +69,17 @@ void Expander::reduce_segments(WeightGroup& g) {
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   const ValueId own = flat(sums, divides(1));
   if (several && divides(1))
-    g.reduce = collective(Phase::kReduce, g.name, ReduceScatter{}, shard,
-                          flat(g.gradients, false), own, Queue::kData);
+    g.reduce = collective(Phase::kReduce, g.name, ReduceScatter{}, shard, flat(g.gradients, false),
+                          own, Queue::kData);
   else if (several)
-    g.reduce =
-        collective(Phase::kReduce, g.name, AllReduce{}, shard, own, own, Queue::kData);
+    g.reduce = collective(Phase::kReduce, g.name, AllReduce{}, shard, own, own, Queue::kData);
   GroupRef others = g.partial;
   if (g_.mesh[AxisKind::kReplica] > 1) others.add(AxisKind::kReplica);
   if (!others.empty())
-    g.finish =
-        collective(Phase::kFinish, g.name, AllReduce{}, others, own, own, Queue::kGroups);
+    g.finish = collective(Phase::kFinish, g.name, AllReduce{}, others, own, own, Queue::kGroups);
   if (!kind.stages.empty())
-    g.join = collective(Phase::kJoin, g.name, AllReduce{}, GroupRef::of_stages(kind.stages),
-                        own, own, Queue::kGroups);
+    g.join = collective(Phase::kJoin, g.name, AllReduce{}, GroupRef::of_stages(kind.stages), own,
+                        own, Queue::kGroups);
 }
 
 }  // namespace tessera

@@ -109,8 +109,8 @@ void Expander::factor_segments(WeightGroup& g) {
   if (over.empty()) return;
   g.sum_measure =
       collective(Phase::kSumMeasure, g.name, AllReduce{}, over, sums, sums, Queue::kGroups);
-  g.sum_factor = collective(Phase::kSumFactor, g.name, AllReduce{}, over, squares, squares,
-                            Queue::kGroups);
+  g.sum_factor =
+      collective(Phase::kSumFactor, g.name, AllReduce{}, over, squares, squares, Queue::kGroups);
 }
 
 }  // namespace tessera

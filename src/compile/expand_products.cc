@@ -72,8 +72,8 @@ void Expander::pack_segments() {
     for (const auto& [product, value] : packs_[b]) {
       Op pack;
       pack.origin = product.origin;
-      pack.attributes = pack_for(product, g_[product.inputs[0]].local().elements(),
-                                 g_[value].shape[0]);
+      pack.attributes =
+          pack_for(product, g_[product.inputs[0]].local().elements(), g_[value].shape[0]);
       pack.inputs = {product.inputs[1]};
       pack.outputs = {value};
       ops.push_back(std::move(pack));

@@ -23,9 +23,9 @@ void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
   const Op& s = ops[sum];
   Op fused = ops[norm];
   const int64_t terms = s.as<Sum>().terms;
-  const auto sum_up = [&](auto& norm) {
-    norm.terms = terms;
-    norm.biases = static_cast<int64_t>(s.inputs.size()) - terms;
+  const auto sum_up = [&](auto& attributes) {
+    attributes.terms = terms;
+    attributes.biases = static_cast<int64_t>(s.inputs.size()) - terms;
   };
   if (Norm* const layer = fused.if_as<Norm>())
     sum_up(*layer);

@@ -18,8 +18,8 @@ struct MemberRange {
   bool counted = false;  // in sums over all ranks: one of those that hold the same elements
   bool counted_in_stage = false;  // the same in sums over the ranks of each stage
 };
-std::vector<MemberRange> member_ranges(const Program& program, FrameKindId table,
-                                       const Value& flat, const Coordinates& at);
+std::vector<MemberRange> member_ranges(const Program& program, FrameKindId table, const Value& flat,
+                                       const Coordinates& at);
 
 // The place of Adafactor's means of the rows and columns of a matrix in its frame of factors (and
 // of their sums in the frame of sums), in elements. A vector has no columns.

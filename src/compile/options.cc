@@ -28,7 +28,7 @@ uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
 
 void materialise_attention(Graph& graph, bool half) {
   replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
-    if (fused.across || fused.seen != Mask::kNone)
+    if (fused.across || fused.seen != Mask::kNothing)
       throw Error(
           "compiler.attention = materialised is for causal attention within one text, not for an "
           "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");

@@ -101,8 +101,8 @@ void Gradients::add(ValueId v, ValueId gradient) {
         "{} is not at the dual of the places of {}", builder_[gradient].name, builder_[v].name);
   for (auto& [value, total] : of_) {
     if (value != v) continue;
-    total = builder_.emit_one(Sum{.terms = 2, .of_gradients = true}, kGradientSum,
-                              {total, gradient});
+    total =
+        builder_.emit_one(Sum{.terms = 2, .of_gradients = true}, kGradientSum, {total, gradient});
     return;
   }
   of_.emplace_back(v, gradient);

@@ -48,6 +48,18 @@ GroupRef* over_of(OpAttributes& attributes) {
   return const_cast<GroupRef*>(over_of(std::as_const(attributes)));
 }
 
+FrameKindId members_of(const OpAttributes& attributes) {
+  FrameKindId members = kNone;
+  std::visit(
+      [&]<class A>(const A& a) {
+        A::fields(a, [&]<class T>(const char*, const T& field, Print = {}) {
+          if constexpr (std::is_same_v<T, FrameKindId>) members = field;
+        });
+      },
+      attributes);
+  return members;
+}
+
 DType* sum_type(OpAttributes& attributes) {
   return std::visit(
       [](auto& a) -> DType* {

@@ -35,7 +35,7 @@ struct Op {
   Queue queue = Queue::kCompute;
   std::string origin;  // "attn.qkv": what the op does in its block, for messages
 
-  OpKind kind() const { return static_cast<OpKind>(attributes.index()); }
+  OpKind kind() const { return kind_of(attributes); }
   template <class A>
   bool is() const {
     return kind() == kind_of<A>();

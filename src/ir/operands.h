@@ -60,13 +60,15 @@ constexpr int owner_of(TypeList<Ts...>) {
   return index;
 }
 template <class Slot>
-concept OperandSlot = std::is_enum_v<Slot> && owner_of<Slot>(OpTypes()) < kOpKinds;
+concept OperandSlot = std::is_enum_v<Slot> && owner_of<Slot>(OpTypes())
+< kOpKinds;
 template <OperandSlot Slot>
 using OwnerOf =
     std::variant_alternative_t<static_cast<size_t>(owner_of<Slot>(OpTypes())), OpAttributes>;
 template <class Slot>
-concept InputSlot =
-    OperandSlot<Slot> && requires { requires std::is_same_v<typename OwnerOf<Slot>::In, Slot>; };
+concept InputSlot = OperandSlot<Slot> && requires {
+  requires std::is_same_v<typename OwnerOf<Slot>::In, Slot>;
+};
 template <class Slot>
 concept OutputSlot = OperandSlot<Slot> && !InputSlot<Slot>;
 

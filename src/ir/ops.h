@@ -16,10 +16,9 @@
 #include "ir/ops/gated_activation.h"
 #include "ir/ops/gelu.h"
 #include "ir/ops/heads.h"
-#include "ir/ops/matmul.h"
 #include "ir/ops/materialised_attention.h"
+#include "ir/ops/matmul.h"
 #include "ir/ops/norm.h"
-#include "ir/ops/rms_norm.h"
 #include "ir/ops/rotary.h"
 #include "ir/ops/scale.h"
 #include "ir/ops/step.h"
@@ -113,6 +112,10 @@ constexpr OpKind kind_of() {
   return static_cast<OpKind>(kIndex);
 }
 
+inline OpKind kind_of(const OpAttributes& attributes) {
+  return static_cast<OpKind>(attributes.index());
+}
+
 std::string_view name_of(OpKind kind);
 std::optional<OpKind> op_kind_named(std::string_view name);
 // The attributes of an op of that kind, all at their defaults.
@@ -121,6 +124,9 @@ OpAttributes default_attributes(OpKind kind);
 // The group of a conversion; nullptr for other ops.
 const GroupRef* over_of(const OpAttributes& attributes);
 GroupRef* over_of(OpAttributes& attributes);
+// The frame kind whose table says which elements of a flat frame belong to which weight (attribute
+// `members`); kNone for ops that do not need it.
+FrameKindId members_of(const OpAttributes& attributes);
 // The type of the sum that an op adds to (attribute `into`); nullptr where it adds to none.
 DType* sum_type(OpAttributes& attributes);
 

@@ -57,7 +57,8 @@ void Parser::attribute(OpAttributes& attributes) {
   const Token& key = peek();
   std::string known;
   bool found = false;
-  const auto read_if_named = [&](const char* name, auto& field, Print when = Print::kUnlessDefault) {
+  const auto read_if_named = [&](const char* name, auto& field,
+                                 Print when = Print::kUnlessDefault) {
     if (when == Print::kNever) return;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
     if (found || !take_key(name)) return;
@@ -81,8 +82,7 @@ void Parser::read(bool& x) {
 }
 
 void Parser::read(DType& t) {
-  const auto found =
-      peek().kind == Token::kString ? dtype_from_name(peek().text) : std::nullopt;
+  const auto found = peek().kind == Token::kString ? dtype_from_name(peek().text) : std::nullopt;
   if (!found) fail(peek(), "an element type in quotes");
   next();
   t = *found;
@@ -96,7 +96,8 @@ void Parser::read(Shape& s) {
   bool good = token.kind == Token::kString;
   while (good && at != end) {
     const auto [stop, error] = std::from_chars(at, end, dims.emplace_back());
-    good = error == std::errc() && dims.back() >= 0 && (stop == end || (*stop == 'x' && stop + 1 != end));
+    good = error == std::errc() && dims.back() >= 0 &&
+           (stop == end || (*stop == 'x' && stop + 1 != end));
     at = stop == end ? end : stop + 1;
   }
   if (!good) fail(token, "extents such as \"2x64x768\"");

@@ -52,9 +52,7 @@ std::string constant(int64_t x) { return fmt::format("{}", x); }
 std::string constant(double x) { return number(x); }
 std::string constant(DType t) { return quoted(std::string(name_of(t))); }
 std::string constant(const std::optional<DType>& t) { return t ? constant(*t) : ""; }
-std::string constant(const Shape& s) {
-  return quoted(fmt::format("{}", fmt::join(s.dims(), "x")));
-}
+std::string constant(const Shape& s) { return quoted(fmt::format("{}", fmt::join(s.dims(), "x"))); }
 std::string constant(const GroupRef& g) { return quoted(to_string(g)); }
 template <class E>
 requires std::is_enum_v<E> std::string constant(E e) { return quoted(name_of_entry(e)); }
@@ -209,21 +207,22 @@ class Printer {
   template <class A>
   std::vector<std::string> field_texts(const A& attributes) const {
     std::vector<std::string> texts;
-    A::fields(attributes, [&](const char*, const auto& field,
-                              Print = Print::kUnlessDefault) { texts.push_back(text(field)); });
+    A::fields(attributes, [&](const char*, const auto& field, Print = Print::kUnlessDefault) {
+      texts.push_back(text(field));
+    });
     return texts;
   }
   template <class A>
   void attributes(const A& attributes) {
     const std::vector<std::string> defaults = field_texts(A());
     size_t i = 0;
-    A::fields(attributes, [&](const char* key, const auto& field,
-                              Print when = Print::kUnlessDefault) {
-      const std::string own = text(field);
-      const bool differs = own != defaults[i++];
-      if (when == Print::kAlways || (when == Print::kUnlessDefault && differs))
-        say(" {}={}", key, own);
-    });
+    A::fields(attributes,
+              [&](const char* key, const auto& field, Print when = Print::kUnlessDefault) {
+                const std::string own = text(field);
+                const bool differs = own != defaults[i++];
+                if (when == Print::kAlways || (when == Print::kUnlessDefault && differs))
+                  say(" {}={}", key, own);
+              });
   }
 
   void op(const Op& op) {

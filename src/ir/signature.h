@@ -47,9 +47,9 @@ std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outpu
 // The axes that ops divide values over: those with more than one rank, but for the stages.
 std::vector<size_t> divided_axes(const Mesh& mesh);
 
-// The op that brings a value from one place to another, but for its group, and the suffix of the new
-// value's name. The gradient of a conversion is the one between the duals. Nothing where there is
-// none.
+// The op that brings a value from one place to another, but for its group, and the suffix of the
+// new value's name. The gradient of a conversion is the one between the duals. Nothing where there
+// is none.
 struct Conversion {
   OpAttributes attributes;
   const char* suffix;

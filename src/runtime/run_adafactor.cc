@@ -117,10 +117,10 @@ void run_adafactor(const BoundOp& b) {
   for (const auto& [place, own] : ranges) {
     const FactorPlace& f = b.factors[place];
     u.ranges = own;
-    b.kernels->adafactor(
-        b.stream, u, update_constants(a.update), numbers_of(b.in[1], b.in[2]), scales_at(scales, f),
-        {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
-         a.least_scale, a.update_clip});
+    b.kernels->adafactor(b.stream, u, update_constants(a.update), numbers_of(b.in[1], b.in[2]),
+                         scales_at(scales, f),
+                         {weight_squares + place, update_squares + place,
+                          static_cast<double>(f.elements()), a.least_scale, a.update_clip});
   }
 }
 

@@ -16,7 +16,7 @@ void bind_attention(const BoundOp& b, const Attention& of, Kernel& k) {
   k.kv = operand(b, A::kKv);
   k.scope.bias = operand(b, A::kBias);
   k.scope.bias_distance = of.bias_distance;
-  if (of.seen != Mask::kNone)
+  if (of.seen != Mask::kNothing)
     (of.seen == Mask::kDocuments ? k.scope.documents : k.scope.ids) = operand(b, A::kSeen);
   if (of.dropout == 0) return;
   const int64_t queries = b.in[0].shape[3] - (of.across ? 0 : 2);  // of a group

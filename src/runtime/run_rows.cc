@@ -87,9 +87,7 @@ void run_either_norm_grad(const BoundOp& b, kernels::NormKind kind, bool add) {
 void run_norm(const BoundOp& b) {
   run_either_norm<Norm>(b, kernels::NormKind::kLayer, operand(b, Norm::kBias));
 }
-void run_rms_norm(const BoundOp& b) {
-  run_either_norm<RmsNorm>(b, kernels::NormKind::kRms, {});
-}
+void run_rms_norm(const BoundOp& b) { run_either_norm<RmsNorm>(b, kernels::NormKind::kRms, {}); }
 void run_norm_grad(const BoundOp& b) {
   run_either_norm_grad(b, kernels::NormKind::kLayer, b.op->as<NormGrad>().add);
 }
@@ -101,8 +99,8 @@ void run_gelu(const BoundOp& b) {
   const Gelu& of = b.op->as<Gelu>();
   const bool bias = of.bias;
   const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
-  b.kernels->gelu(b.stream, gelu_kind(of.form), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
-                  as_rows(b.out[0], d));
+  b.kernels->gelu(b.stream, gelu_kind(of.form), as_rows(b.in[0], d),
+                  bias ? flat(b.in[1]) : TensorView(), as_rows(b.out[0], d));
 }
 
 void run_gelu_grad(const BoundOp& b) {
@@ -176,13 +174,12 @@ void run_dropout(const BoundOp& b) {
   window.first_column = e.begin.back();
   window.width = (whole[-1] + 3) / 4 * 4;  // as fused attention counts: rows begin at whole blocks
   b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                     {b.out[0].data, b.out[0].dtype, rows}, window,
-                     operand(b, Dropout::kMask));
+                     {b.out[0].data, b.out[0].dtype, rows}, window, operand(b, Dropout::kMask));
 }
 
 void run_dropout_grad(const BoundOp& b) {
-  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1],
-                          static_cast<float>(b.op->as<DropoutGrad>().p), b.out[0]);
+  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1], static_cast<float>(b.op->as<DropoutGrad>().p),
+                          b.out[0]);
 }
 
 void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }

@@ -7,8 +7,7 @@ namespace tessera {
 namespace {
 
 // Members whole, or where elements draw random numbers, the stretches they are of global weights.
-std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate& a,
-                                            double seed) {
+std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate& a, double seed) {
   std::vector<kernels::UpdateRange> ranges;
   if (a.rounding != Rounding::kStochastic) {
     for (const MemberRange& m : b.members) ranges.push_back({m.first, m.last, decays(b, a, m)});
@@ -17,8 +16,8 @@ std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate
   std::vector<uint64_t> keys;
   for (const MemberRange& m : b.members) keys.push_back(rounding_key(b, m.weight, seed));
   for (const MemberStretch& s : b.stretches)
-    ranges.push_back(
-        {s.first, s.first + s.elements, decays(b, a, b.members[s.member]), keys[s.member], s.global});
+    ranges.push_back({s.first, s.first + s.elements, decays(b, a, b.members[s.member]),
+                      keys[s.member], s.global});
   return ranges;
 }
 

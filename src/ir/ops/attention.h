@@ -8,14 +8,14 @@ namespace tessera {
 
 // What hides keys from a query (kernels/attention.h).
 enum class Mask : uint8_t {
-  kNone,
+  kNothing,
   kDocuments,  // numbers of documents [B, T]: keys of another one
   kPadding,    // token ids [B, S]: keys that are padding
 };
-constexpr const char* enum_names(Mask) { return "none|documents|padding"; }
+constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
 
-// softmax(scale · q kᵀ + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads, one key
-// and one value.
+// softmax(scale · q kᵀ + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads, one
+// key and one value.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   enum In {
@@ -31,7 +31,7 @@ struct Attention {
   bool across = false;        // keys and values are of another sequence
   bool whole = false;         // a query sees all keys, not only those up to its own place
   int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
-  Mask seen = Mask::kNone;
+  Mask seen = Mask::kNothing;
   double dropout = 0;
   int64_t key = 0;  // of the dropout mask
   static void fields(auto& self, auto&& visit) {
@@ -47,7 +47,7 @@ struct Attention {
     slot(kQkv, 1);
     slot(kKv, a.across);
     slot(kBias, a.bias_distance > 0);
-    slot(kSeen, a.seen != Mask::kNone);
+    slot(kSeen, a.seen != Mask::kNothing);
     slot(kSamples, a.dropout > 0);
     slot(kStep, a.dropout > 0);
   }
@@ -59,7 +59,7 @@ struct AttentionGrad {
   static constexpr std::string_view kName = "attention_grad";
   enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kSeen, kSamples, kStep };
   enum Out { kDQkv, kDKv, kDBias };  // the gradient of the bias is added to
-  Attention of;
+  Attention of = {};
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     Attention::fields(self.of, visit);
@@ -69,7 +69,7 @@ struct AttentionGrad {
     for (const In required : {kQkv, kOut, kLse, kDOut}) slot(required, 1);
     slot(kKv, a.of.across);
     slot(kBias, a.of.bias_distance > 0);
-    slot(kSeen, a.of.seen != Mask::kNone);
+    slot(kSeen, a.of.seen != Mask::kNothing);
     slot(kSamples, a.of.dropout > 0);
     slot(kStep, a.of.dropout > 0);
   }

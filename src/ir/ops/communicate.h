@@ -17,11 +17,11 @@ struct AllReduce {
   static constexpr std::string_view kName = "all_reduce";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
+  GroupRef over = {};
   bool max = false;  // partial_max → the maximum
-  // Of flat frames: values go to other ranks in this type, each rank's terms rounded once, and so is
-  // the sum. None: in their own type.
-  std::optional<DType> wire;
+  // Of flat frames: values go to other ranks in this type, each rank's terms rounded once, and so
+  // is the sum. None: in their own type.
+  std::optional<DType> wire = std::nullopt;
   int64_t pieces = 1, piece = 0;  // only that piece of so many of the frame
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
@@ -39,10 +39,10 @@ struct ReduceScatter {
   static constexpr std::string_view kName = "reduce_scatter";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
-  int64_t dim = kNone;            // kNone: the one dimension of a flat frame
-  std::optional<DType> wire;      // as of all_reduce, but the sum is f32
-  int64_t pieces = 1, piece = 0;  // only that piece of so many of each rank's part
+  GroupRef over = {};
+  int64_t dim = kNone;                       // kNone: the one dimension of a flat frame
+  std::optional<DType> wire = std::nullopt;  // as of all_reduce, but the sum is f32
+  int64_t pieces = 1, piece = 0;             // only that piece of so many of each rank's part
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
     visit("dim", self.dim);
@@ -59,7 +59,7 @@ struct AllGather {
   static constexpr std::string_view kName = "all_gather";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
+  GroupRef over = {};
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
@@ -74,7 +74,7 @@ struct Slice {
   static constexpr std::string_view kName = "slice";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
+  GroupRef over = {};
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
@@ -89,7 +89,7 @@ struct Pad {
   static constexpr std::string_view kName = "pad";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
+  GroupRef over = {};
   int64_t dim = kNone;
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
@@ -105,7 +105,7 @@ struct Share {
   static constexpr std::string_view kName = "share";
   enum In { kX };
   enum Out { kY };
-  GroupRef over;
+  GroupRef over = {};
   static void fields(auto& self, auto&& visit) { visit("over", self.over, Print::kAlways); }
   static const OpRule rule;
   bool operator==(const Share&) const = default;
@@ -130,7 +130,7 @@ struct Receive {
   enum Out { kY };
   AdjacentStage from = AdjacentStage::kPrevious;
   DType type = DType::kF32;
-  Shape shape;
+  Shape shape = {};
   static void fields(auto& self, auto&& visit) {
     visit("from", self.from, Print::kAlways);
     visit("type", self.type, Print::kAlways);

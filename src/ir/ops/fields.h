@@ -14,9 +14,9 @@
 // DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with `constexpr const char*
 // enum_names(E)` = "first|second|…".
 //
-// Where an op's inputs depend on its attributes, `inputs(attributes, slot)` calls slot(kBias, n) for
-// each entry of In in order, where n is how many values it has: 0 or 1 (a bool), a count, or kRest
-// for all that are left. `outputs(attributes, slot)` is the same for Out.
+// Where an op's inputs depend on its attributes, `inputs(attributes, slot)` calls slot(kBias, n)
+// for each entry of In in order, where n is how many values it has: 0 or 1 (a bool), a count, or
+// kRest for all that are left. `outputs(attributes, slot)` is the same for Out.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ struct GeluGrad {
   static constexpr std::string_view kName = "gelu_grad";
   enum In { kX, kBias, kDy };
   enum Out { kDx, kDBias };  // dbias += Σ_rows dx
-  Gelu of;
+  Gelu of = {};
   DType into = DType::kF32;
   static void fields(auto& self, auto&& visit) {
     Gelu::fields(self.of, visit);

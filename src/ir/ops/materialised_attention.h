@@ -26,7 +26,7 @@ struct AttentionScoresGrad {
   static constexpr std::string_view kName = "attention_scores_grad";
   enum In { kQkv, kDScores, kSoFar };
   enum Out { kDQkv };
-  AttentionScores of;
+  AttentionScores of = {};
   static void fields(auto& self, auto&& visit) { AttentionScores::fields(self.of, visit); }
   static const OpRule rule;
   bool operator==(const AttentionScoresGrad&) const = default;

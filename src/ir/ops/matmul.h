@@ -1,5 +1,5 @@
-// A matrix product with a weight, and its gradients. Weights keep the dimension that is divided: qkv
-// is [heads, 3, D, F].
+// A matrix product with a weight, and its gradients. Weights keep the dimension that is divided:
+// qkv is [heads, 3, D, F].
 #pragma once
 
 #include <optional>
@@ -10,9 +10,9 @@
 namespace tessera {
 
 // The format to which the first operand is rounded before the product; the second one is rounded to
-// e4m3. kNone: operands are multiplied in their own type.
-enum class Fp8Format : uint8_t { kNone, kE4M3, kE5M2 };
-constexpr const char* enum_names(Fp8Format) { return "none|e4m3|e5m2"; }
+// e4m3. kStored: operands are multiplied in their own type.
+enum class Fp8Format : uint8_t { kStored, kE4M3, kE5M2 };
+constexpr const char* enum_names(Fp8Format) { return "stored|e4m3|e5m2"; }
 
 // y[…, m] = scale · Σ_k x[…, k] w[m, k]
 struct Matmul {
@@ -21,8 +21,8 @@ struct Matmul {
   enum Out { kY };
   int64_t contract = 1;  // how many trailing dimensions k stands for
   double scale = 1;
-  std::optional<DType> out;  // type of y; none: that of x
-  Fp8Format fp8 = Fp8Format::kNone;
+  std::optional<DType> out = std::nullopt;  // type of y; none: that of x
+  Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
     visit("contract", self.contract, Print::kAlways);
     visit("scale", self.scale);
@@ -40,7 +40,7 @@ struct MatmulGradInput {
   enum Out { kDx };
   int64_t contract = 1;
   double scale = 1;
-  Fp8Format fp8 = Fp8Format::kNone;
+  Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
     visit("contract", self.contract, Print::kAlways);
     visit("scale", self.scale);
@@ -58,7 +58,7 @@ struct MatmulGradWeight {
   int64_t contract = 1;
   double scale = 1;
   DType into = DType::kF32;
-  Fp8Format fp8 = Fp8Format::kNone;
+  Fp8Format fp8 = Fp8Format::kStored;
   static void fields(auto& self, auto&& visit) {
     visit("contract", self.contract, Print::kAlways);
     visit("scale", self.scale);

@@ -17,8 +17,8 @@ struct Scale {
   bool operator==(const Scale&) const = default;
 };
 
-// sum += x, over the calls of a step: the gradients that layers give for a value that they all read,
-// or a matmul for the gradient of its weight.
+// sum += x, over the calls of a step: the gradients that layers give for a value that they all
+// read, or a matmul for the gradient of its weight.
 struct Accumulate {
   static constexpr std::string_view kName = "accumulate";
   enum In { kX };

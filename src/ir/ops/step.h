@@ -25,7 +25,7 @@ struct Pack {
   static constexpr std::string_view kName = "pack";
   enum In { kWeight };
   enum Out { kPacked };
-  Matmul attributes;  // of the product
+  Matmul attributes = {};  // of the product
   PackedProduct product = PackedProduct::kMatmul;
   int64_t rows = 0;   // elements of the product's first operand, on one rank
   int64_t bytes = 0;  // of the packed weight
@@ -44,7 +44,7 @@ struct Squares {
   static constexpr std::string_view kName = "squares";
   enum In { kGradient };
   enum Out { kReport };
-  FrameKindId members;  // its table says which elements belong to which weight
+  FrameKindId members = kNone;  // its table says which elements belong to which weight
   static void fields(auto& self, auto&& visit) { visit("members", self.members); }
   static const OpRule rule;
   bool operator==(const Squares&) const = default;

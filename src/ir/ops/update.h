@@ -16,12 +16,12 @@ constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 // The attributes that all optimizers have. Outputs of their ops are weights, moments and master, as
 // far as they are there.
 struct WeightUpdate {
-  FrameKindId members;  // its table says which elements belong to which weight
+  FrameKindId members = kNone;  // its table says which elements belong to which weight
   double beta1 = 0, beta2 = 0, epsilon = 0;
   double decay = 0;
   bool decay_vectors = false;
-  bool master = false;                      // updates are made in f32 and rounded into the weights
-  std::optional<DType> weights;             // none: bf16 with a master, else f32
+  bool master = false;  // updates are made in f32 and rounded into the weights
+  std::optional<DType> weights = std::nullopt;  // none: bf16 with a master, else f32
   DType moments = DType::kF32;
   Rounding rounding = Rounding::kNearest;  // of weights where there is no master
 
@@ -51,7 +51,7 @@ struct Adamw {
   static constexpr std::string_view kName = "adamw";
   enum In { kGradient, kStep, kReport };
   enum Out { kWeights };
-  WeightUpdate update;
+  WeightUpdate update = {};
   static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
   static const OpRule rule;
   bool operator==(const Adamw&) const = default;
@@ -62,7 +62,7 @@ struct Lion {
   static constexpr std::string_view kName = "lion";
   enum In { kGradient, kStep, kReport };
   enum Out { kWeights };
-  WeightUpdate update;
+  WeightUpdate update = {};
   static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
   static const OpRule rule;
   bool operator==(const Lion&) const = default;
@@ -73,7 +73,7 @@ struct Sgd {
   static constexpr std::string_view kName = "sgd";
   enum In { kGradient, kStep, kReport };
   enum Out { kWeights };
-  WeightUpdate update;
+  WeightUpdate update = {};
   static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
   static const OpRule rule;
   bool operator==(const Sgd&) const = default;
@@ -81,7 +81,7 @@ struct Sgd {
 
 // The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
 struct FactorSums {
-  FrameKindId members;
+  FrameKindId members = kNone;
   int64_t sums = 0, factors = 0, weights_held = 0;  // elements of what the two ops write
   double epsilon = 0, decay_power = 0;
   static void fields(auto& self, auto&& visit) {
@@ -100,7 +100,7 @@ struct AdafactorSums {
   static constexpr std::string_view kName = "adafactor_sums";
   enum In { kGradient, kWeights, kReport };
   enum Out { kSums };
-  FactorSums of;
+  FactorSums of = {};
   static void fields(auto& self, auto&& visit) { FactorSums::fields(self.of, visit); }
   static const OpRule rule;
   bool operator==(const AdafactorSums&) const = default;
@@ -111,8 +111,8 @@ struct AdafactorSums {
 struct AdafactorSquares {
   static constexpr std::string_view kName = "adafactor_squares";
   enum In { kGradient, kStep, kReport, kSums };
-  enum Out { kFactors, kSquares };
-  FactorSums of;
+  enum Out { kFactors, kUpdateSquares };
+  FactorSums of = {};
   static void fields(auto& self, auto&& visit) { FactorSums::fields(self.of, visit); }
   static const OpRule rule;
   bool operator==(const AdafactorSquares&) const = default;
@@ -121,11 +121,12 @@ struct AdafactorSquares {
 // Weights, and one moment where beta1 > 0.
 struct Adafactor {
   static constexpr std::string_view kName = "adafactor";
-  enum In { kGradient, kStep, kReport, kSums, kFactors, kSquares };
+  enum In { kGradient, kStep, kReport, kSums, kFactors, kUpdateSquares };
   enum Out { kWeights };
-  WeightUpdate update;
+  WeightUpdate update = {};
   double update_clip = 0;
-  double least_scale = 0;  // least root mean square of a weight that scales its change; 0: none does
+  double least_scale =
+      0;  // least root mean square of a weight that scales its change; 0: none does
   static void fields(auto& self, auto&& visit) {
     WeightUpdate::rates(self.update, visit);
     visit("update_clip", self.update_clip, Print::kAlways);
