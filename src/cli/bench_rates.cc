@@ -88,18 +88,6 @@ kernels::MatmulShape shape_of(const ProductCase& c, DType type) {
 
 }  // namespace
 
-const char* name_of(ProductKind kind) {
-  switch (kind) {
-    case ProductKind::kForward:
-      return "forward";
-    case ProductKind::kInputGradient:
-      return "input gradient";
-    case ProductKind::kWeightGradient:
-      return "weight gradient";
-  }
-  return "";
-}
-
 std::vector<ProductCase> product_cases(int64_t tokens, int64_t hidden, int64_t vocabulary) {
   struct Layer {
     const char* name;

@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "ir/cost.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera {
 
 // A matrix product of a training step: C [m, n] = sum over k.
-enum class ProductKind { kForward, kInputGradient, kWeightGradient };
-const char* name_of(ProductKind kind);  // "forward", "input gradient", "weight gradient"
-
 struct ProductCase {
   std::string name;  // "2048 cubed", "qkv", …
   ProductKind kind = ProductKind::kForward;

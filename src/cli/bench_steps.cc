@@ -26,19 +26,13 @@ double median(std::vector<double> x) {
   return *middle;
 }
 
-bool is_product(OpKind k) {
-  return k == OpKind::kMatmul || k == OpKind::kMatmulGradInput || k == OpKind::kMatmulGradWeight;
-}
-bool computes(OpKind k) {
-  return k == OpKind::kAttention || k == OpKind::kAttentionGrad || k == OpKind::kLinearCrossEntropy;
-}
+// Work whose measured rate is in operations per second; that of other ops is in bytes.
+bool is_rated_by_flops(Work w) { return w == Work::kAttention || w == Work::kChunks; }
 
 // One op of a step, in its place in the schedule.
 struct Sample {
-  OpKind kind = OpKind::kSum;
   std::string key;
-  ProductShape product;
-  double bytes = 0, flops = 0;
+  Cost cost;
   std::vector<double> seconds;
 };
 
@@ -107,13 +101,7 @@ class Probe {
     const double seconds = clock_s() - e.start_s;
     if (next_ == samples_.size()) {
       const Op& op = *e.op.op;
-      Sample s;
-      s.kind = op.kind;
-      s.key = rate_key(op, values_);
-      s.bytes = moved_bytes(op, values_);
-      s.flops = cost_of(op, values_).flops;
-      if (is_product(op.kind)) s.product = product_of(op, values_);
-      samples_.push_back(std::move(s));
+      samples_.push_back({rate_key(op, values_), cost_of(op, values_), {}});
     }
     samples_[next_++].seconds.push_back(seconds);
   }
@@ -133,16 +121,17 @@ class Rates {
 
   void add(const Sample& s) {
     const double seconds = std::max(median(s.seconds) - kernel_s_, 0.1 * median(s.seconds));
-    if (is_product(s.kind)) {
-      const ProductShape& p = s.product;
-      Sum& sum = products_[{std::string(name_of(p.type)), p.kind, p.m, p.n, p.k}];
-      sum.work +=
-          2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+    if (s.cost.work == Work::kProduct) {
+      const ProductShape& p = s.cost.products.front();
+      Sum& sum =
+          products_[{std::string(name_of(p.type)), std::string(name_of(p.kind)), p.m, p.n, p.k}];
+      sum.work += p.flops();
       sum.seconds += seconds;
       return;
     }
-    Sum& sum = (computes(s.kind) ? flops_ : bytes_)[s.key];
-    sum.work += computes(s.kind) ? s.flops : s.bytes;
+    const bool by_flops = is_rated_by_flops(s.cost.work);
+    Sum& sum = (by_flops ? flops_ : bytes_)[s.key];
+    sum.work += by_flops ? s.cost.flops.hardware : s.cost.moved_bytes;
     sum.seconds += seconds;
   }
 

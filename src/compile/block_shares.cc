@@ -15,7 +15,7 @@ constexpr double kCostUnits = 4;
 
 double forward_flops(const ValueVector& values, const Block& b) {
   double flops = 0;
-  for (const Op& op : b.forward) flops += cost_of(op, values).flops;
+  for (const Op& op : b.forward) flops += cost_of(op, values).flops.hardware;
   return flops;
 }
 

@@ -5,33 +5,14 @@
 namespace tessera {
 namespace {
 
-WireKind wire_kind_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAllReduce:
-      return WireKind::kAllReduce;
-    case OpKind::kReduceScatter:
-      return WireKind::kReduceScatter;
-    case OpKind::kAllGather:
-      return WireKind::kAllGather;
-    case OpKind::kSend:
-      return WireKind::kSend;
-    case OpKind::kReceive:
-      return WireKind::kReceive;
-    default:
-      return WireKind::kSilent;
-  }
-}
-
 // What a segment says of its message or collective: all of a wire but its label and peer.
 Wire unlabelled_wire(const Program& p, const Segment& s) {
   Wire w;
   for (const Op& op : s.ops) {
-    const WireKind kind = wire_kind_of(op.kind);
-    if (kind == WireKind::kSilent) continue;
-    const bool message = op.kind == OpKind::kSend || op.kind == OpKind::kReceive;
-    if (!message) w.over = op.attributes.group("over");
-    w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : kind;
-    const Value& v = p[message && op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
+    if (!communicates(op)) continue;
+    if (!is_message(op)) w.over = *over_of(op.attributes);
+    w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : rule_of(op).effects.wire;
+    const Value& v = p[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
     w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
   }
   return w;

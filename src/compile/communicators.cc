@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
@@ -32,17 +33,9 @@ CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
 
 }  // namespace
 
-bool is_message(const Op& op) { return op.kind == OpKind::kSend || op.kind == OpKind::kReceive; }
-bool reduces(const Op& op) {
-  return op.kind == OpKind::kAllReduce || op.kind == OpKind::kReduceScatter;
-}
-bool communicates(const Op& op) {
-  return is_message(op) || reduces(op) || op.kind == OpKind::kAllGather;
-}
-
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages) {
-  if (!is_message(op)) return {op.attributes.group("over"), queue, kNone};
+  if (!is_message(op)) return {*over_of(op.attributes), queue, kNone};
   const Way way = way_of(op, queue);
   if (messages == Messages::kShared)
     return {GroupRef::along({AxisKind::kPipeline}), sending_queue(way), kNone};

@@ -9,10 +9,6 @@
 
 namespace tessera {
 
-bool communicates(const Op& op);
-bool is_message(const Op& op);  // between two stages
-bool reduces(const Op& op);     // sums values of ranks
-
 // Which messages of the pipeline share a communicator. kShared: all of a direction, between any
 // stages. kPairs: those of a direction from one stage to its neighbour. NCCL runs the operations of
 // a communicator one after another: with kShared a receive that was started early would hold up the

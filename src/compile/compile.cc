@@ -120,7 +120,7 @@ double model_flops(const CompileRequest& request) {
   double flops = 0;
   for (const Block& b : g.blocks)
     for (const Op& op : b.forward)
-      flops += cost_of(op, g.values).flops * static_cast<double>(b.layers);
+      flops += cost_of(op, g.values).flops.model * static_cast<double>(b.layers);
   return 3 * flops;  // the backward computes two products for each of the forward's
 }
 

@@ -7,7 +7,7 @@
 #include "compile/rewrite.h"
 #include "compile/scratch.h"
 #include "ir/builder.h"
-#include "ir/in_place.h"
+#include "ir/rule.h"
 
 namespace tessera {
 
@@ -22,9 +22,10 @@ Access Expander::access_of(const Segment& s, FrameKindId kind) const {
     for (const ValueId v : op.outputs) {
       if (g_[v].frame != kind) continue;
       const Role r = g_[v].role;
-      const bool adds = r == Role::kGradient || (r == Role::kReport && op.kind != OpKind::kClear);
+      const bool adds =
+          r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? added : written) = true;
-      if (changes_state(op.kind, r)) read = true;
+      if (changes_state(op, r)) read = true;
     }
   }
   if (added && !written) return read ? Access::kUpdate : Access::kAdd;
@@ -64,15 +65,14 @@ ValueId Expander::only(Role role) const {
 void Expander::step_segments() {
   const ValueId report = only(Role::kReport);
   std::vector<Op> clear, clip;
-  Builder(g_, clear, kOne, "").emit(OpKind::kClear, "report", {}, {}, {report});
+  Builder(g_, clear, kOne, "").emit(Clear{}, "report", {}, {report});
   out_.clear = segment(Phase::kClear, "", clear);
   if (g_.mesh.ranks() > 1)
-    out_.sum_report = collective(Phase::kSumReport, "", OpKind::kAllReduce, GroupRef::world(),
-                                 report, report, Queue::kGroups);
+    out_.sum_report = collective(Phase::kSumReport, "", AllReduce{}, GroupRef::world(), report,
+                                 report, Queue::kGroups);
   if (!trains()) return;
   Builder(g_, clip, kOne, "")
-      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}},
-            {report, only(Role::kStep)}, {report});
+      .emit(Clip{request_.optimizer.clip_norm}, "clip", {report, only(Role::kStep)}, {report});
   out_.clip = segment(Phase::kClip, "", clip);
 }
 

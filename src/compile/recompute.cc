@@ -5,23 +5,23 @@
 #include "base/error.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
 
-bool of_attention(OpKind k) {
-  return k == OpKind::kAttention || k == OpKind::kAttentionScores || k == OpKind::kSoftmax ||
-         k == OpKind::kAllGather || k == OpKind::kSlice;
-}
 // Of the attention weights; a mask that is kept of other dropouts is not drawn again.
 bool drops_weights(const Block& block, const Op& op) {
-  if (op.kind != OpKind::kDropout) return false;
+  if (!op.is<Dropout>()) return false;
   const int from = writer(block.forward, op.inputs[0]);
-  return from >= 0 && block.forward[static_cast<size_t>(from)].kind == OpKind::kSoftmax;
+  return from >= 0 && block.forward[static_cast<size_t>(from)].is<Softmax>();
 }
-bool cheap(OpKind k) {
-  return of_attention(k) || k == OpKind::kAttentionMix || k == OpKind::kNorm ||
-         k == OpKind::kRmsNorm || k == OpKind::kGatedActivation;
+
+bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
+  if (drops_weights(block, op)) return true;
+  const Repeat repeat = rule_of(op).repeat;
+  return repeat == Repeat::kAttention ||
+         (repeat == Repeat::kCheap && what == SelectiveKind::kCheap);
 }
 
 // The ops of the forward that are run again, in order: cheap ones of which the backward, or another
@@ -35,9 +35,7 @@ std::vector<Op> repeated(const Block& block, SelectiveKind what) {
     });
     const bool leaves =
         std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
-    const bool again = drops_weights(block, op) ||
-                       (what == SelectiveKind::kCheap ? cheap(op.kind) : of_attention(op.kind));
-    if (again && needed && !leaves) ops.insert(ops.begin(), op);
+    if (is_repeated(block, op, what) && needed && !leaves) ops.insert(ops.begin(), op);
   }
   return ops;
 }
@@ -49,7 +47,7 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
     for (ValueId& v : clone.inputs)
       if (again.contains(v)) v = again[v];
     for (ValueId& v : clone.outputs) {
-      const ValueId copy = copy_value(graph, v, Copy::kRecomputed);
+      const ValueId copy = copy_value(graph, v, CopyKind::kRecomputed);
       graph[copy].role = Role::kScratch;
       again[v] = copy;
       v = copy;

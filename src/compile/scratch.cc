@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "ir/in_place.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {
@@ -38,7 +38,7 @@ std::map<ValueId, ValueId> share(const Program& p, const Segment& s) {
   std::map<ValueId, ValueId> root;
   for (size_t i = s.ops.size(); i-- > 0;) {
     const Op& op = s.ops[i];
-    const InPlace k = in_place(op);
+    const InPlace k = in_place_of(op);
     if (k.input < 0) continue;
     const ValueId in = op.inputs[static_cast<size_t>(k.input)];
     const ValueId out = op.outputs[static_cast<size_t>(k.output)];

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/rule.h"
+
 namespace tessera {
 namespace {
 
@@ -27,7 +29,7 @@ void mark_measures(const Program& p, SumAxes& sums) {
       stage.insert(GroupRef::along({static_cast<AxisKind>(a)}));
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
-      if (op.kind == OpKind::kAdafactorSums || op.kind == OpKind::kAdafactorSquares) {
+      if (rule_of(op).effects.measures_part) {
         const FrameKindId kind = p[op.outputs.back()].frame;
         sums.measures.insert(kind);
         sums.needed[kind] = stage;

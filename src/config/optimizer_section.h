@@ -8,15 +8,14 @@
 #include "base/key_errors.h"
 #include "base/range.h"
 #include "compile/optimizer.h"
+#include "ir/ops/update.h"
 
 namespace tessera {
 
 enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
-enum class Rounding : uint8_t { kStochastic, kNearest };
 enum class Decay : uint8_t { kMatrices, kAll };
 
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
-constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 
 struct OptimizerSection {

@@ -30,7 +30,7 @@ std::string flops_text(double flops) {
 std::string ops_text(const Segment& s) {
   std::vector<std::pair<std::string_view, int>> counts;
   for (const Op& op : s.ops) {
-    const std::string_view name = rule_of(op.kind).name;
+    const std::string_view name = name_of(op.kind());
     const auto same = [&](const auto& c) { return c.first == name; };
     const auto at = std::find_if(counts.begin(), counts.end(), same);
     if (at == counts.end())
@@ -51,24 +51,24 @@ std::string segments_text(const Program& p) {
   for (const Call& c : p.schedule) ++calls[c.segment];
   std::string text = fmt::format("{:<28}{:>6} {:>14} {:>11} {:>11}  ops\n",
                                  "segments (of one call)", "calls", "compute", "moves", "scratch");
-  Cost total;
+  double total_flops = 0, total_bytes = 0;
   const ValueVector values = local_values(p.values);
   for (const SegmentId s : p.segments.ids()) {
-    Cost cost;
+    double flops = 0, bytes = 0;
     for (const Op& op : p.segments[s].ops) {
       const Cost one = cost_of(op, values);
-      cost.flops += one.flops;
-      cost.bytes += one.bytes;
+      flops += one.flops.hardware;
+      bytes += one.bytes;
     }
     const int n = calls[s];
-    total.flops += n * cost.flops;
-    total.bytes += n * cost.bytes;
+    total_flops += n * flops;
+    total_bytes += n * bytes;
     text += fmt::format("  {:<26}{:>6} {:>14} {:>11} {:>11}  {}\n", p.segments[s].name(), n,
-                        flops_text(cost.flops), bytes_text(static_cast<int64_t>(cost.bytes)),
+                        flops_text(flops), bytes_text(static_cast<int64_t>(bytes)),
                         bytes_text(p.segments[s].scratch_bytes), ops_text(p.segments[s]));
   }
   return text + fmt::format("  {:<26}{:>6} {:>14} {:>11}\n", "the whole program", p.schedule.size(),
-                            flops_text(total.flops), bytes_text(static_cast<int64_t>(total.bytes)));
+                            flops_text(total_flops), bytes_text(static_cast<int64_t>(total_bytes)));
 }
 
 std::string frames_text(const Program& p) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "ir/in_place.h"
 #include "ir/names.h"
 #include "ir/rule.h"
 #include "ir/verify.h"
@@ -46,11 +45,6 @@ Findings verify_kind(const Program& p, FrameKindId id) {
   return findings;
 }
 
-bool adds_to_report(OpKind k) {
-  return k == OpKind::kCrossEntropy || k == OpKind::kLinearCrossEntropy ||
-         k == OpKind::kDividedCrossEntropy || k == OpKind::kSquares || k == OpKind::kClip;
-}
-
 // What a segment's ops do to one kind of frame.
 struct Use {
   bool reads = false, writes = false, adds = false;
@@ -82,7 +76,7 @@ class SegmentVerifier {
   };
 
   std::string name(const Op& op) const {
-    return fmt::format("{} {} ({})", name_, op.origin, rule_of(op.kind).name);
+    return fmt::format("{} {} ({})", name_, op.origin, name_of(op.kind()));
   }
   // A frame as one row of elements, or this rank's part of it.
   bool is_flat(ValueId v) const {
@@ -117,11 +111,12 @@ class SegmentVerifier {
     if (p_[v].frame != kNone) {
       Use& use = uses_[p_[v].frame];
       const Role r = p_[v].role;
-      const bool adds = r == Role::kGradient || (r == Role::kReport && adds_to_report(op.kind));
+      const bool adds =
+          r == Role::kGradient || (r == Role::kReport && rule_of(op).effects.adds_to_report);
       (adds ? use.adds : use.writes) = true;
-      if (changes_state(op.kind, r)) use.reads = true;
+      if (changes_state(op, r)) use.reads = true;
       use.made.push_back(v);
-      if (!adds && !first && made_.contains(v) && !is_update(op.kind))
+      if (!adds && !first && made_.contains(v) && !rule_of(op).effects.updates_weights)
         findings_.push_back(fmt::format("{}: makes {} a second time", name(op), p_[v].name));
     }
     made_.insert(v);
@@ -188,7 +183,7 @@ class SegmentVerifier {
   bool works_in_place(ValueId in, ValueId out, int at) const {
     if (at < 0 || at >= static_cast<int>(s_.ops.size())) return false;
     const Op& op = s_.ops[static_cast<size_t>(at)];
-    const InPlace k = in_place(op);
+    const InPlace k = in_place_of(op);
     return k.input >= 0 && op.inputs[static_cast<size_t>(k.input)] == in &&
            op.outputs[static_cast<size_t>(k.output)] == out && same_bytes(p_[in], p_[out]);
   }

@@ -16,17 +16,9 @@ std::string place_text(int8_t place) {
   return named ? std::string(*named) : fmt::format("split {}", place);
 }
 
-bool is_conversion(OpKind k) {
-  return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather ||
-         k == OpKind::kSlice || k == OpKind::kPad || k == OpKind::kShare;
-}
-
 // What a step does to state works on parts of whole frames, which ZeRO divides, not the op; a
 // message carries a value as it is placed.
-bool takes_any_place(OpKind k) {
-  return k == OpKind::kSquares || is_update(k) || k == OpKind::kAdafactorSums ||
-         k == OpKind::kAdafactorSquares || k == OpKind::kSend || k == OpKind::kReceive;
-}
+bool takes_any_place(const Op& op) { return rule_of(op).effects.flat_state || is_message(op); }
 
 // On the axes that it names a conversion leads from the one place to the other; on all others it
 // changes nothing. Whole frames, of one dimension, are not at places.
@@ -34,16 +26,17 @@ bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
-  const bool over = op.attributes.group("over").has(static_cast<AxisKind>(axis));
-  if (!over) return from == to || fits(x, from, to, same_bytes);
-  if (op.kind == OpKind::kShare) return from == kReplicated && to == kShared;
-  const auto way = conversion(from, to);
-  return way && way->kind == op.kind && op.attributes.integer("dim", kNone) == way->dim &&
-         (op.attributes.integer("max") != 0) == (from == kPartialMax);
+  const GroupRef& over = *over_of(op.attributes);
+  if (!over.has(static_cast<AxisKind>(axis))) return from == to || fits(x, from, to, same_bytes);
+  if (op.is<Share>()) return from == kReplicated && to == kShared;
+  auto way = conversion(from, to);
+  if (!way) return false;
+  *over_of(way->attributes) = over;
+  return way->attributes == op.attributes;
 }
 
 Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) {
-  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
+  const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
     return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
                         rule.inputs.size(), rule.outputs.size(), op.inputs.size(),
@@ -65,10 +58,11 @@ Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) 
 Findings verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh, bool same_bytes,
                          const std::string& name) {
   Findings findings = verify_labels(op, values, name);
-  if (!findings.empty() || takes_any_place(op.kind)) return findings;
+  if (!findings.empty() || takes_any_place(op)) return findings;
   for (const size_t axis : divided_axes(mesh)) {
-    if (is_conversion(op.kind) ? converts(op, values, axis, same_bytes)
-                               : fitting(op, op.outputs, values, axis, same_bytes).has_value())
+    if (rule_of(op).effects.converts
+            ? converts(op, values, axis, same_bytes)
+            : fitting(op, op.outputs, values, axis, same_bytes).has_value())
       continue;
     std::string places;
     for (const auto* list : {&op.inputs, &op.outputs})

@@ -9,7 +9,7 @@ namespace {
 
 int64_t workspace(const Op& op, ValueSpan values) {
   if (is_staged(op)) return staged_bytes(op, values);
-  if (op.kind != OpKind::kLinearCrossEntropy) return 0;
+  if (rule_of(op).prepared != Prepared::kHead) return 0;
   const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
   const int64_t tokens = x.shape.elements() / w.shape[-1];
   return std::min(tokens, kHeadChunk) * w.shape[0] * (size_of(DType::kF32) + size_of(w.dtype));

@@ -27,7 +27,7 @@ struct MeasuredProduct {
 };
 
 // Measured rates of ops by name, or by name and type of what they read ("norm": 9e9, "norm.bf16"):
-// bytes a second, counted as moved_bytes does, or operations a second, counted as cost_of does.
+// bytes (Cost::moved_bytes) or operations (Flops::hardware) per second.
 struct OpRates : std::map<std::string, double, std::less<>> {};
 
 struct DeviceFigures {

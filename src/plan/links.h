@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ir/mesh.h"
-#include "ir/op.h"
+#include "ir/program.h"
 #include "plan/hardware.h"
 
 namespace tessera {
@@ -38,7 +38,7 @@ GroupShape message_shape(const Mesh& mesh, int64_t from, int64_t to, const Hardw
 
 // Seconds. `bytes` are those of the whole: what an all_reduce sums, what reduce_scatter reads, what
 // all_gather gives. A group of one takes no time.
-double collective_s(OpKind kind, double bytes, const GroupShape& group, const Hardware& hardware);
+double collective_s(WireKind kind, double bytes, const GroupShape& group, const Hardware& hardware);
 double message_s(double bytes, const GroupShape& pair, const Hardware& hardware);
 
 }  // namespace tessera

@@ -1,26 +1,21 @@
 #include "plan/prediction.h"
 
+#include "ir/rule.h"
+
 namespace tessera {
 namespace {
 
-constexpr OpKind kMatrix[] = {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight,
-                              OpKind::kLinearCrossEntropy};
-constexpr OpKind kAttentions[] = {OpKind::kAttention,       OpKind::kAttentionGrad,
-                                  OpKind::kAttentionScores, OpKind::kAttentionScoresGrad,
-                                  OpKind::kSoftmax,         OpKind::kSoftmaxGrad,
-                                  OpKind::kAttentionMix,    OpKind::kAttentionMixGrad};
-
-template <class Kinds>
-double sum_of(const TimeParts& t, const Kinds& kinds) {
+double sum_of(const TimeParts& t, TimeGroup group) {
   double s = 0;
-  for (const OpKind k : kinds) s += t.compute[static_cast<size_t>(k)];
+  for (int k = 0; k < kOpKinds; ++k)
+    if (rule_of(static_cast<OpKind>(k)).time == group) s += t.compute[static_cast<size_t>(k)];
   return s;
 }
 
 }  // namespace
 
-double TimeParts::matrix() const { return sum_of(*this, kMatrix); }
-double TimeParts::attention() const { return sum_of(*this, kAttentions); }
+double TimeParts::matrix() const { return sum_of(*this, TimeGroup::kMatrix); }
+double TimeParts::attention() const { return sum_of(*this, TimeGroup::kAttention); }
 
 double TimeParts::computing() const {
   double s = 0;

@@ -32,10 +32,9 @@ class Measure {
       c.floor_ns[fresh] = t.parts.host > 0 ? t.ns : 0;
     }
     for (const Op& op : s.ops) {
-      if (!communicates(op.kind) || runs_beside(s, op)) continue;
-      const ValueId whole = op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
-      c.collectives.push_back(
-          {op.kind, op.attributes.group("over"), static_cast<double>(p_[whole].bytes())});
+      if (!communicates(op) || runs_beside(s, op)) continue;
+      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
+                               static_cast<double>(p_[whole_operand(op)].bytes())});
     }
     return c;
   }
@@ -114,8 +113,9 @@ class Measure {
 
   // As in SegmentTimes: what such software hides may take no time.
   bool runs_beside(const Segment& s, const Op& op) const {
-    const bool again = s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == Copy::kRecomputed;
-    return software_.overlap_regather && op.kind == OpKind::kAllGather && again;
+    const bool again =
+        s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == CopyKind::kRecomputed;
+    return software_.overlap_regather && again && rule_of(op).effects.wire == WireKind::kAllGather;
   }
 
   const SegmentTime& time(SegmentId id, bool fresh) {

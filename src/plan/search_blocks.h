@@ -16,7 +16,7 @@
 namespace tessera {
 
 struct InlineCollective {
-  OpKind kind = OpKind::kAllReduce;
+  WireKind kind = WireKind::kAllReduce;
   GroupRef over;
   double bytes = 0;  // of the whole
 };

@@ -104,13 +104,13 @@ CallNs Bounds::calls_of(const BlockCosts& b, const MeshPlaces& places, size_t gr
   const GroupShape& shard = places.shard[group];
   for (const GroupCost& g : b.groups) {
     const auto bytes = [&](int64_t each) { return static_cast<double>(g.elements * each); };
-    const auto moved = [&](OpKind kind, int64_t each) {
+    const auto moved = [&](WireKind kind, int64_t each) {
       return to_ns(collective_s(kind, bytes(each), shard, hardware_));
     };
     // Only ZeRO 3 divides weights that are never updated.
     const bool gathers = zero == 3 || (zero > 0 && g.trained);
-    const int64_t gather = gathers ? moved(OpKind::kAllGather, g.weight_bytes) : 0;
-    const OpKind reduction = zero == 0 ? OpKind::kAllReduce : OpKind::kReduceScatter;
+    const int64_t gather = gathers ? moved(WireKind::kAllGather, g.weight_bytes) : 0;
+    const WireKind reduction = zero == 0 ? WireKind::kAllReduce : WireKind::kReduceScatter;
     const int64_t reduce = g.trained ? moved(reduction, g.wire_bytes) : 0;
     if (g.stack != kNone) {
       CallNs::OfLayer& layer = n.stacks[static_cast<size_t>(g.stack)];
@@ -130,7 +130,7 @@ int64_t Bounds::message_ns(const Candidate& c, const BlockCosts& b, const MeshPl
   double gather = std::numeric_limits<double>::infinity();
   for (const int64_t stage : places.stage)
     gather = std::min(
-        gather, collective_s(OpKind::kAllGather, b.message_bytes,
+        gather, collective_s(WireKind::kAllGather, b.message_bytes,
                              group_shape(places.mesh[0],
                                          GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor}),
                                          stage, hardware_, software_.hierarchical),

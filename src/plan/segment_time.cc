@@ -11,10 +11,9 @@ namespace {
 
 int64_t to_ns(double s) { return std::llround(s * 1e9); }
 
-bool optimizes(OpKind k) {
-  return k == OpKind::kSquares || k == OpKind::kClip || is_update(k) ||
-         k == OpKind::kAdafactorSums || k == OpKind::kAdafactorSquares || k == OpKind::kClear ||
-         k == OpKind::kPack;
+// One product, which is added to the gradient of a weight.
+bool adds_product(const Cost& c) {
+  return c.work == Work::kProduct && c.products.front().kind == ProductKind::kWeightGradient;
 }
 
 // Calls that add write instead where they come first: then the sum so far is not read.
@@ -84,53 +83,54 @@ double SegmentTimes::message_time(const Op& op, const Call& call) {
   if (!software_.split_messages || parts == 1 || v.sharding.place[tensor] >= 0)
     return message_s(bytes, pair, hardware_);
   return message_s(bytes / static_cast<double>(parts), pair, hardware_) +
-         collective_s(OpKind::kAllGather, bytes,
+         collective_s(WireKind::kAllGather, bytes,
                       group(GroupRef::along({AxisKind::kTensorKv, AxisKind::kTensor})), hardware_);
 }
 
 double SegmentTimes::communication_s(const Op& op, const Call& call) {
-  if (op.kind == OpKind::kSend || op.kind == OpKind::kReceive) return message_time(op, call);
-  const Value& whole = local_[op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0]];
+  if (is_message(op)) return message_time(op, call);
+  const Value& whole = local_[whole_operand(op)];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements();
   const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
-  return collective_s(op.kind, sent, group(op.attributes.group("over")), hardware_);
+  return collective_s(rule_of(op).effects.wire, sent, group(*over_of(op.attributes)), hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
                           SegmentTime& t) {
   const bool again =
-      t.again || (!op.outputs.empty() && local_[op.outputs[0]].copy == Copy::kRecomputed);
-  if (tessera::communicates(op.kind)) {
+      t.again || (!op.outputs.empty() && local_[op.outputs[0]].copy == CopyKind::kRecomputed);
+  const OpRule& rule = rule_of(op);
+  if (tessera::communicates(op)) {
     const int64_t ns = to_ns(communication_s(op, call));
-    if (again && software_.overlap_regather && op.kind == OpKind::kAllGather) {
+    if (again && software_.overlap_regather && rule.effects.wire == WireKind::kAllGather) {
       t.beside_ns += ns;
       return;
     }
-    const Traffic traffic = s.queue >= Queue::kSendForward
-                                ? Traffic::kPipeline
-                                : traffic_of(op.attributes.group("over"));
+    const Traffic traffic =
+        s.queue >= Queue::kSendForward ? Traffic::kPipeline : traffic_of(*over_of(op.attributes));
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(traffic)] += ns;
     t.traffic = traffic;
     return;
   }
-  if (op.kind == OpKind::kCopy) {
-    const int64_t ns = to_ns(host_copy_s(local_[op.inputs[0]].bytes(), hardware_.device));
+  const Cost cost = cost_of(op, local_);
+  double seconds = op_s(op, cost, local_, hardware_, software_);
+  if (cost.work == Work::kHostCopy) {
+    const int64_t ns = to_ns(seconds);
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(Traffic::kHost)] += ns;
     t.traffic = Traffic::kHost;
     return;
   }
   t.communicates = false;
-  double seconds = op_s(op, local_, hardware_, software_);
-  if (op.kind == OpKind::kMatmulGradWeight && !fresh) {
+  if (adds_product(cost) && !fresh) {
     // The sum so far is read too; it matters where the product is small.
     const DeviceFigures& d = hardware_.device;
     seconds += static_cast<double>(local_[op.outputs[0]].bytes()) /
                (d.memory_bytes_per_s * d.memory_efficiency);
   }
   const int64_t ns = to_ns(seconds);
-  const OpFlops flops = op_flops(op, local_);
+  const Flops& flops = cost.flops;
   if (flops.hardware > 0 && t.beside_ns > 0) {
     const int64_t exposed = std::max<int64_t>(t.beside_ns - ns, 0);
     t.ns += exposed;
@@ -145,10 +145,10 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   }
   if (again)
     t.parts.recomputation += ns;
-  else if (optimizes(op.kind))
+  else if (rule.time == TimeGroup::kOptimizer)
     t.parts.optimizer += ns;
   else
-    t.parts.compute[static_cast<size_t>(op.kind)] += ns;
+    t.parts.compute[static_cast<size_t>(op.kind())] += ns;
 }
 
 SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
@@ -160,7 +160,7 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   double launches = 0;
   for (const Op& op : s.ops) {
     add_op(s, op, call, fresh, t);
-    const auto kernels = software_.kernels.find(rule_of(op.kind).name);
+    const auto kernels = software_.kernels.find(name_of(op.kind()));
     launches += kernels == software_.kernels.end() ? 1.0 : static_cast<double>(kernels->second);
   }
   const int64_t host = to_ns(launches * software_.launch_s);

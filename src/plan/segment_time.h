@@ -19,7 +19,7 @@ struct PartsNs : PartsOf<int64_t> {
 struct SegmentTime {
   int64_t ns = 0;  // of one call
   PartsNs parts;   // they add up to ns
-  OpFlops flops;   // of one rank; none in `model` and `square` for what is done again
+  Flops flops;     // of one rank; none in `model` and `square` for what is done again
   bool head = false, again = false;
   int64_t beside_ns = 0;             // of a gather that the next product may hide
   bool communicates = false;         // nothing else: a message or collective of its own

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/rule.h"
 #include "runtime/lead.h"
 
 namespace tessera {
@@ -19,8 +20,9 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
   prepared_.resize(program_.segments.size());
   for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
-    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [](const Op& op) {
-      return is_update(op.kind) || op.kind == OpKind::kAdafactorSquares;
+    updates_.push_back(std::any_of(s.ops.begin(), s.ops.end(), [&](const Op& op) {
+      return std::any_of(op.outputs.begin(), op.outputs.end(),
+                         [&](ValueId v) { return changes_state(op, program_[v].role); });
     }));
   may_lead_ = calls_that_may_lead(program_);
   if (options_.poison) poison_.emplace(program_, Arenas{arena_, options_.host});
@@ -39,29 +41,39 @@ PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
   return {v, parameter};
 }
 
-void Executor::prepare_product(const Op& op, BoundOp& bound) {
-  const bool product = op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
-                       op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kPack;
-  if (product) {
-    kernels::MatmulShape shape = product_shape(op, local_);
-    bound.product = &library_.product(shape);
-    shape.accumulate = false;
-    if (op.kind == OpKind::kMatmulGradWeight) bound.fresh_product = &library_.product(shape);
+void Executor::prepare_kernel(const Op& op, BoundOp& bound) {
+  switch (rule_of(op).prepared) {
+    case Prepared::kNothing:
+      return;
+    case Prepared::kProduct: {
+      kernels::MatmulShape shape = product_shape(op, local_);
+      bound.product = &library_.product(shape);
+      if (!shape.accumulate) return;
+      shape.accumulate = false;
+      bound.fresh_product = &library_.product(shape);
+      return;
+    }
+    case Prepared::kHead:
+      bound.head = &library_.head(head_shape(op, local_));
+      return;
+    case Prepared::kAttention:
+      bound.attention = library_.attention(op, local_);
+      return;
   }
-  if (op.kind == OpKind::kLinearCrossEntropy) bound.head = &library_.head(head_shape(op, local_));
-  bound.attention = library_.attention(op, local_);
 }
 
 void Executor::prepare_members(PreparedOp& p) const {
-  const std::string table = p.op->attributes.text("members");
+  const MemberTables needed = rule_of(*p.op).members;
+  if (needed == MemberTables::kNothing) return;
+  const FrameKindId table = members_of(p.op->attributes);
+  CHECK(table != kNone, "{} names no table of weights", p.op->origin);
   const Coordinates& at = channels_.position().at;
   p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
-  if (p.op->kind != OpKind::kSquares) p.stretches = member_stretches(program_, p.members, at);
-  if (p.op->kind == OpKind::kAdafactorSums || p.op->kind == OpKind::kAdafactorSquares ||
-      p.op->kind == OpKind::kAdafactor) {
-    p.factors = factor_places(program_, table);
-    p.stretches = part_stretches(program_, table, p.members, p.stretches);
-  }
+  if (needed == MemberTables::kRanges) return;
+  p.stretches = member_stretches(program_, p.members, at);
+  if (needed == MemberTables::kStretches) return;
+  p.factors = factor_places(program_, table);
+  p.stretches = part_stretches(program_, table, p.members, p.stretches);
 }
 
 void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
@@ -71,14 +83,13 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
           op.origin, op.inputs.size() + op.outputs.size());
     PreparedOp p;
     p.op = &op;
-    p.run = run_op(op.kind);
+    p.run = run_op(op.kind());
     for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand(segment, v));
       // Each piece of a reduction is the first of its elements.
-      const bool first =
-          program_[v].role == Role::kGradient &&
-          (op.attributes.has("pieces") || std::find(added.begin(), added.end(), v) == added.end());
+      const bool first = program_[v].role == Role::kGradient &&
+                         (is_piece(op) || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }
@@ -91,14 +102,14 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.bound.kernels = &library_.kernels();
     if (device_) p.bound.stream = device_->queues.stream(segment.queue);
     p.bound.host_step = host_step_;
-    if (op.attributes.has("members")) prepare_members(p);
+    prepare_members(p);
     if (communicates(op)) {
       p.bound.channel = &channels_.of(op, segment.queue, program_);
       const std::pair<GroupRef, Communicator*> use = {group_of(op), p.bound.channel};
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
       if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
     }
-    prepare_product(op, p.bound);
+    prepare_kernel(op, p.bound);
     out.push_back(std::move(p));
   }
 }
@@ -137,8 +148,7 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   p.bound.stretches = p.stretches;
   p.bound.factors = p.factors;
   p.bound.layer = call.layer;
-  if (p.op->kind == OpKind::kSend || p.op->kind == OpKind::kReceive)
-    p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
+  if (is_message(*p.op)) p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }
 
 TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {

@@ -106,7 +106,7 @@ class Executor {
   ValueId find(Role role) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
-  void prepare_product(const Op& op, BoundOp& bound);
+  void prepare_kernel(const Op& op, BoundOp& bound);
   PreparedOperand operand(const Segment& segment, ValueId v) const;
   std::byte* frame(FrameId f) const;
   std::byte* address(const PreparedOperand& o, const Call& call, const Segment& segment) const;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/channels.h"
+#include "ir/rule.h"
 
 namespace tessera {
 namespace {

@@ -39,13 +39,15 @@ class Library {
   const kernels::Kernels& kernels() const { return *kernels_; }
   const Product& product(const kernels::MatmulShape& shape);
   const Head& head(const kernels::LinearCrossEntropyShape& shape);
-  // nullptr: the op is none that is prepared, and the table's function makes it.
+  // For an op whose rule says Prepared::kAttention. nullptr: the table's function computes it.
   const kernels::CudaAttention* attention(const Op& op, ValueSpan values);
 
   // Refers to this library: it must outlive the target.
   Target target();
 
  private:
+  int64_t workspace_bytes(const Op& op, ValueSpan values);
+
   CpuFeatures cpu_;
   int threads_;
   CudaFeatures cuda_;
@@ -61,10 +63,11 @@ class Library {
       attention_;
 };
 
-// The shape of the product that a matmul, matmul_grad_input, matmul_grad_weight or pack op makes.
+// The shape of the product that an op with Prepared::kProduct computes, or packs a weight for.
 kernels::MatmulShape product_shape(const Op& op, ValueSpan values);
 kernels::LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values);
-// Of attention or its gradient, where all that the op does can be prepared: no dropout, no biases.
+// For an op with Prepared::kAttention, where all that it does can be prepared: no dropout, no
+// biases.
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values);
 
 }  // namespace tessera

@@ -42,11 +42,8 @@ std::string place(const OpEvent& e) {
   if (e.call.layer != kNone) text = fmt::format("{} {}, ", s.subject, e.call.layer);
   text += s.phase == Phase::kJoint ? s.subject : name_of(s.phase);
   if (e.call.microbatch != kNone) text += fmt::format(", micro-batch {}", e.call.microbatch);
-  return fmt::format("{}, {} ({})", text, e.op.op->origin, rule_of(e.op.op->kind).name);
+  return fmt::format("{}, {} ({})", text, e.op.op->origin, name_of(e.op.op->kind()));
 }
-
-// Masked scores are −inf by meaning.
-bool may_be_infinite(OpKind kind) { return kind == OpKind::kAttentionScores; }
 
 }  // namespace
 
@@ -55,7 +52,7 @@ std::string first_bad_value(Trainer& trainer, World& world) {
   bool received = false;  // it came from another rank, which knows more
   const IdVector<ValueId, bool> live = live_values(trainer.program());
   trainer.repeat([&](const OpEvent& e) {
-    if (!found.empty() || may_be_infinite(e.op.op->kind)) return;
+    if (!found.empty() || rule_of(*e.op.op).effects.may_be_infinite) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
       if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[v]) continue;
       const std::optional<Bad> bad = find_bad(e, e.op.out[o]);

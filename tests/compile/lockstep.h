@@ -93,7 +93,7 @@ class Lockstep {
 
   void run_ops(const std::vector<Op>& ops, int64_t layer) {
     for (const Op& op : ops) {
-      if (is_collective(op.kind))
+      if (communicates(op))
         run_collective(op, layer);
       else
         for (int64_t r = 0; r < g_.mesh.ranks(); ++r) run_on(op, layer, r);
@@ -162,9 +162,6 @@ class Lockstep {
  private:
   using Bytes = std::vector<double>;  // aligned
 
-  static bool is_collective(OpKind k) {
-    return k == OpKind::kAllReduce || k == OpKind::kReduceScatter || k == OpKind::kAllGather;
-  }
   int64_t layer_of(ValueId v, int64_t layer) const {
     const Role r = g_[v].role;
     // What layers have in common: a table of biases, an encoder's output.
@@ -198,11 +195,10 @@ class Lockstep {
     // Workspaces start at multiples of 64 bytes.
     const auto address = reinterpret_cast<uintptr_t>(scratch.data());
     b.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
-    if (op.kind == OpKind::kMatmul || op.kind == OpKind::kMatmulGradInput ||
-        op.kind == OpKind::kMatmulGradWeight)
-      b.product = &library_.product(product_shape(op, local_));
-    if (op.kind == OpKind::kLinearCrossEntropy) b.head = &library_.head(head_shape(op, local_));
-    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind)(b);
+    const Prepared prepared = rule_of(op).prepared;
+    if (prepared == Prepared::kProduct) b.product = &library_.product(product_shape(op, local_));
+    if (prepared == Prepared::kHead) b.head = &library_.head(head_shape(op, local_));
+    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind())(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
@@ -225,7 +221,7 @@ class Lockstep {
     const DeviceBuffer workspace("a workspace",
                                  library_.target().workspace_bytes(*b.op, local_) + 64);
     b.workspace = workspace.data();
-    run_op(b.op->kind)(b);
+    run_op(b.op->kind())(b);
     for (size_t i = 0; i < b.out.size(); ++i)
       if (b.out[i])
         copy_in_stream(b.stream, given.out[i].data, b.out[i].data, given.out[i].bytes());
@@ -235,7 +231,9 @@ class Lockstep {
   // Every rank's result from what the ranks of its group hold.
   void run_collective(const Op& op, int64_t layer) {
     const ValueId x = op.inputs[0], y = op.outputs[0];
-    const GroupRef& over = op.attributes.group("over");
+    const GroupRef& over = *over_of(op.attributes);
+    const AllReduce* const sum = op.if_as<AllReduce>();
+    const bool max = sum != nullptr && sum->max;
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const TensorView out = view(r, y, layer);
       Array whole(static_cast<size_t>(g_[x].shape.elements()), 0.0);
@@ -244,7 +242,7 @@ class Lockstep {
         const TensorView in = view(member, x, layer);
         each_element(x, member, [&](int64_t to, int64_t from) {
           double& w = whole[static_cast<size_t>(to)];
-          if (op.attributes.integer("max"))
+          if (max)
             w = first ? get(in, from) : std::max(w, get(in, from));
           else
             w += get(in, from);

@@ -85,9 +85,9 @@ TEST(Simulate, OneRankTakesTheSumOfItsOps) {
   double sum = 0, calls = 0;
   for (const Call& c : p.schedule)
     for (const Op& op : p.segment(c).ops) {
-      sum += op_s(op, local, h, {});
+      sum += op_s(op, cost_of(op, local), local, h, {});
       const bool adds = std::find(c.fresh.begin(), c.fresh.end(), true) == c.fresh.end();
-      if (op.kind == OpKind::kMatmulGradWeight && adds)
+      if (op.is<MatmulGradWeight>() && adds)
         sum += static_cast<double>(local[op.outputs[0]].bytes()) / 1e12;
       ++calls;
     }

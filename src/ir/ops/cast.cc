@@ -1,5 +1,4 @@
-// cast: y = x in the type that attribute `to` names, rounded to nearest even.
-// copy: y = x, in other bytes: what goes to the host's memory and comes back.
+// Rules of cast and copy.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -7,13 +6,12 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  const auto to = dtype_from_name(a.text("to"));
-  CHECK(in.size() == 1 && to.has_value(), "cast to {}", a.text("to"));
-  return {{".cast", *to, in[0]->shape}};
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  CHECK(in.size() == 1, "cast of {} values", in.size());
+  return {{".cast", op.as<Cast>().to, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_copy(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_copy(const Op&, const Inputs& in) {
   CHECK(in.size() == 1, "copy of {} values", in.size());
   return {{".copy", in[0]->dtype, in[0]->shape}};
 }
@@ -32,9 +30,17 @@ ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   return r;
 }
 
+// The link to the host carries x once.
+Cost cost_of_copy(const Op& op, ValueSpan values) {
+  Cost c = sweep_cost(op, values);
+  c.work = Work::kHostCopy;
+  c.moved_bytes = static_cast<double>(values[op.inputs[0]].bytes());
+  return c;
+}
+
 }  // namespace
 
-const OpRule kCastRule = {OpKind::kCast, "cast", infer, sharding, nullptr, nullptr};
-const OpRule kCopyRule = {OpKind::kCopy, "copy", infer_copy, sharding_of_copy, nullptr, nullptr};
+const OpRule Cast::rule = {.infer = infer, .sharding = sharding};
+const OpRule Copy::rule = {.infer = infer_copy, .sharding = sharding_of_copy, .cost = cost_of_copy};
 
 }  // namespace tessera
