@@ -23,11 +23,6 @@ namespace tessera {
 
 using Args = std::span<const std::string>;
 
-// A command line that cannot be understood: exit code 2.
-class UsageError : public Error {
-  using Error::Error;
-};
-
 class Arguments {
  public:
   Arguments(std::string verb, std::string summary, std::string example);

@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "base/tree.h"
-#include "cli/bench_kernels.h"
-#include "cli/bench_rates.h"
 #include "cli/device.h"
+#include "measure/device_rates.h"
+#include "measure/kernel_rates.h"
 #include "train/run_device.h"
 
 namespace tessera {

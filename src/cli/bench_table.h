@@ -1,4 +1,4 @@
-// tessera bench --kernels: what bench_kernels.h measures, against limits of the same device.
+// tessera bench --kernels: the rates of measure/kernel_rates.h, against limits of the same device.
 #pragma once
 
 #include <string>

@@ -14,9 +14,9 @@
 #include "base/file.h"
 #include "base/tree.h"
 #include "cli/rank.h"
-#include "cli/rank_rates.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "measure/rank_rates.h"
 #include "tensor/cpu_features.h"
 #include "tensor/cuda.h"
 

@@ -1,5 +1,5 @@
 // What `tessera bench --kernels` measures, in small: that each kernel runs, on both sides.
-#include "cli/bench_kernels.h"
+#include "measure/kernel_rates.h"
 
 #include <chrono>
 #include <set>

@@ -1,5 +1,5 @@
 // What two figures make of measured times of an all_reduce.
-#include "cli/bench_links.h"
+#include "measure/link_rates.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/rank_rates.h"
+#include "measure/rank_rates.h"
 
 #include <algorithm>
 #include <chrono>

@@ -2,10 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "cli/arguments.h"
-#include "cli/trial.h"
-#include "cli/tune_history.h"
-#include "cli/tune_points.h"
+#include "measure/trial.h"
+#include "measure/tune_history.h"
+#include "measure/tune_points.h"
 
 namespace tessera {
 namespace {

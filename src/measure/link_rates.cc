@@ -1,4 +1,4 @@
-#include "cli/bench_links.h"
+#include "measure/link_rates.h"
 
 #include <algorithm>
 #include <chrono>

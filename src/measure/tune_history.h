@@ -4,7 +4,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/tree.h"
-#include "cli/tune_points.h"
+#include "measure/tune_points.h"
 #include "plan/tune.h"
 
 namespace tessera {

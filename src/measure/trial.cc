@@ -1,4 +1,4 @@
-#include "cli/trial.h"
+#include "measure/trial.h"
 
 #include <algorithm>
 #include <csignal>

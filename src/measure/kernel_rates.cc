@@ -1,4 +1,4 @@
-#include "cli/bench_kernels.h"
+#include "measure/kernel_rates.h"
 
 #include <algorithm>
 #include <cmath>

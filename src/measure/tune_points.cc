@@ -1,11 +1,9 @@
-#include "cli/tune_points.h"
+#include "measure/tune_points.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/philox.h"
-#include "cli/arguments.h"
-#include "cli/run_file.h"
 #include "plan/explain.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
@@ -51,7 +49,10 @@ int64_t value_of(const RunConfig& c, const Space& space, const Point& p, const s
 RunConfig config_of(const TunedRun& run, const Space& space, const Point& point) {
   std::vector<std::string> keys = run.keys;
   for (const std::string& k : keys_of(run, space, point)) keys.push_back(k);
-  return open_run(run.run, keys, false, run.data);
+  RunConfig config = load_run(run.run, keys);
+  validate(config, run.data);
+  validate_names(config);
+  return config;
 }
 
 // A choice that changes nothing there is made once; with one rank it is no knob.

@@ -1,4 +1,4 @@
-#include "cli/bench_rates.h"
+#include "measure/device_rates.h"
 
 #include <dlfcn.h>
 

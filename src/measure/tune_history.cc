@@ -1,4 +1,4 @@
-#include "cli/tune_history.h"
+#include "measure/tune_history.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "cli/trial.h"
+#include "measure/trial.h"
 #include "tensor/cpu_features.h"
 #include "train/load_run.h"
 

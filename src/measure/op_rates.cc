@@ -1,4 +1,4 @@
-#include "cli/bench_steps.h"
+#include "measure/op_rates.h"
 
 #include <algorithm>
 #include <chrono>
