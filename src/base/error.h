@@ -20,11 +20,6 @@ class Error : public std::runtime_error {
       : std::runtime_error(fmt::format(format, std::forward<A>(a)...)) {}
 };
 
-// A command line that cannot be understood: exit code 2.
-class UsageError : public Error {
-  using Error::Error;
-};
-
 // A result that training computed is not a number to continue with: it is NaN or infinite, or the
 // loss diverges. The same command would fail again, so main() gives it an exit code of its own,
 // kNumericExitCode, and `tessera launch --restart` does not restart after it.

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "base/usage_error.h"
 
 namespace tessera {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/philox.h"
+#include "base/usage_error.h"
 #include "plan/explain.h"
 #include "train/load_run.h"
 #include "train/run_programs.h"
