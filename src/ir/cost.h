@@ -37,12 +37,12 @@ struct AttentionPairs {
 
 // The form of an op's work, which decides how its parts make up its time.
 enum class Work : uint8_t {
-  kSweep,       // reads and writes moved_bytes; has no products
-  kProduct,     // one product
-  kScores,      // products of unfused attention, whose scores are read from or written to memory
-  kAttention,   // fused attention: pairs, and no scores in memory
-  kChunks,      // products by chunks of tokens, with the logits of one chunk in memory
-  kHostCopy,    // copies moved_bytes to the memory of the host, or back
+  kSweep,      // reads and writes moved_bytes; has no products
+  kProduct,    // one product
+  kScores,     // products of unfused attention, whose scores are read from or written to memory
+  kAttention,  // fused attention: pairs, and no scores in memory
+  kChunks,     // products by chunks of tokens, with the logits of one chunk in memory
+  kHostCopy,   // copies moved_bytes to the memory of the host, or back
 };
 
 // The same work by three counts: `model` leaves out masked pairs and what is computed twice,

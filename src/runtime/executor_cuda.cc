@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/idle.h"
+#include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/executor.h"
 

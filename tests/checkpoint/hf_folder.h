@@ -53,7 +53,7 @@ struct Change {
 };
 
 inline void write_folder(const Path& folder, const ModelConfig& model, DType type,
-                  const Change& change = {}) {
+                         const Change& change = {}) {
   std::filesystem::create_directories(folder);
   std::vector<SafetensorsPlan> plans;
   for (const HfTensor& t : hf_tensors(model)) {

@@ -1,4 +1,5 @@
-// The tokenizer of a Hugging Face folder, and the ids before and after a text, through import and export.
+// The tokenizer of a Hugging Face folder, and the ids before and after a text, through import and
+// export.
 #include <fstream>
 
 #include "tests/checkpoint/hf_folder.h"

@@ -8,6 +8,7 @@
 
 #include "comm/nccl.h"
 #include "compile/communicators.h"
+#include "ir/rule.h"
 #include "plan/hardware.h"
 #include "runtime/device_sharing.h"
 #include "tests/train/tiny_run.h"
