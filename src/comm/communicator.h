@@ -26,7 +26,7 @@ enum class Reduction : uint8_t { kSum, kMax };  // the maximum of what has a NaN
 
 using Ticket = int64_t;  // of a transfer, from 1
 
-struct ReduceScatter {
+struct ReduceScatterForm {
   int64_t share = 0;
   Reduction reduction = Reduction::kSum;
   bool add = false;  // to what is in `part`
@@ -48,7 +48,7 @@ class Communicator {
   // `part` lies in its place in `whole`, or elsewhere; it may be f32 where `whole` is bf16. What it
   // has beyond its elements of the whole becomes zero (and stays what it is with `add`).
   virtual Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
-                                const ReduceScatter& how) = 0;
+                                const ReduceScatterForm& how) = 0;
   // Any type. `part` lies in its place in `whole`, or elsewhere, and has at least its elements.
   virtual Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) = 0;
   // Any type; `peer` is a place in the group. Receiver and sender agree on the bytes.

@@ -178,7 +178,7 @@ class MpiCommunicator : public Communicator {
     return push(collectives_, all_reduce_transfer(reducing(), in, out, r));
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
-                        const ReduceScatter& how) override {
+                        const ReduceScatterForm& how) override {
     return push(collectives_, reduce_scatter_transfer(reducing(), whole, part, how));
   }
   Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {

@@ -26,7 +26,7 @@ class SelfCommunicator : public Communicator {
     return over();
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
-                        const ReduceScatter& how) override {
+                        const ReduceScatterForm& how) override {
     const std::array terms = {static_cast<const std::byte*>(whole.data)};
     if (part.data != whole.data)
       reduce_in_order({.terms = terms,

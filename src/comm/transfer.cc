@@ -101,7 +101,7 @@ Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorVie
 }  // namespace
 
 Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const TensorView& part,
-                                 const ReduceScatter& how) {
+                                 const ReduceScatterForm& how) {
   const Parts parts = {whole.elements(), how.share, staged_bytes(m) / size_of(whole.dtype)};
   const int64_t own = parts.part(m.rank).size();
   CHECK(how.share * m.size >= whole.elements() && part.elements() >= own,

@@ -56,7 +56,7 @@ struct Member {
 Transfer all_reduce_transfer(const Member& m, const TensorView& in, const TensorView& out,
                              Reduction r);
 Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const TensorView& part,
-                                 const ReduceScatter& how);
+                                 const ReduceScatterForm& how);
 Transfer all_gather_transfer(const Member& m, const TensorView& part, const TensorView& whole,
                              int64_t share);
 Transfer message_transfer(const TensorView& x, int64_t peer, bool receives);

@@ -82,7 +82,7 @@ Shape with_rank(const Shape& s, int from, int to, int64_t rank, bool first) {
 void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& policy) {
   const ValueId x = product.inputs[0], w = product.inputs[1], y = product.outputs[0];
   const Shape shape = g[w].shape;
-  const auto contract = static_cast<int>(product.attributes.integer("contract", 1));
+  const auto contract = static_cast<int>(product.as<Matmul>().contract);
   const int out = shape.rank() - contract;
   check_rank(g, w, out, policy.rank);
   const int divided = g[w].sharding.place[kTensorAxis];
@@ -102,12 +102,9 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
   plain.outputs = {base};
   block.forward.push_back(plain);
   const std::string origin = product.origin + ".lora";
-  const ValueId low =
-      builder.emit_one(OpKind::kMatmul, origin + "_a", {{"contract", int64_t{contract}}}, {x, a});
-  const ValueId change =
-      builder.emit_one(OpKind::kMatmul, origin + "_b",
-                       {{"contract", int64_t{1}}, {"scale", policy.scale()}}, {low, b});
-  builder.emit(OpKind::kSum, origin, {{"terms", int64_t{2}}}, {base, change}, {y});
+  const ValueId low = builder.emit_one(Matmul{.contract = contract}, origin + "_a", {x, a});
+  const ValueId change = builder.emit_one(Matmul{.scale = policy.scale()}, origin + "_b", {low, b});
+  builder.emit(Sum{.terms = 2}, origin, {base, change}, {y});
 }
 
 }  // namespace
@@ -131,7 +128,7 @@ void add_adapters(Graph& g, const AdapterPolicy& policy) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
-      const bool product = op.kind == OpKind::kMatmul && g[op.inputs[1]].role == Role::kWeight;
+      const bool product = op.is<Matmul>() && g[op.inputs[1]].role == Role::kWeight;
       if (product) products.push_back(g[op.inputs[1]].name);
       if (product && is_target(policy, products.back()))
         adapt(g, block, op, policy);

@@ -10,7 +10,7 @@ Wire unlabelled_wire(const Program& p, const Segment& s) {
   Wire w;
   for (const Op& op : s.ops) {
     if (!communicates(op)) continue;
-    if (!is_message(op)) w.over = op.attributes.group("over");
+    if (!is_message(op)) w.over = *over_of(op.attributes);
     w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : rule_of(op).effects.wire;
     const Value& v = p[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
     w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));

@@ -83,7 +83,7 @@ int8_t Home::of(const Value& v, size_t axis) const {
 }
 
 Signature choose_signature(const Op& op, ValueSpan values, const Home& home, size_t axis) {
-  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
+  const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   std::vector<int8_t> places;
   for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);
   for (size_t i = 0; i < places.size(); ++i) {

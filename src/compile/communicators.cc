@@ -35,7 +35,7 @@ CommunicatorName pair_of(const Way& way, int64_t stage, int64_t stages) {
 
 CommunicatorName communicator_of(const Op& op, Queue queue, const Program& program,
                                  Messages messages) {
-  if (!is_message(op)) return {op.attributes.group("over"), queue, kNone};
+  if (!is_message(op)) return {*over_of(op.attributes), queue, kNone};
   const Way way = way_of(op, queue);
   if (messages == Messages::kShared)
     return {GroupRef::along({AxisKind::kPipeline}), sending_queue(way), kNone};

@@ -9,7 +9,13 @@ namespace {
 
 // A loss without its gradient: what the gradient rule of a loss emits computes the loss again.
 bool is_loss(const Op& op) {
-  return rule_of(op).effects.loss && !op.attributes.integer("gradient");
+  const auto has_gradient = [](const auto& a) {
+    if constexpr (requires { a.gradient; })
+      return a.gradient;
+    else
+      return false;
+  };
+  return rule_of(op).effects.loss && !std::visit(has_gradient, op.attributes);
 }
 
 ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
@@ -23,7 +29,7 @@ ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
 // The gradient of the block's input must be a value of its own, not an alias of the output's.
 ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
   if (gradient != block.output_gradient) return gradient;
-  return b.emit_one(OpKind::kSum, "d_hidden", {{"terms", int64_t{1}}}, {gradient});
+  return b.emit_one(Sum{}, "d_hidden", {gradient});
 }
 
 // What all layers give for what they all read.
@@ -38,7 +44,7 @@ ValueId memory_gradient(Graph& g) {
 
 ValueId in_type_of(Builder& b, ValueId like, ValueId v) {
   if (b[like].dtype == b[v].dtype) return v;
-  return b.emit_one(OpKind::kCast, "memory", {{"to", std::string(name_of(b[like].dtype))}}, {v});
+  return b.emit_one(Cast{b[like].dtype}, "memory", {v});
 }
 
 void differentiate(Graph& graph, Block& block) {
@@ -59,7 +65,7 @@ void differentiate(Graph& graph, Block& block) {
     if (rule_of(op).gradient != nullptr) rule_of(op).gradient(g, op);
   }
   if (const ValueId d = g.of(graph.memory); d != kNone && !gives_memory)
-    b.emit(OpKind::kAccumulate, "memory", {}, {d}, {graph.memory_gradient});
+    b.emit(Accumulate{}, "memory", {d}, {graph.memory_gradient});
   if (block.input != kNone) {
     const ValueId d = own_value(b, block, g.of(block.input));
     block.input_gradient = d;

@@ -9,9 +9,9 @@ namespace {
 
 void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
   Builder b(graph, block.forward, graph[op.inputs[0]].per, "");
-  const ValueId max = b.emit_one(OpKind::kLogitsMax, op.origin, {}, {logits});
-  const ValueId sums = b.emit_one(OpKind::kLogitsSums, op.origin, {}, {logits, max, labels});
-  b.emit(OpKind::kDividedCrossEntropy, op.origin, {}, {logits, max, sums, labels}, op.outputs);
+  const ValueId max = b.emit_one(LogitsMax{}, op.origin, {logits});
+  const ValueId sums = b.emit_one(LogitsSums{}, op.origin, {logits, max, labels});
+  b.emit(DividedCrossEntropy{}, op.origin, {logits, max, sums, labels}, op.outputs);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ void divide_cross_entropy(Graph& graph) {
     std::vector<Op> old;
     old.swap(block.forward);
     for (Op& op : old) {
-      if (op.kind == OpKind::kCrossEntropy)
+      if (op.is<CrossEntropy>())
         append_parts(graph, block, op, op.inputs[0], op.inputs[1]);
       else
         block.forward.push_back(std::move(op));

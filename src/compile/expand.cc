@@ -65,15 +65,14 @@ ValueId Expander::only(Role role) const {
 void Expander::step_segments() {
   const ValueId report = only(Role::kReport);
   std::vector<Op> clear, clip;
-  Builder(g_, clear, kOne, "").emit(OpKind::kClear, "report", {}, {}, {report});
+  Builder(g_, clear, kOne, "").emit(Clear{}, "report", {}, {report});
   out_.clear = segment(Phase::kClear, "", clear);
   if (g_.mesh.ranks() > 1)
-    out_.sum_report = collective(Phase::kSumReport, "", OpKind::kAllReduce, GroupRef::world(),
-                                 report, report, Queue::kGroups);
+    out_.sum_report = collective(Phase::kSumReport, "", AllReduce{}, GroupRef::world(), report,
+                                 report, Queue::kGroups);
   if (!trains()) return;
   Builder(g_, clip, kOne, "")
-      .emit(OpKind::kClip, "clip", {{"norm", request_.optimizer.clip_norm}},
-            {report, only(Role::kStep)}, {report});
+      .emit(Clip{request_.optimizer.clip_norm}, "clip", {report, only(Role::kStep)}, {report});
   out_.clip = segment(Phase::kClip, "", clip);
 }
 

@@ -17,7 +17,7 @@ std::vector<Op> Expander::clone_scratch(std::vector<Op> ops, bool keep_frames) {
       if (copy.contains(v)) v = copy[v];
     for (ValueId& v : op.outputs) {
       if (g_[v].role != Role::kActivation || (keep_frames && g_[v].frame != kNone)) continue;
-      copy[v] = copy_value(g_, v, keep_frames ? Copy::kRecomputed : Copy::kNoSave);
+      copy[v] = copy_value(g_, v, keep_frames ? CopyKind::kRecomputed : CopyKind::kNoSave);
       v = copy[v];
     }
     if (op.workspace != kNone) op.workspace = clone_value(g_, op.workspace, "");
@@ -40,7 +40,7 @@ void Expander::give_away(std::vector<Op>& ops, ValueId output) {
   for (Op& op : ops)
     for (ValueId& v : op.outputs)
       if (v == output) {
-        v = copy_value(g_, output, Copy::kRecomputed);
+        v = copy_value(g_, output, CopyKind::kRecomputed);
         g_[v].role = Role::kScratch;
       }
 }

@@ -30,8 +30,7 @@ int64_t Expander::columns_of(ValueId weight) const {
   int64_t contract = 1;
   for (const Block& b : g_.blocks)
     for (const Op& op : b.forward)
-      if (op.kind == OpKind::kMatmul && op.inputs[1] == weight)
-        contract = op.attributes.integer("contract", 1);
+      if (op.is<Matmul>() && op.inputs[Matmul::kW] == weight) contract = op.as<Matmul>().contract;
   const Shape& s = g_[weight].shape;
   return s.product(s.rank() - static_cast<int>(contract), s.rank());
 }
@@ -88,21 +87,19 @@ void Expander::factor_segments(WeightGroup& g) {
   const ValueId step = only(Role::kStep), report = only(Role::kReport);
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId gradients = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[g.weights].name;
   const ValueId sums = flat(g.factor_sums, false), factors = flat(g.factors, false);
   const ValueId squares = out_.program.kinds[g.update_squares].values[0];
-  const Attributes a = {{"members", members},
-                        {"sums", g_[sums].shape[0]},
-                        {"factors", g_[factors].shape[0]},
-                        {"weights_held", g_[squares].shape[0]},
-                        {"epsilon", o.epsilon},
-                        {"decay_power", o.decay_power}};
+  const FactorSums a = {.members = g.weights,
+                        .sums = g_[sums].shape[0],
+                        .factors = g_[factors].shape[0],
+                        .weights_held = g_[squares].shape[0],
+                        .epsilon = o.epsilon,
+                        .decay_power = o.decay_power};
   std::vector<Op> measure, factor;
   Builder(g_, measure, kOne, "")
-      .emit(OpKind::kAdafactorSums, g.name, a, {flat(gradients, true), owned_weights(g), report},
-            {sums});
+      .emit(AdafactorSums{a}, g.name, {flat(gradients, true), owned_weights(g), report}, {sums});
   Builder(g_, factor, kOne, "")
-      .emit(OpKind::kAdafactorSquares, g.name, a, {flat(gradients, true), step, report, sums},
+      .emit(AdafactorSquares{a}, g.name, {flat(gradients, true), step, report, sums},
             {factors, squares});
   ask_target(measure);
   ask_target(factor);
@@ -111,9 +108,9 @@ void Expander::factor_segments(WeightGroup& g) {
   const GroupRef over = ranks_of_stage(g_.mesh);
   if (over.empty()) return;
   g.sum_measure =
-      collective(Phase::kSumMeasure, g.name, OpKind::kAllReduce, over, sums, sums, Queue::kGroups);
-  g.sum_factor = collective(Phase::kSumFactor, g.name, OpKind::kAllReduce, over, squares, squares,
-                            Queue::kGroups);
+      collective(Phase::kSumMeasure, g.name, AllReduce{}, over, sums, sums, Queue::kGroups);
+  g.sum_factor =
+      collective(Phase::kSumFactor, g.name, AllReduce{}, over, squares, squares, Queue::kGroups);
 }
 
 }  // namespace tessera

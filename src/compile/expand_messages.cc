@@ -14,20 +14,17 @@ SegmentId Expander::message(Phase phase, const std::string& subject,
                             const std::vector<FrameKindId>& kinds, Queue queue) {
   const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
   const bool sends = queue == Queue::kSendForward || queue == Queue::kSendBackward;
-  const std::string peer = ahead ? "next" : "previous";
+  const AdjacentStage peer = ahead ? AdjacentStage::kNext : AdjacentStage::kPrevious;
   std::vector<Op> ops;
   for (const FrameKindId kind : kinds) {
     const ValueId v = first_value(kind);
     Op op;
-    op.kind = sends ? OpKind::kSend : OpKind::kReceive;
     op.origin = segment_name(phase, subject);
     if (sends) {
-      op.attributes = {{"to", peer}};
+      op.attributes = Send{peer};
       op.inputs = {v};
     } else {
-      const std::string shape = fmt::format("{}", fmt::join(g_[v].shape.dims(), "x"));
-      op.attributes = {
-          {"from", peer}, {"type", std::string(name_of(g_[v].dtype))}, {"shape", shape}};
+      op.attributes = Receive{peer, g_[v].dtype, g_[v].shape};
       op.outputs = {v};
     }
     ops.push_back(std::move(op));

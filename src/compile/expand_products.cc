@@ -1,19 +1,31 @@
 #include "compile/expander.h"
-#include "ir/rule.h"
 
 namespace tessera {
+namespace {
+
+Pack pack_for(const Op& product, int64_t rows, int64_t bytes) {
+  if (const Matmul* const forward = product.if_as<Matmul>())
+    return {*forward, PackedProduct::kMatmul, rows, bytes};
+  const MatmulGradInput& a = product.as<MatmulGradInput>();
+  return {{.contract = a.contract, .scale = a.scale, .fp8 = a.fp8},
+          PackedProduct::kMatmulGradInput,
+          rows,
+          bytes};
+}
+
+}  // namespace
 
 void Expander::pack_weight(Op& op, BlockId block) {
-  if (op.kind != OpKind::kMatmul && op.kind != OpKind::kMatmulGradInput) return;
+  if (!op.is<Matmul>() && !op.is<MatmulGradInput>()) return;
   const ValueId w = op.inputs[1];
   // What is gathered for one use is not worth packing.
   const bool packs = g_[w].role == Role::kWeight && !divides(3);
   const int64_t bytes = packs ? target_.packed_bytes(op, local_) : 0;
   if (bytes == 0) return;
-  const auto key = std::pair(w, op.kind);
+  const auto key = std::pair(w, op.kind());
   if (!packed_.contains(key)) {
     Value v;
-    v.name = g_[w].name + (op.kind == OpKind::kMatmul ? ".packed" : ".packed_for_gradient");
+    v.name = g_[w].name + (op.is<Matmul>() ? ".packed" : ".packed_for_gradient");
     v.dtype = DType::kU8;
     v.shape = {bytes};
     v.role = Role::kPacked;
@@ -59,12 +71,9 @@ void Expander::pack_segments() {
     std::vector<Op> ops;
     for (const auto& [product, value] : packs_[b]) {
       Op pack;
-      pack.kind = OpKind::kPack;
       pack.origin = product.origin;
-      pack.attributes = product.attributes;
-      pack.attributes.set("product", std::string(rule_of(product.kind).name));
-      pack.attributes.set("rows", g_[product.inputs[0]].local().elements());
-      pack.attributes.set("bytes", g_[value].shape[0]);
+      pack.attributes =
+          pack_for(product, g_[product.inputs[0]].local().elements(), g_[value].shape[0]);
       pack.inputs = {product.inputs[1]};
       pack.outputs = {value};
       ops.push_back(std::move(pack));

@@ -6,18 +6,18 @@
 namespace tessera {
 namespace {
 
-OpKind op_of(OptimizerKind kind) {
-  switch (kind) {
+OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
+  switch (o.kind) {
     case OptimizerKind::kAdamW:
-      return OpKind::kAdamw;
+      return Adamw{update};
     case OptimizerKind::kAdafactor:
-      return OpKind::kAdafactor;
+      return Adafactor{update, o.update_clip, o.scale_by_weight ? o.least_scale : 0.0};
     case OptimizerKind::kLion:
-      return OpKind::kLion;
+      return Lion{update};
     case OptimizerKind::kSgd:
-      return OpKind::kSgd;
+      return Sgd{update};
   }
-  CHECK(false, "optimizer {}", static_cast<int>(kind));
+  CHECK(false, "optimizer {}", static_cast<int>(o.kind));
 }
 
 bool keeps_moment1(const OptimizerPolicy& o) {
@@ -62,10 +62,9 @@ ValueId Expander::owned_weights(const WeightGroup& g) {
 void Expander::squares_segment(WeightGroup& g) {
   const ValueId report = only(Role::kReport);
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
-  const std::string members = out_.program.kinds[g.weights].name;
   std::vector<Op> squares;
   Builder(g_, squares, kOne, "")
-      .emit(OpKind::kSquares, g.name, {{"members", members}}, {flat(sums, true)}, {report});
+      .emit(Squares{.members = g.weights}, g.name, {flat(sums, true)}, {report});
   ask_target(squares);
   g.squares = segment(Phase::kSquares, g.name, squares);
 }
@@ -75,32 +74,27 @@ void Expander::update_segment(WeightGroup& g) {
   const OptimizerPolicy& o = request_.optimizer;
   const FrameKindId sums = reduces_each() ? g.gradients_shard : g.gradients;
   std::vector<ValueId> inputs = {flat(sums, divides(1)), step, report};
-  Attributes a = {{"members", out_.program.kinds[g.weights].name},
-                  {"beta1", o.beta1},
-                  {"beta2", o.beta2},
-                  {"epsilon", o.epsilon},
-                  {"decay", o.weight_decay}};
-  if (o.decays_vectors) a.set("decay_vectors", int64_t{1});
-  if (g.factors != kNone) {
+  WeightUpdate a = {.members = g.weights,
+                    .beta1 = o.beta1,
+                    .beta2 = o.beta2,
+                    .epsilon = o.epsilon,
+                    .decay = o.weight_decay,
+                    .decay_vectors = o.decays_vectors};
+  if (g.factors != kNone)
     inputs.insert(inputs.end(), {flat(g.factor_sums, false), flat(g.factors, false),
                                  out_.program.kinds[g.update_squares].values[0]});
-    a.set("update_clip", o.update_clip);
-    a.set("least_scale", o.scale_by_weight ? o.least_scale : 0.0);
-  }
   std::vector<ValueId> outputs = {divides(3) ? flat(g.weights_shard, true)
                                              : flat(g.weights, divides(1))};
   for (const Role role : {Role::kMoment1, Role::kMoment2, Role::kMaster})
     if (const ValueId v = kept(g, role); v != kNone) outputs.push_back(v);
-  const bool master = has_master(g);
+  a.master = has_master(g);
   const DType weights = g_[outputs[0]].dtype;
-  if (master) a.set("master", int64_t{1});
-  if (weights != (master ? DType::kBF16 : DType::kF32))
-    a.set("weights", std::string(name_of(weights)));
-  if (o.bf16_moments) a.set("moments", "bf16");
-  const bool rounds = (weights != DType::kF32 && !master) || o.bf16_moments;
-  if (rounds && o.stochastic) a.set("rounding", "stochastic");
+  if (weights != (a.master ? DType::kBF16 : DType::kF32)) a.weights = weights;
+  if (o.bf16_moments) a.moments = DType::kBF16;
+  const bool rounds = (weights != DType::kF32 && !a.master) || o.bf16_moments;
+  if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
   std::vector<Op> update;
-  Builder(g_, update, kOne, "").emit(op_of(o.kind), g.name, a, inputs, outputs);
+  Builder(g_, update, kOne, "").emit(update_of(o, a), g.name, inputs, outputs);
   ask_target(update);
   g.update = segment(Phase::kUpdate, g.name, update);
 }

@@ -62,9 +62,9 @@ class Expander {
 
   // What gathers weights and reduces gradients (expand_collectives.cc).
   void reduce_segments(WeightGroup& group);
-  SegmentId collective(Phase phase, const std::string& subject, OpKind kind, const GroupRef& over,
-                       ValueId in, ValueId out, Queue queue);
-  std::vector<Op> buckets(Op reduction);
+  SegmentId collective(Phase phase, const std::string& subject, OpAttributes attributes,
+                       const GroupRef& over, ValueId in, ValueId out, Queue queue);
+  std::vector<Op> buckets(const Op& reduction);
 
   // What outlives its segment: batches, streams, what the backward reads (expand_frames.cc).
   FrameKindId frame(const std::string& name, const std::vector<ValueId>& values, uint8_t per,

@@ -12,18 +12,25 @@ int total_readers(const Block& block, ValueId v) {
 }
 
 bool is_bias_sum(const Op& op) {
-  return op.kind == OpKind::kSum && op.attributes.integer("terms") == 1 && op.inputs.size() == 2;
+  const Sum* const sum = op.if_as<Sum>();
+  return sum != nullptr && sum->terms == 1 && op.inputs.size() == 2;
 }
 
-bool is_norm(const Op& op) { return op.kind == OpKind::kNorm || op.kind == OpKind::kRmsNorm; }
+bool is_norm(const Op& op) { return op.is<Norm>() || op.is<RmsNorm>(); }
 
 // norm(sum(terms; biases), gain, bias) as one op where the sum stood.
 void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
   const Op& s = ops[sum];
   Op fused = ops[norm];
-  const int64_t terms = s.attributes.integer("terms");
-  fused.attributes.set("terms", terms);
-  fused.attributes.set("biases", static_cast<int64_t>(s.inputs.size()) - terms);
+  const int64_t terms = s.as<Sum>().terms;
+  const auto sum_up = [&](auto& attributes) {
+    attributes.terms = terms;
+    attributes.biases = static_cast<int64_t>(s.inputs.size()) - terms;
+  };
+  if (Norm* const layer = fused.if_as<Norm>())
+    sum_up(*layer);
+  else
+    sum_up(fused.as<RmsNorm>());
   fused.inputs = s.inputs;
   fused.inputs.insert(fused.inputs.end(), ops[norm].inputs.begin() + 1, ops[norm].inputs.end());
   fused.outputs.push_back(s.outputs[0]);
@@ -33,7 +40,7 @@ void fuse_norm(std::vector<Op>& ops, size_t sum, size_t norm) {
 
 void fuse_residual_norm(std::vector<Op>& ops) {
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (ops[i].kind != OpKind::kSum || ops[i].inputs.size() < 2) continue;
+    if (!ops[i].is<Sum>() || ops[i].inputs.size() < 2) continue;
     for (size_t j = i + 1; j < ops.size(); ++j)
       if (is_norm(ops[j]) && ops[j].inputs[0] == ops[i].outputs[0] && ops[j].outputs.size() == 2) {
         fuse_norm(ops, i, j);
@@ -60,13 +67,14 @@ void fuse_bias_gelu(Graph& graph) {
   for (Block& block : graph.blocks) {
     for (size_t i = 0; i < block.forward.size(); ++i) {
       Op& op = block.forward[i];
-      if (op.kind != OpKind::kGelu || op.attributes.integer("bias")) continue;
+      Gelu* const gelu = op.if_as<Gelu>();
+      if (gelu == nullptr || gelu->bias) continue;
       const int s = writer(block.forward, op.inputs[0]);
       if (s < 0 || !is_bias_sum(block.forward[static_cast<size_t>(s)]) ||
           total_readers(block, op.inputs[0]) != 1)
         continue;
       op.inputs = block.forward[static_cast<size_t>(s)].inputs;
-      op.attributes.set("bias", int64_t{1});
+      gelu->bias = true;
       block.forward.erase(block.forward.begin() + s);
       --i;
     }

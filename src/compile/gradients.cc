@@ -1,6 +1,7 @@
 // How gradients of weights are summed: in which type, and whether a product adds to the sum itself.
 #include <algorithm>
 
+#include "base/error.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"
 #include "ir/rule.h"
@@ -15,12 +16,14 @@ bool is_sum(const Graph& g, ValueId v) {
 void infer_types(Graph& g, const Op& op) {
   Inputs in;
   for (const ValueId v : op.inputs) in.push_back(&g[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind).infer(op.attributes, in);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
   for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
 }
 
 void add_into(Op& op, DType type) {
-  if (type != DType::kF32) op.attributes.set("into", std::string(name_of(type)));
+  DType* const into = sum_type(op.attributes);
+  CHECK(into != nullptr, "{} ({}) adds to no sum", op.origin, name_of(op.kind()));
+  *into = type;
 }
 
 // The product alone, in the type of weights, and its addition to the sum.
@@ -29,7 +32,7 @@ std::vector<Op> apart(Graph& g, Op product, DType type) {
   g[one].role = Role::kScratch;
   g[one].dtype = type;
   Op add;
-  add.kind = OpKind::kAccumulate;
+  add.attributes = Accumulate{};
   add.inputs = {one};
   add.outputs = {sum};
   add.origin = product.origin;
@@ -57,7 +60,7 @@ void accumulate_apart(Graph& graph, DType type) {
     for (std::vector<Op>* ops : {&b.backward, &b.weights}) {
       std::vector<Op> out;
       for (Op& op : *ops) {
-        const bool adds = op.kind == OpKind::kMatmulGradWeight || op.kind == OpKind::kEmbeddingGrad;
+        const bool adds = op.is<MatmulGradWeight>() || op.is<EmbeddingGrad>();
         if (adds && is_sum(graph, op.outputs[0]))
           for (Op& made : apart(graph, std::move(op), type)) out.push_back(std::move(made));
         else

@@ -18,7 +18,7 @@ const HostCopy& HostCopies::of(FrameKindId kind) {
 FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
   const auto host = p_.kinds.next_id();
   FrameKind k = p_.kind(kind);
-  k.name += suffix_of(Copy::kHost);
+  k.name += suffix_of(CopyKind::kHost);
   k.host = true;
   k.input = kNone;
   k.values.clear();
@@ -26,13 +26,13 @@ FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector
   for (const ValueId v : p_.kind(kind).values) {
     if (!places.insert(p_[v].offset).second) continue;
     Value twin = p_[v];
-    twin.name += suffix_of(Copy::kHost);
-    twin.copy = Copy::kHost;
+    twin.name += suffix_of(CopyKind::kHost);
+    twin.copy = CopyKind::kHost;
     twin.of = v;
     twin.frame = host;
     k.values.push_back(p_.values.next_id());
     Op op;
-    op.kind = OpKind::kCopy;
+    op.attributes = Copy{};
     op.inputs = {v};
     op.outputs = {k.values.back()};
     op.origin = "offload";

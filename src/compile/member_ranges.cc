@@ -14,10 +14,8 @@ constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
 
 }  // namespace
 
-std::vector<MemberRange> member_ranges(const Program& p, const std::string& members,
-                                       const Value& flat, const Coordinates& at) {
-  const FrameKindId table = find_kind(p, members);
-  CHECK(table != kNone, "program {} has no {}", p.name, members);
+std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
+                                       const Coordinates& at) {
   const bool divided = flat.sharding.place[kShardAxis] == 0;
   const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
   std::vector<MemberRange> ranges;
@@ -34,9 +32,8 @@ std::vector<MemberRange> member_ranges(const Program& p, const std::string& memb
   return ranges;
 }
 
-std::vector<FactorPlace> factor_places(const Program& p, const std::string& members) {
-  const FrameKindId table = find_kind(p, members);
-  CHECK(table != kNone, "program {} has no {}", p.name, members);
+std::vector<FactorPlace> factor_places(const Program& p, FrameKindId table) {
+  const std::string& members = p.kind(table).name;
   const FrameKindId factors = factors_of(p, table);
   CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
   std::vector<FactorPlace> places;
@@ -57,10 +54,10 @@ std::vector<FactorPlace> factor_places(const Program& p, const std::string& memb
   return places;
 }
 
-std::vector<size_t> first_factor_places(const Program& p, const std::string& members) {
+std::vector<size_t> first_factor_places(const Program& p, FrameKindId table) {
   std::vector<size_t> first;
   size_t next = 0;
-  for (const ValueId w : p.kind(find_kind(p, members)).values) {
+  for (const ValueId w : p.kind(table).values) {
     first.push_back(next);
     next += parts_of(p[w]).size();
   }

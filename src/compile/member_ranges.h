@@ -18,8 +18,8 @@ struct MemberRange {
   bool counted = false;  // in sums over all ranks: one of those that hold the same elements
   bool counted_in_stage = false;  // the same in sums over the ranks of each stage
 };
-std::vector<MemberRange> member_ranges(const Program& program, const std::string& members,
-                                       const Value& flat, const Coordinates& at);
+std::vector<MemberRange> member_ranges(const Program& program, FrameKindId table, const Value& flat,
+                                       const Coordinates& at);
 
 // The place of Adafactor's means of the rows and columns of a matrix in its frame of factors (and
 // of their sums in the frame of sums), in elements. A vector has no columns.
@@ -28,8 +28,8 @@ struct FactorPlace {
   int64_t elements() const { return columns > 0 ? rows * columns : rows; }
 };
 // Returns the places of all parts (Value::parts) of all members, in the order of the table.
-std::vector<FactorPlace> factor_places(const Program& program, const std::string& members);
+std::vector<FactorPlace> factor_places(const Program& program, FrameKindId table);
 // Returns for each member the index of the place of its first part.
-std::vector<size_t> first_factor_places(const Program& program, const std::string& members);
+std::vector<size_t> first_factor_places(const Program& program, FrameKindId table);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ bool is_divided(const Program& p, FrameKindId kind) {
 bool is_gathered(const Program& p, FrameKindId weights) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
-      if (op.kind == OpKind::kAllGather && p[op.outputs[0]].frame == weights) return true;
+      if (op.is<AllGather>() && p[op.outputs[0]].frame == weights) return true;
   return false;
 }
 

@@ -10,8 +10,26 @@ namespace {
 void infer_again(Graph& g, const Op& op) {
   Inputs in;
   for (const ValueId v : op.inputs) in.push_back(&g[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind).infer(op.attributes, in);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
   for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
+}
+
+// Of a product; nullptr for other ops.
+Fp8Format* fp8_format(Op& op) {
+  if (Matmul* const a = op.if_as<Matmul>()) return &a->fp8;
+  if (MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return &a->fp8;
+  if (MatmulGradWeight* const a = op.if_as<MatmulGradWeight>()) return &a->fp8;
+  return nullptr;
+}
+
+// Whether the op is a loss with its gradient, which from now on has the step as its last input.
+bool scale_gradient(auto& loss) {
+  if constexpr (requires { loss.scaled; }) {
+    loss.scaled = loss.gradient;
+    return loss.gradient;
+  } else {
+    return false;
+  }
 }
 
 }  // namespace
@@ -49,11 +67,9 @@ void multiply_in_fp8(Graph& graph) {
     if (b.loss) continue;
     for (std::vector<Op>* ops : {&b.forward, &b.backward, &b.weights})
       for (Op& op : *ops) {
-        const bool forward = op.kind == OpKind::kMatmul;
-        const bool gradient =
-            op.kind == OpKind::kMatmulGradInput || op.kind == OpKind::kMatmulGradWeight;
-        if ((forward || gradient) && fits(op))
-          op.attributes.set("fp8", std::string(forward ? "e4m3" : "e5m2"));
+        Fp8Format* const format = fp8_format(op);
+        if (format != nullptr && fits(op))
+          *format = op.is<Matmul>() ? Fp8Format::kE4M3 : Fp8Format::kE5M2;
       }
   }
 }
@@ -65,9 +81,8 @@ void scale_loss(Graph& graph) {
   CHECK(step != kNone, "the graph has no step");
   for (Block& b : graph.blocks)
     for (Op& op : b.backward) {
-      if (!op.attributes.integer("gradient")) continue;
-      op.attributes.set("scaled", int64_t{1});
-      op.inputs.push_back(step);
+      const bool loss = std::visit([](auto& a) { return scale_gradient(a); }, op.attributes);
+      if (loss) op.inputs.push_back(step);
     }
 }
 

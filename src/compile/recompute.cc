@@ -12,9 +12,9 @@ namespace {
 
 // Of the attention weights; a mask that is kept of other dropouts is not drawn again.
 bool drops_weights(const Block& block, const Op& op) {
-  if (op.kind != OpKind::kDropout) return false;
+  if (!op.is<Dropout>()) return false;
   const int from = writer(block.forward, op.inputs[0]);
-  return from >= 0 && block.forward[static_cast<size_t>(from)].kind == OpKind::kSoftmax;
+  return from >= 0 && block.forward[static_cast<size_t>(from)].is<Softmax>();
 }
 
 bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
@@ -47,7 +47,7 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
     for (ValueId& v : clone.inputs)
       if (again.contains(v)) v = again[v];
     for (ValueId& v : clone.outputs) {
-      const ValueId copy = copy_value(graph, v, Copy::kRecomputed);
+      const ValueId copy = copy_value(graph, v, CopyKind::kRecomputed);
       graph[copy].role = Role::kScratch;
       again[v] = copy;
       v = copy;

@@ -7,7 +7,7 @@ void remove_shares(Graph& graph) {
   for (Block& block : graph.blocks)
     for (std::vector<Op>* ops : {&block.forward, &block.backward})
       for (size_t i = 0; i < ops->size();) {
-        if ((*ops)[i].kind != OpKind::kShare) {
+        if (!(*ops)[i].is<Share>()) {
           ++i;
           continue;
         }

@@ -26,12 +26,12 @@ ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix) {
   copy.name += suffix;
   copy.frame = kNone;
   copy.offset = kNone;
-  copy.copy = Copy::kOriginal;
+  copy.copy = CopyKind::kOriginal;
   copy.of = kNone;
   return graph.values.push_back(std::move(copy));
 }
 
-ValueId copy_value(Graph& graph, ValueId v, Copy copy) {
+ValueId copy_value(Graph& graph, ValueId v, CopyKind copy) {
   const ValueId made = clone_value(graph, v, std::string(suffix_of(copy)));
   graph[made].copy = copy;
   graph[made].of = v;

@@ -16,6 +16,6 @@ void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to);
 // A value like v with another name and no frame.
 ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix);
 // The same as a copy of v, named after what it is for.
-ValueId copy_value(Graph& graph, ValueId v, Copy copy);
+ValueId copy_value(Graph& graph, ValueId v, CopyKind copy);
 
 }  // namespace tessera

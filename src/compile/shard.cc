@@ -88,7 +88,7 @@ void Sharder::place_inputs() {
 }
 
 void Sharder::plan(Op op, std::vector<Planned>& plans) {
-  if (op.kind == OpKind::kSum) join_partial_terms(op, plans);
+  if (op.is<Sum>()) join_partial_terms(op, plans);
   Planned p{std::move(op), {}};
   for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
   for (const size_t a : axes_) {
@@ -104,7 +104,7 @@ void Sharder::plan(Op op, std::vector<Planned>& plans) {
 
 // Terms that are partial alike are added before they are reduced, so once.
 void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
-  const auto terms = op.attributes.integer("terms");
+  const int64_t terms = op.as<Sum>().terms;
   const auto is_partial = [&](ValueId v) {
     const auto& p = g_[v].sharding.place;
     return std::find(p.begin(), p.end(), kPartial) != p.end();
@@ -118,14 +118,14 @@ void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
   }
   if (joined.size() < 2 || rest.empty()) return;
   Op first = op;
-  first.attributes.set("terms", static_cast<int64_t>(joined.size()));
+  first.as<Sum>().terms = static_cast<int64_t>(joined.size());
   first.inputs = joined;
   first.outputs = {clone_value(g_, op.outputs[0], ".partial")};
   g_[first.outputs[0]].role = Role::kActivation;
   g_[first.outputs[0]].per = per_;
   const auto left = terms - static_cast<int64_t>(joined.size());
   rest.insert(rest.begin() + left, first.outputs[0]);
-  op.attributes.set("terms", left + 1);
+  op.as<Sum>().terms = left + 1;
   op.inputs = rest;
   plan(std::move(first), plans);
 }

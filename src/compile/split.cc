@@ -18,8 +18,7 @@ std::vector<Op> leave_for_later(Graph& graph, std::vector<Op>& inputs) {
       v = clone_value(graph, gradient, ".part");
       graph[v].role = Role::kScratch;
       Op add;
-      add.kind = OpKind::kBiasGrad;
-      add.attributes = {{"dims", int64_t{graph[v].shape.rank()}}, {"count", int64_t{1}}};
+      add.attributes = BiasGrad{.dims = graph[v].shape.rank()};
       add.inputs = {v};
       add.outputs = {gradient};
       add.origin = op.origin;

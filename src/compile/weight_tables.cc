@@ -7,12 +7,6 @@ constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
 
 }  // namespace
 
-FrameKindId find_kind(const Program& p, const std::string& name) {
-  for (const FrameKindId k : p.kinds.ids())
-    if (p.kinds[k].name == name) return k;
-  return kNone;
-}
-
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
   for (const FrameKindId k : p.kinds.ids()) {
     const FrameKind& kind = p.kinds[k];

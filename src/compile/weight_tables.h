@@ -2,13 +2,10 @@
 // same weight stands for all.
 #pragma once
 
-#include <string>
-
 #include "ir/program.h"
 
 namespace tessera {
 
-FrameKindId find_kind(const Program& p, const std::string& name);  // kNone where there is none
 // The flat kind of that role that belongs to a kind of weights: a rank's part of it if `divided`,
 // else all of it. kNone where there is none.
 FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided);

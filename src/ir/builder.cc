@@ -16,16 +16,15 @@ ValueId Builder::value(const std::string& name, DType dtype, Shape shape, Role r
   return graph_.values.push_back(std::move(v));
 }
 
-std::vector<ValueId> Builder::emit(OpKind kind, const std::string& origin, Attributes attributes,
+std::vector<ValueId> Builder::emit(OpAttributes attributes, const std::string& origin,
                                    std::vector<ValueId> inputs, std::vector<ValueId> outputs) {
   Op op;
-  op.kind = kind;
   op.origin = prefix_.empty() ? origin : prefix_ + "." + origin;
   op.attributes = std::move(attributes);
   op.inputs = std::move(inputs);
   Inputs in;
   for (const ValueId v : op.inputs) in.push_back(&graph_[v]);
-  const std::vector<OutputSpec> specs = rule_of(kind).infer(op.attributes, in);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
   outputs.resize(specs.size(), kNone);
   const std::vector<ValueId> given = outputs;
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -46,7 +45,7 @@ void Builder::place(const Op& op, const std::vector<ValueId>& given) {
   for (const size_t a : axes) {
     const auto s = fitting(op, given, graph_.values, a);
     CHECK(s.has_value(), "{}: no signature of {} fits its operands on axis {}", op.origin,
-          rule_of(op.kind).name, name_of(static_cast<AxisKind>(a)));
+          name_of(op.kind()), name_of(static_cast<AxisKind>(a)));
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i] == kNone) graph_[op.outputs[i]].sharding.place[a] = s->outputs[i];
   }
@@ -67,7 +66,7 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     y.per = per_;
     y.decays = false;
     y.initial = {};
-    y.copy = Copy::kOriginal;
+    y.copy = CopyKind::kOriginal;
     y.of = kNone;
     GroupRef over;
     for (size_t b = a; b < kMaxAxes; ++b) {
@@ -79,11 +78,9 @@ ValueId Builder::convert(ValueId v, const Sharding& to) {
     localise(y, graph_.mesh);
     const ValueId converted = graph_.values.push_back(std::move(y));
     Op op;
-    op.kind = way->kind;
     op.origin = x.name;
-    op.attributes = {{"over", over}};
-    if (way->dim != kNone) op.attributes.set("dim", int64_t{way->dim});
-    if (from == kPartialMax) op.attributes.set("max", int64_t{1});
+    op.attributes = way->attributes;
+    *over_of(op.attributes) = over;
     op.inputs = {v};
     op.outputs = {converted};
     v = converted;
@@ -104,7 +101,8 @@ void Gradients::add(ValueId v, ValueId gradient) {
         "{} is not at the dual of the places of {}", builder_[gradient].name, builder_[v].name);
   for (auto& [value, total] : of_) {
     if (value != v) continue;
-    total = builder_.emit_one(OpKind::kSum, "gradient", {{"terms", int64_t{2}}}, {total, gradient});
+    total =
+        builder_.emit_one(Sum{.terms = 2, .of_gradients = true}, kGradientSum, {total, gradient});
     return;
   }
   of_.emplace_back(v, gradient);

@@ -18,13 +18,14 @@ class Builder {
   // A value nothing computes: a weight, an input.
   ValueId value(const std::string& name, DType dtype, Shape shape, Role role, uint8_t per);
 
-  // Appends an op. Outputs not given (kNone, or past the end of `outputs`) are made as the op's
-  // rule infers them, named "<prefix>.<origin><suffix>", with the builder's index and role.
-  std::vector<ValueId> emit(OpKind kind, const std::string& origin, Attributes attributes,
+  // Appends an op: emit(Gelu{.form = GeluForm::kTanh}, "up", {x}). Outputs not given (kNone, or
+  // past the end of `outputs`) are made as the op's rule infers them, named
+  // "<prefix>.<origin><suffix>", with the builder's index and role.
+  std::vector<ValueId> emit(OpAttributes attributes, const std::string& origin,
                             std::vector<ValueId> inputs, std::vector<ValueId> outputs = {});
-  ValueId emit_one(OpKind kind, const std::string& origin, Attributes attributes,
+  ValueId emit_one(OpAttributes attributes, const std::string& origin,
                    std::vector<ValueId> inputs) {
-    return emit(kind, origin, std::move(attributes), std::move(inputs)).at(0);
+    return emit(std::move(attributes), origin, std::move(inputs)).at(0);
   }
 
   // v at other places: appends the conversions that lead there, one for all axes that go the same

@@ -22,6 +22,7 @@ std::string entry_name(const T& entry) {
 constexpr const char* kGradientSuffix = ".gradient";  // "layer.up.weight.gradient"
 constexpr const char* kWeightsSuffix = ".weights";    // kinds of frames: "layer.weights" …
 constexpr const char* kFactorsSuffix = ".factors";    // … and the factors of Adafactor for them
+constexpr const char* kGradientSum = "gradient";      // origin of a Sum of gradients
 constexpr const char* kOutputSuffix = "'";            // "hidden'": what a block writes to "hidden"
 
 constexpr std::string_view kPeerPrefix = "stage:";  // of the peer of a message

@@ -1,49 +1,74 @@
 #include "ir/op.h"
 
-#include "base/error.h"
+#include <algorithm>
 
 namespace tessera {
+namespace {
 
-const Attributes::Constant* Attributes::find(std::string_view name) const {
-  for (const auto& [key, constant] : list_)
-    if (key == name) return &constant;
-  return nullptr;
+template <class... Ts>
+constexpr std::array<std::string_view, kOpKinds> names(TypeList<Ts...>) {
+  return {Ts::kName...};
+}
+constexpr auto kNames = names(OpTypes());
+
+template <class A>
+OpAttributes make() {
+  return A();
+}
+template <class... Ts>
+constexpr std::array<OpAttributes (*)(), kOpKinds> makers(TypeList<Ts...>) {
+  return {make<Ts>...};
+}
+constexpr auto kMakers = makers(OpTypes());
+
+}  // namespace
+
+std::string_view name_of(OpKind kind) { return kNames.at(static_cast<size_t>(kind)); }
+
+std::optional<OpKind> op_kind_named(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<OpKind>(found - kNames.begin());
 }
 
-int64_t Attributes::integer(std::string_view name, int64_t otherwise) const {
-  const Constant* c = find(name);
-  if (c == nullptr) return otherwise;
-  CHECK(std::holds_alternative<int64_t>(*c), "attribute {} is no integer", name);
-  return std::get<int64_t>(*c);
+OpAttributes default_attributes(OpKind kind) { return kMakers.at(static_cast<size_t>(kind))(); }
+
+const GroupRef* over_of(const OpAttributes& attributes) {
+  return std::visit(
+      [](const auto& a) -> const GroupRef* {
+        if constexpr (requires { a.over; })
+          return &a.over;
+        else
+          return nullptr;
+      },
+      attributes);
 }
 
-double Attributes::number(std::string_view name, double otherwise) const {
-  const Constant* c = find(name);
-  if (c == nullptr) return otherwise;
-  if (const auto* i = std::get_if<int64_t>(c)) return static_cast<double>(*i);
-  CHECK(std::holds_alternative<double>(*c), "attribute {} is no number", name);
-  return std::get<double>(*c);
+GroupRef* over_of(OpAttributes& attributes) {
+  return const_cast<GroupRef*>(over_of(std::as_const(attributes)));
 }
 
-std::string Attributes::text(std::string_view name) const {
-  const Constant* c = find(name);
-  CHECK(c != nullptr && std::holds_alternative<std::string>(*c), "no text attribute {}", name);
-  return std::get<std::string>(*c);
+FrameKindId members_of(const OpAttributes& attributes) {
+  FrameKindId members = kNone;
+  std::visit(
+      [&]<class A>(const A& a) {
+        A::fields(a, [&]<class T>(const char*, const T& field, Print = {}) {
+          if constexpr (std::is_same_v<T, FrameKindId>) members = field;
+        });
+      },
+      attributes);
+  return members;
 }
 
-const GroupRef& Attributes::group(std::string_view name) const {
-  const Constant* c = find(name);
-  CHECK(c != nullptr && std::holds_alternative<GroupRef>(*c), "no group attribute {}", name);
-  return std::get<GroupRef>(*c);
-}
-
-void Attributes::set(std::string_view name, Constant c) {
-  for (auto& [key, constant] : list_)
-    if (key == name) {
-      constant = std::move(c);
-      return;
-    }
-  list_.emplace_back(name, std::move(c));
+DType* sum_type(OpAttributes& attributes) {
+  return std::visit(
+      [](auto& a) -> DType* {
+        if constexpr (requires { a.into; })
+          return &a.into;
+        else
+          return nullptr;
+      },
+      attributes);
 }
 
 }  // namespace tessera

@@ -8,18 +8,8 @@
 #include "ir/names.h"
 #include "ir/parser.h"
 #include "ir/relations.h"
-#include "ir/rule.h"
 
 namespace tessera {
-
-template <class I>
-I Parser::id(char mark, size_t size, const char* wanted) {
-  const Token& t = peek();
-  if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
-  if (t.integer >= static_cast<int64_t>(size))
-    fail(t, fmt::format("{} below {}{}", wanted, mark, size));
-  return I(next().integer);
-}
 
 void Parser::numbered(char mark, size_t expected) {
   const Token& t = peek();
@@ -116,12 +106,6 @@ Mesh Parser::mesh() {
   return m;
 }
 
-Attributes::Constant Parser::constant() {
-  if (peek().kind == Token::kString) return next().text;
-  if (peek().kind == Token::kInteger) return integer();
-  return number();
-}
-
 void Parser::value_option(Value& v) {
   if (take_key("per"))
     v.per = per();
@@ -169,55 +153,6 @@ void Parser::values(ValueVector& list) {
   }
   value_names_ = unique_names(list);
   set_origins(list);
-}
-
-Op Parser::op() {
-  Op op;
-  if (take_mark('('))
-    mark(')');
-  else
-    op.outputs = value_list();
-  mark('=');
-  const OpRule* rule = peek().kind == Token::kWord ? rule_named(peek().text) : nullptr;
-  if (rule == nullptr) fail(peek(), "the name of an op");
-  next();
-  op.kind = rule->kind;
-  mark('(');
-  if (!is_mark(')')) op.inputs = value_list();
-  mark(')');
-  while (peek().kind == Token::kWord) {
-    if (take_key("workspace"))
-      op.workspace = value();
-    else if (take_key("packed"))
-      op.packed = value();
-    else if (take_key("queue"))
-      op.queue = entry(queue_named, "the name of a queue");
-    else if (take_key("at"))
-      op.origin = name();
-    else {
-      const std::string key = next().text;
-      mark('=');
-      op.attributes.set(key, key == "over" ? group() : constant());
-    }
-  }
-  op_types(op);
-  line_end();
-  return op;
-}
-
-// What stands behind the colon repeats the list of values, for people; it has to agree.
-void Parser::op_types(const Op& op) {
-  if (!take_mark(':')) return;
-  for (size_t i = 0; i < op.outputs.size(); ++i) {
-    if (i > 0) mark(',');
-    const Token& at = peek();
-    const DType type = dtype();
-    const Shape made = shape();
-    if (op.outputs[i] == kNone) fail(at, "no type for no value");
-    const Value& v = (*values_)[op.outputs[i]];
-    if (type != v.dtype || made != v.shape)
-      fail(at, fmt::format("{} {}, the type of {}", name_of(v.dtype), to_string(v.shape), v.name));
-  }
 }
 
 void Parser::ops(std::vector<Op>& list) {
@@ -270,6 +205,7 @@ void Parser::kinds(Program& p) {
     p.kinds.push_back(std::move(k));
   }
   kind_names_ = unique_names(p.kinds);
+  kinds_ = p.kinds.size();
   const size_t here = at_;
   for (const auto& [v, token] : places_) {
     at_ = token;
@@ -345,7 +281,7 @@ void Parser::fresh(const Program& p, Call& c) {
   } while (take_mark(','));
 }
 
-Attributes::Constant Parser::group() {
+GroupRef Parser::group() {
   const Token& at = peek();
   const auto found = at.kind == Token::kString ? group_named(at.text) : std::nullopt;
   if (!found) fail(at, "a group of ranks");

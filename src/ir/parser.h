@@ -1,7 +1,8 @@
-// The parser of graphs and programs; only parse.cc includes it.
+// The parser of graphs and programs; only parse.cc and parse_op.cc, its ops, include it.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,13 +47,27 @@ class Parser : TokenReader {
   uint8_t per();
   Sharding sharding();
   Mesh mesh();
-  Attributes::Constant constant();
-  Attributes::Constant group();
+  GroupRef group();
   void wire(Wire& w);
   void values(ValueVector& list);
   void value_option(Value& v);
   Op op();
+  void attribute(OpAttributes& attributes);
   void op_types(const Op& op);
+  // The value of an attribute.
+  void read(bool& x);
+  void read(int64_t& x) { x = integer(); }
+  void read(double& x) { x = number(); }
+  void read(DType& t);
+  void read(std::optional<DType>& t) { read(t.emplace()); }
+  void read(Shape& s);
+  void read(GroupRef& g) { g = group(); }
+  void read(FrameKindId& k);
+  template <class E>
+  requires std::is_enum_v<E>
+  void read(E& e) { e = static_cast<E>(entry_of(enum_names(E()))); }
+  // The index of a text among "first|second|…".
+  int entry_of(std::string_view names);
   void ops(std::vector<Op>& list);
   Block block();
   void kinds(Program& p);
@@ -65,10 +80,20 @@ class Parser : TokenReader {
   void call_ids(const char* wanted, std::vector<CallId>& list);
 
   ValueVector* values_ = nullptr;
+  size_t kinds_ = 0;  // how many kinds of frames there are
   Names<ValueId> value_names_;
   Names<FrameKindId> kind_names_;
   Names<SegmentId> segment_names_;
   std::vector<std::pair<ValueId, size_t>> places_;  // value, token that names its frame kind
 };
+
+template <class I>
+I Parser::id(char mark, size_t size, const char* wanted) {
+  const Token& t = peek();
+  if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
+  if (t.integer >= static_cast<int64_t>(size))
+    fail(t, fmt::format("{} below {}{}", wanted, mark, size));
+  return I(next().integer);
+}
 
 }  // namespace tessera

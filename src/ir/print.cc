@@ -7,9 +7,9 @@
 #include <cctype>
 #include <map>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "ir/names.h"
-#include "ir/rule.h"
 
 namespace tessera {
 namespace {
@@ -46,12 +46,16 @@ std::string number(double x) {
   return s;
 }
 
-std::string constant(const Attributes::Constant& c) {
-  if (const auto* i = std::get_if<int64_t>(&c)) return fmt::format("{}", *i);
-  if (const auto* d = std::get_if<double>(&c)) return number(*d);
-  if (const auto* g = std::get_if<GroupRef>(&c)) return quoted(to_string(*g));
-  return quoted(std::get<std::string>(c));
-}
+// Attributes of ops; those that refer to a program are the printer's.
+std::string constant(bool x) { return x ? "1" : "0"; }
+std::string constant(int64_t x) { return fmt::format("{}", x); }
+std::string constant(double x) { return number(x); }
+std::string constant(DType t) { return quoted(std::string(name_of(t))); }
+std::string constant(const std::optional<DType>& t) { return t ? constant(*t) : ""; }
+std::string constant(const Shape& s) { return quoted(fmt::format("{}", fmt::join(s.dims(), "x"))); }
+std::string constant(const GroupRef& g) { return quoted(to_string(g)); }
+template <class E>
+requires std::is_enum_v<E> std::string constant(E e) { return quoted(name_of_entry(e)); }
 
 // How many entries of a list have each name. A name that only one has says which is meant.
 template <class I, class T>
@@ -193,10 +197,38 @@ class Printer {
     }
   }
 
+  std::string text(const auto& field) const { return constant(field); }
+  std::string text(FrameKindId k) const {
+    if (!kinds_.contains(k)) return "-";
+    const std::string& name = kinds_[k].name;
+    return kind_names_.at(name) == 1 ? quoted(name) : fmt::format("${}", k);
+  }
+  // The text of each field, in order.
+  template <class A>
+  std::vector<std::string> field_texts(const A& attributes) const {
+    std::vector<std::string> texts;
+    A::fields(attributes, [&](const char*, const auto& field, Print = Print::kUnlessDefault) {
+      texts.push_back(text(field));
+    });
+    return texts;
+  }
+  template <class A>
+  void attributes(const A& attributes) {
+    const std::vector<std::string> defaults = field_texts(A());
+    size_t i = 0;
+    A::fields(attributes,
+              [&](const char* key, const auto& field, Print when = Print::kUnlessDefault) {
+                const std::string own = text(field);
+                const bool differs = own != defaults[i++];
+                if (when == Print::kAlways || (when == Print::kUnlessDefault && differs))
+                  say(" {}={}", key, own);
+              });
+  }
+
   void op(const Op& op) {
-    say("    {} = {} ({})", op.outputs.empty() ? "()" : list(op.outputs), rule_of(op.kind).name,
+    say("    {} = {} ({})", op.outputs.empty() ? "()" : list(op.outputs), name_of(op.kind()),
         list(op.inputs));
-    for (const auto& [key, c] : op.attributes.list()) say(" {}={}", key, constant(c));
+    std::visit([this](const auto& a) { attributes(a); }, op.attributes);
     if (op.workspace != kNone) say(" workspace={}", value(op.workspace));
     if (op.packed != kNone) say(" packed={}", value(op.packed));
     if (op.queue != Queue::kCompute) say(" queue={}", name_of(op.queue));

@@ -33,7 +33,7 @@ void set_origins(ValueVector& values) {
     const size_t bar = v.name.find('|');
     if (v.role == Role::kGradient) belongs(v, kGradientSuffix);
     if (v.role == Role::kFactor && bar != v.name.npos) belongs(v, v.name.substr(bar));
-    for (const Copy c : {Copy::kNoSave, Copy::kRecomputed, Copy::kHost})
+    for (const CopyKind c : {CopyKind::kNoSave, CopyKind::kRecomputed, CopyKind::kHost})
       if (belongs(v, suffix_of(c))) v.copy = c;
   }
 }
@@ -50,6 +50,10 @@ void set_relations(Program& p) {
     k.input = related(k, kOutputSuffix, "");
     k.factors_of = related(k, kFactorsSuffix, kWeightsSuffix);
   }
+}
+
+void set_relations(Op& op) {
+  if (Sum* const sum = op.if_as<Sum>()) sum->of_gradients = op.origin == kGradientSum;
 }
 
 }  // namespace tessera

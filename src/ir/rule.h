@@ -1,6 +1,6 @@
-// Everything that is known per kind of op: one OpRule for each kind, each in its own file of
-// ir/ops/. Passes, the planner and the runtime read the rule; only a pass that rewrites one op
-// names the op.
+// Everything that is known per kind of op but its attributes: `A::rule` of each op type A, defined
+// in ir/ops/*.cc. Passes, the planner and the runtime read the rule; only a pass that rewrites one
+// op names the op.
 #pragma once
 
 #include <functional>
@@ -77,10 +77,8 @@ struct Effects {
 Cost sweep_cost(const Op& op, ValueSpan values);
 
 struct OpRule {
-  OpKind kind;
-  std::string_view name;
   // Checks the inputs (CHECK: a wrong model is our bug) and returns the outputs.
-  std::vector<OutputSpec> (*infer)(const Attributes&, const Inputs&);
+  std::vector<OutputSpec> (*infer)(const Op&, const Inputs&);
   ShardingRule (*sharding)(const Op&, ValueSpan);
   void (*gradient)(Gradients&, const Op&) = nullptr;  // nullptr: no gradient passes
   Cost (*cost)(const Op&, ValueSpan) = sweep_cost;
@@ -93,8 +91,7 @@ struct OpRule {
 };
 
 const OpRule& rule_of(OpKind kind);
-inline const OpRule& rule_of(const Op& op) { return rule_of(op.kind); }
-const OpRule* rule_named(std::string_view name);
+inline const OpRule& rule_of(const Op& op) { return rule_of(op.kind()); }
 
 inline Cost cost_of(const Op& op, ValueSpan values) { return rule_of(op).cost(op, values); }
 InPlace in_place_of(const Op& op);
@@ -117,6 +114,7 @@ struct FlatPiece {
   int64_t elements() const { return last - first; }
 };
 FlatPiece piece_of(const Op& op, int64_t n);
+bool is_piece(const Op& op);  // one of several ops that make one sum
 bool is_staged(const Op& op);
 int64_t staged_bytes(const Op& op, ValueSpan local_values);
 

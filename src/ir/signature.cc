@@ -68,7 +68,7 @@ std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outpu
     }
     return true;
   };
-  for (Signature& s : signatures(rule_of(op.kind).sharding(op, values)))
+  for (Signature& s : signatures(rule_of(op.kind()).sharding(op, values)))
     if (all_fit(op.inputs, s.inputs) && all_fit(outputs, s.outputs)) return std::move(s);
   return std::nullopt;
 }
@@ -84,12 +84,12 @@ std::optional<Conversion> conversion(int8_t from, int8_t to) {
   const bool whole_to = to == kReplicated || to == kShared;
   const bool whole_from = from == kReplicated || from == kShared;
   if ((from == kPartial || from == kPartialMax) && whole_to)
-    return Conversion{OpKind::kAllReduce, kNone, ".reduced"};
-  if (from == kPartial && to >= 0) return Conversion{OpKind::kReduceScatter, to, ".scattered"};
-  if (from >= 0 && whole_to) return Conversion{OpKind::kAllGather, from, ".gathered"};
-  if (whole_from && to >= 0) return Conversion{OpKind::kSlice, to, ".sliced"};
-  if (from >= 0 && to == kPartial) return Conversion{OpKind::kPad, from, ".padded"};
-  if (from == kReplicated && to == kShared) return Conversion{OpKind::kShare, kNone, ".shared"};
+    return Conversion{AllReduce{.max = from == kPartialMax}, ".reduced"};
+  if (from == kPartial && to >= 0) return Conversion{ReduceScatter{.dim = to}, ".scattered"};
+  if (from >= 0 && whole_to) return Conversion{AllGather{.dim = from}, ".gathered"};
+  if (whole_from && to >= 0) return Conversion{Slice{.dim = to}, ".sliced"};
+  if (from >= 0 && to == kPartial) return Conversion{Pad{.dim = from}, ".padded"};
+  if (from == kReplicated && to == kShared) return Conversion{Share{}, ".shared"};
   return std::nullopt;
 }
 

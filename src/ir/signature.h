@@ -47,12 +47,11 @@ std::optional<Signature> fitting(const Op& op, const std::vector<ValueId>& outpu
 // The axes that ops divide values over: those with more than one rank, but for the stages.
 std::vector<size_t> divided_axes(const Mesh& mesh);
 
-// The op that brings a value from one place to another, with the dimension it works along (kNone:
-// none) and the ending of the new value's name. The gradient of a conversion is the one between the
-// duals. Nothing where there is none.
+// The op that brings a value from one place to another, but for its group, and the suffix of the
+// new value's name. The gradient of a conversion is the one between the duals. Nothing where there
+// is none.
 struct Conversion {
-  OpKind kind;
-  int dim;
+  OpAttributes attributes;
   const char* suffix;
 };
 std::optional<Conversion> conversion(int8_t from, int8_t to);

@@ -30,7 +30,7 @@ std::string flops_text(double flops) {
 std::string ops_text(const Segment& s) {
   std::vector<std::pair<std::string_view, int>> counts;
   for (const Op& op : s.ops) {
-    const std::string_view name = rule_of(op.kind).name;
+    const std::string_view name = name_of(op.kind());
     const auto same = [&](const auto& c) { return c.first == name; };
     const auto at = std::find_if(counts.begin(), counts.end(), same);
     if (at == counts.end())

@@ -39,7 +39,7 @@ constexpr std::array<RoleName, kRoles> kRoleNames = {{{"weight", ""},
 std::string_view name_of(Role r) { return kRoleNames.at(static_cast<size_t>(r)).word; }
 std::string_view value_name(Role r) { return kRoleNames.at(static_cast<size_t>(r)).value; }
 
-std::string_view suffix_of(Copy c) {
+std::string_view suffix_of(CopyKind c) {
   constexpr std::array<std::string_view, 4> kSuffixes = {"", ".light", ".again", ".host"};
   return kSuffixes.at(static_cast<size_t>(c));
 }

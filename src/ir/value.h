@@ -68,7 +68,7 @@ constexpr int kRoles = 22;
 constexpr bool is_batch(Role r) { return r >= Role::kBatch && r <= Role::kSource; }
 
 // What a value that is computed twice, or kept twice, is a copy for.
-enum class Copy : uint8_t {
+enum class CopyKind : uint8_t {
   kOriginal,    // no copy
   kNoSave,      // of a forward that saves nothing
   kRecomputed,  // for the backward
@@ -119,7 +119,7 @@ struct Value {
   // weight is one matrix. Optimizers that treat a matrix as a whole work on these.
   std::vector<WeightPart> parts;
   std::optional<PartOf> whole;  // of a weight: where checkpoints know it as a part of another
-  Copy copy = Copy::kOriginal;
+  CopyKind copy = CopyKind::kOriginal;
   ValueId of = kNone;         // what it is a copy of; of a gradient or factor, the weight
   FrameKindId frame = kNone;  // kNone: scratch of its segment, or not laid out yet
   int64_t offset = kNone;     // bytes from the start of its frame (or of the scratch)
@@ -140,7 +140,7 @@ std::string_view name_of(Role r);
 // The name of the one value of that role; empty for roles that many values have.
 std::string_view value_name(Role r);
 // What is appended to the name of a value for a copy of it.
-std::string_view suffix_of(Copy c);
+std::string_view suffix_of(CopyKind c);
 
 // The parts of a weight: those that it names, or itself as one part without a name.
 std::vector<WeightPart> parts_of(const Value& weight);

@@ -21,7 +21,7 @@ void append(Findings& all, Findings more) {
 
 std::string op_name(const Op& op, const std::string& where) {
   return fmt::format("{}{}{} ({})", where, where.empty() || op.origin.empty() ? "" : " ", op.origin,
-                     rule_of(op.kind).name);
+                     name_of(op.kind()));
 }
 
 std::string type_text(DType t, const Shape& s) {
@@ -48,7 +48,7 @@ Findings verify_ids(const Op& op, ValueSpan values, const std::string& name) {
 Findings verify_types(const Op& op, ValueSpan values, const std::string& name) {
   Inputs in;
   for (const ValueId v : op.inputs) in.push_back(&values[v]);
-  const std::vector<OutputSpec> specs = rule_of(op.kind).infer(op.attributes, in);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
   if (specs.size() != op.outputs.size())
     return {
         fmt::format("{}: has {} outputs, its rule says {}", name, op.outputs.size(), specs.size())};

@@ -76,7 +76,7 @@ class SegmentVerifier {
   };
 
   std::string name(const Op& op) const {
-    return fmt::format("{} {} ({})", name_, op.origin, rule_of(op.kind).name);
+    return fmt::format("{} {} ({})", name_, op.origin, name_of(op.kind()));
   }
   // A frame as one row of elements, or this rank's part of it.
   bool is_flat(ValueId v) const {

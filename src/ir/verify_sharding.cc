@@ -26,16 +26,17 @@ bool converts(const Op& op, ValueSpan values, size_t axis, bool same_bytes) {
   const Value &x = values[op.inputs[0]], &y = values[op.outputs[0]];
   if (x.shape.rank() == 1) return true;
   const int8_t from = x.sharding.place[axis], to = y.sharding.place[axis];
-  const bool over = op.attributes.group("over").has(static_cast<AxisKind>(axis));
-  if (!over) return from == to || fits(x, from, to, same_bytes);
-  if (op.kind == OpKind::kShare) return from == kReplicated && to == kShared;
-  const auto way = conversion(from, to);
-  return way && way->kind == op.kind && op.attributes.integer("dim", kNone) == way->dim &&
-         (op.attributes.integer("max") != 0) == (from == kPartialMax);
+  const GroupRef& over = *over_of(op.attributes);
+  if (!over.has(static_cast<AxisKind>(axis))) return from == to || fits(x, from, to, same_bytes);
+  if (op.is<Share>()) return from == kReplicated && to == kShared;
+  auto way = conversion(from, to);
+  if (!way) return false;
+  *over_of(way->attributes) = over;
+  return way->attributes == op.attributes;
 }
 
 Findings verify_labels(const Op& op, ValueSpan values, const std::string& name) {
-  const ShardingRule rule = rule_of(op.kind).sharding(op, values);
+  const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   if (rule.inputs.size() != op.inputs.size() || rule.outputs.size() != op.outputs.size())
     return {fmt::format("{}: its sharding rule labels {} inputs and {} outputs of {} and {}", name,
                         rule.inputs.size(), rule.outputs.size(), op.inputs.size(),

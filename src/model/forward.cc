@@ -108,17 +108,16 @@ void BlockWriter::finish_with_loss() {
 ValueId BlockWriter::norm(const std::string& name, ValueId x) {
   const Shape f{model_.hidden};
   const ValueId gain = vector(name + ".gain", f, 1), bias = vector(name + ".bias", f, 0);
-  return builder_.emit_one(OpKind::kNorm, name, {{"epsilon", model_.norm_epsilon}},
-                           {x, gain, bias});
+  return builder_.emit_one(Norm{.epsilon = model_.norm_epsilon}, name, {x, gain, bias});
 }
 
 ValueId BlockWriter::rms_norm(const std::string& name, ValueId x) {
   const ValueId gain = vector(name + ".gain", {model_.hidden}, 1);
-  return builder_.emit_one(OpKind::kRmsNorm, name, {{"epsilon", model_.norm_epsilon}}, {x, gain});
+  return builder_.emit_one(RmsNorm{.epsilon = model_.norm_epsilon}, name, {x, gain});
 }
 
 ValueId BlockWriter::product(const std::string& name, ValueId x, ValueId weight, int64_t contract) {
-  return builder_.emit_one(OpKind::kMatmul, name, {{"contract", contract}}, {x, weight});
+  return builder_.emit_one(Matmul{.contract = contract}, name, {x, weight});
 }
 
 ValueId BlockWriter::linear(const std::string& name, ValueId x, const Shape& out, double std) {
@@ -169,33 +168,32 @@ ValueId BlockWriter::grouped_heads(const std::string& name, ValueId x, bool bias
   CHECK(G % r == 0, "{} queries of a key/value head of {} copies", G, r);
   const ValueId q = part_of_heads(name, "queries", x, {K * r, G / r, D}, {"", packed, 0, r}, bias);
   const ValueId pairs = part_of_heads(name, "pairs", x, {K, 2, D}, {"", packed, G, 1}, bias);
-  const ValueId copies =
-      builder_.emit_one(OpKind::kRepeatHeads, name + ".copies", {{"copies", r}}, {pairs});
-  return builder_.emit_one(OpKind::kJoinHeads, name + ".joined", {}, {q, copies});
+  const ValueId copies = builder_.emit_one(RepeatHeads{.copies = r}, name + ".copies", {pairs});
+  return builder_.emit_one(JoinHeads{}, name + ".joined", {q, copies});
 }
 
 ValueId BlockWriter::embedding(const std::string& name, ValueId ids, ValueId table) {
-  return builder_.emit_one(OpKind::kEmbedding, name, {}, {ids, table});
+  return builder_.emit_one(Embedding{}, name, {ids, table});
 }
 
 ValueId BlockWriter::sum(const std::string& name, std::vector<ValueId> terms,
                          std::vector<ValueId> biases) {
   const auto count = static_cast<int64_t>(terms.size());
   terms.insert(terms.end(), biases.begin(), biases.end());
-  return builder_.emit_one(OpKind::kSum, name, {{"terms", count}}, terms);
+  return builder_.emit_one(Sum{.terms = count}, name, terms);
 }
 
 ValueId BlockWriter::rotary(ValueId qkv) {
   const auto dims =
       static_cast<int64_t>(static_cast<double>(model_.head_size()) * model_.rotary_share);
-  Attributes a = {{"dims", dims}, {"base", model_.rotary_base}};
+  Rotary a = {.dims = dims, .base = model_.rotary_base};
   if (const RotaryScale& s = model_.rotary_scale; s.factor != 1) {
-    a.set("factor", s.factor);
-    a.set("low", s.low);
-    a.set("high", s.high);
-    a.set("context", s.context);
+    a.factor = s.factor;
+    a.low = s.low;
+    a.high = s.high;
+    a.context = s.context;
   }
-  return builder_.emit_one(OpKind::kRotary, "attn.rotary", a, {qkv, batch_.positions});
+  return builder_.emit_one(a, "attn.rotary", {qkv, batch_.positions});
 }
 
 ValueId BlockWriter::attention(ValueId qkv) {
@@ -206,47 +204,43 @@ ValueId BlockWriter::attention(ValueId qkv) {
 
 ValueId BlockWriter::attention(const std::string& name, ValueId queries,
                                const AttentionForm& form) {
-  Attributes a = {{"scale", form.scale}};
+  Attention a = {.scale = form.scale, .across = form.across != kNone, .whole = form.whole};
   std::vector<ValueId> in = {queries};
-  if (form.across != kNone) a.set("across", int64_t{1});
-  if (form.whole) a.set("whole", int64_t{1});
-  if (form.bias != kNone) a.set("bias_distance", model_.relative_distance);
-  if (form.padding != kNone) a.set("seen", "padding");
+  if (form.bias != kNone) a.bias_distance = model_.relative_distance;
+  if (form.padding != kNone) a.seen = Mask::kPadding;
   const bool apart = form.padding == kNone && batch_.documents != kNone;
-  if (apart) a.set("seen", "documents");
+  if (apart) a.seen = Mask::kDocuments;
   for (const ValueId v : {form.across, form.bias, form.padding, apart ? batch_.documents : kNone})
     if (v != kNone) in.push_back(v);
   if (model_.attention_dropout > 0) {
-    a.set("dropout", model_.attention_dropout);
-    a.set("key", static_cast<int64_t>(hash_name(block_.name + "." + name + ".dropout")));
+    a.dropout = model_.attention_dropout;
+    a.key = static_cast<int64_t>(hash_name(block_.name + "." + name + ".dropout"));
     in.insert(in.end(), {batch_.samples, batch_.step});
   }
-  return builder_.emit_one(OpKind::kAttention, name, a, in);
+  return builder_.emit_one(a, name, in);
 }
 
 ValueId BlockWriter::scale(const std::string& name, ValueId x, double factor) {
-  return builder_.emit_one(OpKind::kScale, name, {{"factor", factor}}, {x});
+  return builder_.emit_one(Scale{.factor = factor}, name, {x});
 }
 
 ValueId BlockWriter::gelu(const std::string& name, ValueId x) {
-  const std::string form = model_.gelu == Gelu::kErf ? "erf" : "tanh";
-  return builder_.emit_one(OpKind::kGelu, name, {{"form", form}}, {x});
+  return builder_.emit_one(Gelu{.form = model_.gelu}, name, {x});
 }
 
-ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, const std::string& form) {
-  return builder_.emit_one(OpKind::kGatedActivation, name, {{"form", form}}, {x});
+ValueId BlockWriter::gated_activation(const std::string& name, ValueId x, GateForm form) {
+  return builder_.emit_one(GatedActivation{.form = form}, name, {x});
 }
 
 ValueId BlockWriter::drop(const std::string& name, ValueId x, double probability) {
   if (probability == 0) return x;
   const auto key = static_cast<int64_t>(hash_name(block_.name + "." + name));
-  return builder_.emit_one(OpKind::kDropout, name, {{"p", probability}, {"key", key}},
+  return builder_.emit_one(Dropout{.p = probability, .key = key}, name,
                            {x, batch_.samples, batch_.step});
 }
 
 void BlockWriter::linear_cross_entropy(ValueId x, ValueId weight) {
-  builder_.emit(OpKind::kLinearCrossEntropy, "loss", {}, {x, weight, batch_.labels},
-                {batch_.report});
+  builder_.emit(LinearCrossEntropy{}, "loss", {x, weight, batch_.labels}, {batch_.report});
 }
 
 Graph forward(const ModelConfig& model, const BatchForm& form) {

@@ -83,7 +83,7 @@ class BlockWriter {
   ValueId scale(const std::string& name, ValueId x, double factor);
   ValueId gelu(const std::string& name, ValueId x);
   // Of pairs [.., inner, 2]; `form`: silu, or erf or tanh of gelu.
-  ValueId gated_activation(const std::string& name, ValueId x, const std::string& form);
+  ValueId gated_activation(const std::string& name, ValueId x, GateForm form);
   // Of what a sublayer gives, and of what the table gives; x itself where the model has none.
   ValueId dropout(const std::string& name, ValueId x) { return drop(name, x, model_.dropout); }
   ValueId embedding_dropout(const std::string& name, ValueId x) {

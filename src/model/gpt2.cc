@@ -61,7 +61,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
 }
 
 void released(ModelConfig& m) {
-  m.gelu = Gelu::kTanh;
+  m.gelu = GeluForm::kTanh;
   m.tied_embeddings = true;
   m.parallel_residual = false;
   m.rotary_share = 0;
@@ -120,7 +120,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("n_inner", inner_width(m) == 4 * m.hidden ? Tree() : Tree(m.feed_forward));
   out.set("n_positions", Tree(m.context));
   out.set("n_ctx", Tree(m.context));
-  out.set("activation_function", Tree(std::string(m.gelu == Gelu::kErf ? "gelu" : "gelu_new")));
+  out.set("activation_function", Tree(std::string(m.gelu == GeluForm::kErf ? "gelu" : "gelu_new")));
   out.set("layer_norm_epsilon", Tree(m.norm_epsilon));
   out.set("resid_pdrop", Tree(m.dropout));
   out.set("embd_pdrop", Tree(m.dropout_of_embeddings()));

@@ -93,11 +93,11 @@ Place HfReader::place(std::string_view key) const {
   return {known ? fmt::format("{}:{}:{}", source_, t->line, t->column) : source_, std::string(key)};
 }
 
-Gelu gelu_of(const HfReader& in, std::string_view key, const char* otherwise) {
+GeluForm gelu_of(const HfReader& in, std::string_view key, const char* otherwise) {
   const auto name = in.get<std::string>(key, otherwise);
-  if (name == "gelu") return Gelu::kErf;
+  if (name == "gelu") return GeluForm::kErf;
   for (const char* tanh : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
-    if (name == tanh) return Gelu::kTanh;
+    if (name == tanh) return GeluForm::kTanh;
   in.refuse(key, name, "Tessera computes gelu, gelu_new, gelu_fast and gelu_pytorch_tanh");
 }
 

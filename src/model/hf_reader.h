@@ -43,7 +43,7 @@ class HfReader {
 };
 
 // gelu is erf; gelu_new, gelu_fast and gelu_pytorch_tanh are tanh. Refuses anything else.
-Gelu gelu_of(const HfReader& in, std::string_view key, const char* otherwise);
+GeluForm gelu_of(const HfReader& in, std::string_view key, const char* otherwise);
 
 // Refuses a number of heads that does not divide the width.
 void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m);

@@ -36,7 +36,8 @@ void layer(Graph& graph, const BatchValues& batch, const ModelConfig& m, bool he
   w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", middle), up);
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, w.std_out(), 1);
-  const ValueId fed = w.product("mlp.down", w.gated_activation("mlp.gate", pairs, "silu"), down);
+  const ValueId fed =
+      w.product("mlp.down", w.gated_activation("mlp.gate", pairs, GateForm::kSilu), down);
   w.finish(w.sum("residual2", {middle, w.dropout("mlp.drop", fed)}));
 }
 

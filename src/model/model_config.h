@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <string>
 
+#include "ir/ops/gelu.h"
+
 namespace tessera {
 
 enum class Family : uint8_t { kGpt2, kNeox, kLlama, kT5, kQwen2 };
-enum class Gelu : uint8_t { kErf, kTanh };
 enum class Initialiser : uint8_t { kNormal, kScaledNormal, kSmall, kWang };
 
 // LLaMA 3.1's lower frequencies for long contexts: kernels/rotary.h has the formula.
@@ -41,7 +42,7 @@ struct ModelConfig {
   bool parallel_residual = true, tied_embeddings = false;
   bool scaled_head = true;  // of t5 with tied embeddings
   double norm_epsilon = 1e-5;
-  Gelu gelu = Gelu::kErf;
+  GeluForm gelu = GeluForm::kErf;
   double dropout = 0, attention_dropout = 0;
   double embedding_dropout = -1;                 // below 0: as dropout
   Initialiser init = Initialiser::kSmall;        // matrices and embeddings
@@ -98,7 +99,6 @@ struct ModelConfig {
 
 // Names of the enums' entries, for run files: find them by argument-dependent lookup.
 constexpr const char* enum_names(Family) { return "gpt2|neox|llama|t5|qwen2"; }
-constexpr const char* enum_names(Gelu) { return "erf|tanh"; }
 constexpr const char* enum_names(Initialiser) { return "normal|scaled_normal|small|wang"; }
 
 }  // namespace tessera

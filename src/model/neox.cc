@@ -68,7 +68,7 @@ void normal(ModelConfig& m) {
   m.init = Initialiser::kNormal;
   m.output_init = Initialiser::kScaledNormal;
 }
-void tanh_gelu(ModelConfig& m) { m.gelu = Gelu::kTanh; }
+void tanh_gelu(ModelConfig& m) { m.gelu = GeluForm::kTanh; }
 
 // EleutherAI/pythia models/*/*.yml and gpt-neox configs/20B.yml; vocabularies are padded to
 // 128 × the model-parallel size they were trained with. The activation is what the published
@@ -115,7 +115,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("num_attention_heads", Tree(m.heads));
   out.set("intermediate_size", Tree(inner_width(m)));
   out.set("max_position_embeddings", Tree(m.context));
-  out.set("hidden_act", Tree(std::string(m.gelu == Gelu::kErf ? "gelu" : "gelu_fast")));
+  out.set("hidden_act", Tree(std::string(m.gelu == GeluForm::kErf ? "gelu" : "gelu_fast")));
   out.set("layer_norm_eps", Tree(m.norm_epsilon));
   out.set("rotary_pct", Tree(m.rotary_share));
   out.set("rotary_emb_base", Tree(m.rotary_base));

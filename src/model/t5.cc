@@ -67,7 +67,7 @@ ValueId feed_forward(BlockWriter& w, ValueId x) {
   const ValueId down = w.matrix("mlp.down.weight", {F, inner}, std_of(m, inner), 1);
   w.name_parts(up, 1, {{"gate", 1}, {"up", 1}});
   const ValueId pairs = w.product("mlp.up", w.rms_norm("norm2", x), up);
-  const std::string form = m.gelu == Gelu::kErf ? "erf" : "tanh";
+  const GateForm form = m.gelu == GeluForm::kErf ? GateForm::kErf : GateForm::kTanh;
   const ValueId gated = w.dropout("mlp.gate.drop", w.gated_activation("mlp.gate", pairs, form));
   return w.sum("residual2", {x, w.dropout("mlp.drop", w.product("mlp.down", gated, down))});
 }
@@ -121,7 +121,7 @@ void forward(Graph& graph, const BatchValues& batch, const ModelConfig& m) {
 void defaults(ModelConfig& m) {
   m.rotary_share = 0;
   m.parallel_residual = false;
-  m.gelu = Gelu::kTanh;
+  m.gelu = GeluForm::kTanh;
   m.norm_epsilon = 1e-6;
   m.init = m.output_init = Initialiser::kNormal;
   m.init_std = 1;
@@ -150,7 +150,7 @@ constexpr Preset kPresets[] = {
 constexpr int64_t kContext = 1024;
 
 // A name of old stands for "gelu_new"; dense_act_fn and is_gated_act, where given, say it anew.
-Gelu read_feed_forward(const HfReader& in, const char* otherwise) {
+GeluForm read_feed_forward(const HfReader& in, const char* otherwise) {
   const auto inner = in.get<std::string>("feed_forward_proj", otherwise);
   if (!inner.starts_with("gated-gelu"))
     in.refuse("feed_forward_proj", inner,
@@ -225,7 +225,7 @@ Tree write_hf(const ModelConfig& m) {
   out.set("dropout_rate", Tree(m.dropout));
   out.set("initializer_factor", Tree(m.init_std));
   out.set("feed_forward_proj", Tree(std::string("gated-gelu")));
-  out.set("dense_act_fn", Tree(std::string(m.gelu == Gelu::kErf ? "gelu" : "gelu_new")));
+  out.set("dense_act_fn", Tree(std::string(m.gelu == GeluForm::kErf ? "gelu" : "gelu_new")));
   out.set("is_encoder_decoder", Tree(true));
   if (m.tied_embeddings && !m.scaled_head) out.set("scale_decoder_outputs", Tree(false));
   out.set("decoder_start_token_id", Tree(int64_t{0}));

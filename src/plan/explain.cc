@@ -86,7 +86,7 @@ Tree parts_tree(const TimeParts& t) {
   Tree compute, exposed, all;
   for (int k = 0; k < kOpKinds; ++k)
     if (const double s = t.compute[static_cast<size_t>(k)]; s > 0)
-      compute.set(rule_of(static_cast<OpKind>(k)).name, Tree(s));
+      compute.set(name_of(static_cast<OpKind>(k)), Tree(s));
   for (int a = 0; a < kTraffics; ++a)
     exposed.set(name_of(static_cast<Traffic>(a)), Tree(t.exposed[static_cast<size_t>(a)]));
   all.set("compute_s", std::move(compute));

@@ -179,10 +179,9 @@ void read_value(const Tree& tree, OpRates& value, const Place& place) {
 }
 
 void check_op_name(const std::string& name, const Tree& tree, const Place& place) {
-  if (rule_named(name) != nullptr) return;
+  if (op_kind_named(name)) return;
   std::vector<std::string> names;
-  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k)
-    names.emplace_back(rule_of(static_cast<OpKind>(k)).name);
+  for (int k = 0; k < kOpKinds; ++k) names.emplace_back(name_of(static_cast<OpKind>(k)));
   const std::string guess = nearest(name, names);
   throw Error("{}: there is no op '{}'.{}", place_of(tree, place), name,
               guess.empty() ? " docs/adding_an_op.md says where ops stand."

@@ -88,7 +88,7 @@ double kernels_of(std::string_view name, const Software& software) {
 double measured_rate(const Op& op, ValueSpan values, const OpRates& rates) {
   if (rates.empty()) return 0;
   auto found = rates.find(rate_key(op, values));
-  if (found == rates.end()) found = rates.find(rule_of(op).name);
+  if (found == rates.end()) found = rates.find(name_of(op.kind()));
   return found == rates.end() ? 0 : found->second;
 }
 
@@ -151,9 +151,9 @@ std::string rate_key(const Op& op, ValueSpan values) {
     for (const ValueId v : *operands) {
       const DType t = values[v].dtype;
       if (t == DType::kF32 || t == DType::kBF16 || t == DType::kF16)
-        return fmt::format("{}.{}", rule_of(op).name, name_of(t));
+        return fmt::format("{}.{}", name_of(op.kind()), name_of(t));
     }
-  return std::string(rule_of(op).name);
+  return std::string(name_of(op.kind()));
 }
 
 double product_s(const ProductShape& s, const DeviceFigures& d) {
@@ -173,7 +173,7 @@ double product_s(const ProductShape& s, const DeviceFigures& d) {
 double op_s(const Op& op, const Cost& cost, ValueSpan values, const Hardware& hardware,
             const Software& software) {
   const DeviceFigures& d = hardware.device;
-  const double kernels = kernels_of(rule_of(op).name, software);
+  const double kernels = kernels_of(name_of(op.kind()), software);
   switch (cost.work) {
     case Work::kSweep:
       return kernels * (moved_s(op, cost, values, d) + d.kernel_s);

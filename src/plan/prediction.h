@@ -19,8 +19,6 @@ enum class Traffic : uint8_t { kTensor, kData, kPipeline, kWorld, kHost };
 constexpr int kTraffics = 5;
 std::string_view name_of(Traffic t);  // "tensor", "data", "pipeline", "world", "host"
 
-constexpr int kOpKinds = static_cast<int>(OpKind::kCount);
-
 // Where the time of a device goes; the parts add up to the step.
 template <class T>
 struct PartsOf {

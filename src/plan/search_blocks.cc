@@ -33,7 +33,7 @@ class Measure {
     }
     for (const Op& op : s.ops) {
       if (!communicates(op) || runs_beside(s, op)) continue;
-      c.collectives.push_back({rule_of(op).effects.wire, op.attributes.group("over"),
+      c.collectives.push_back({rule_of(op).effects.wire, *over_of(op.attributes),
                                static_cast<double>(p_[whole_operand(op)].bytes())});
     }
     return c;
@@ -113,7 +113,8 @@ class Measure {
 
   // As in SegmentTimes: what such software hides may take no time.
   bool runs_beside(const Segment& s, const Op& op) const {
-    const bool again = s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == Copy::kRecomputed;
+    const bool again =
+        s.phase == Phase::kRecompute || p_[op.outputs[0]].copy == CopyKind::kRecomputed;
     return software_.overlap_regather && again && rule_of(op).effects.wire == WireKind::kAllGather;
   }
 

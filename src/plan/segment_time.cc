@@ -92,14 +92,13 @@ double SegmentTimes::communication_s(const Op& op, const Call& call) {
   const Value& whole = local_[whole_operand(op)];
   const int64_t elements = piece_of(op, whole.shape.elements()).elements();
   const auto sent = static_cast<double>(elements * size_of(wire_type(op, whole)));
-  return collective_s(rule_of(op).effects.wire, sent, group(op.attributes.group("over")),
-                      hardware_);
+  return collective_s(rule_of(op).effects.wire, sent, group(*over_of(op.attributes)), hardware_);
 }
 
 void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool fresh,
                           SegmentTime& t) {
   const bool again =
-      t.again || (!op.outputs.empty() && local_[op.outputs[0]].copy == Copy::kRecomputed);
+      t.again || (!op.outputs.empty() && local_[op.outputs[0]].copy == CopyKind::kRecomputed);
   const OpRule& rule = rule_of(op);
   if (tessera::communicates(op)) {
     const int64_t ns = to_ns(communication_s(op, call));
@@ -107,9 +106,8 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
       t.beside_ns += ns;
       return;
     }
-    const Traffic traffic = s.queue >= Queue::kSendForward
-                                ? Traffic::kPipeline
-                                : traffic_of(op.attributes.group("over"));
+    const Traffic traffic =
+        s.queue >= Queue::kSendForward ? Traffic::kPipeline : traffic_of(*over_of(op.attributes));
     t.ns += ns;
     t.parts.exposed[static_cast<size_t>(traffic)] += ns;
     t.traffic = traffic;
@@ -150,7 +148,7 @@ void SegmentTimes::add_op(const Segment& s, const Op& op, const Call& call, bool
   else if (rule.time == TimeGroup::kOptimizer)
     t.parts.optimizer += ns;
   else
-    t.parts.compute[static_cast<size_t>(op.kind)] += ns;
+    t.parts.compute[static_cast<size_t>(op.kind())] += ns;
 }
 
 SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
@@ -162,7 +160,7 @@ SegmentTime SegmentTimes::measure(const Call& call, bool fresh) {
   double launches = 0;
   for (const Op& op : s.ops) {
     add_op(s, op, call, fresh, t);
-    const auto kernels = software_.kernels.find(rule_of(op).name);
+    const auto kernels = software_.kernels.find(name_of(op.kind()));
     launches += kernels == software_.kernels.end() ? 1.0 : static_cast<double>(kernels->second);
   }
   const int64_t host = to_ns(launches * software_.launch_s);

@@ -6,7 +6,7 @@
 #include "comm/communicator.h"
 #include "compile/member_ranges.h"
 #include "ir/mesh.h"
-#include "ir/op.h"
+#include "ir/operands.h"
 #include "runtime/channels.h"
 #include "runtime/library.h"
 #include "tensor/tensor.h"
@@ -30,7 +30,7 @@ std::vector<MemberStretch> member_stretches(const Program& program,
                                             const Coordinates& at);
 
 // Returns the same ranges, split at the bounds of parts of packed weights (Value::parts).
-std::vector<MemberStretch> part_stretches(const Program& program, const std::string& table,
+std::vector<MemberStretch> part_stretches(const Program& program, FrameKindId table,
                                           std::span<const MemberRange> members,
                                           std::span<const MemberStretch> stretches);
 
@@ -75,6 +75,17 @@ inline TensorView part(const TensorView& t, int64_t first, int64_t last) {
   return {t.as<std::byte>() + first * size_of(t.dtype), t.dtype, {last - first}};
 }
 
+// An operand by its slot; empty where the op has none.
+template <OperandSlot Slot>
+TensorView operand(const BoundOp& b, Slot slot) {
+  const int place = place_of(*b.op, slot);
+  if (place < 0) return {};
+  if constexpr (InputSlot<Slot>)
+    return b.in[static_cast<size_t>(place)];
+  else
+    return b.out[static_cast<size_t>(place)];
+}
+
 // The box of the global value that this rank's operand holds.
 Extents extents(const BoundOp& b, ValueId v);
 // Where a loss is added: to the report, or nowhere (nullptr) if another rank, which has the same
@@ -84,6 +95,8 @@ double* loss_sum(const BoundOp& b, ValueId labels);
 // The kernels' bindings, by theme, each in its own file.
 void run_norm(const BoundOp& b);
 void run_norm_grad(const BoundOp& b);
+void run_rms_norm(const BoundOp& b);
+void run_rms_norm_grad(const BoundOp& b);
 void run_gelu(const BoundOp& b);
 void run_gelu_grad(const BoundOp& b);
 void run_gated_activation(const BoundOp& b);
@@ -123,7 +136,9 @@ void run_clear(const BoundOp& b);
 void run_pack(const BoundOp& b);
 void run_squares(const BoundOp& b);
 void run_clip(const BoundOp& b);
-void run_update(const BoundOp& b);
+void run_adamw(const BoundOp& b);
+void run_lion(const BoundOp& b);
+void run_sgd(const BoundOp& b);
 void run_adafactor_sums(const BoundOp& b);
 void run_adafactor_squares(const BoundOp& b);
 void run_adafactor(const BoundOp& b);
@@ -140,7 +155,8 @@ int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values);
 // The scales of all rows and columns of a group.
 int64_t adafactor_workspace_bytes(const Op& op, ValueSpan local_values);
 
-// Of (seed, step, the op's key, layer).
-kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorView& step);
+// The mask of (seed, step, key, layer).
+kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
+                            const TensorView& step);
 
 }  // namespace tessera

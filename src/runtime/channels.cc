@@ -5,7 +5,7 @@
 
 namespace tessera {
 GroupRef group_of(const Op& op) {
-  return is_message(op) ? GroupRef::along({AxisKind::kPipeline}) : op.attributes.group("over");
+  return is_message(op) ? GroupRef::along({AxisKind::kPipeline}) : *over_of(op.attributes);
 }
 
 Channels::Channels(World& world, const std::vector<Program>& programs)

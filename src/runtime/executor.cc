@@ -65,7 +65,8 @@ void Executor::prepare_kernel(const Op& op, BoundOp& bound) {
 void Executor::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
-  const std::string table = p.op->attributes.text("members");
+  const FrameKindId table = members_of(p.op->attributes);
+  CHECK(table != kNone, "{} names no table of weights", p.op->origin);
   const Coordinates& at = channels_.position().at;
   p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
   if (needed == MemberTables::kRanges) return;
@@ -82,14 +83,13 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
           op.origin, op.inputs.size() + op.outputs.size());
     PreparedOp p;
     p.op = &op;
-    p.run = run_op(op.kind);
+    p.run = run_op(op.kind());
     for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand(segment, v));
       // Each piece of a reduction is the first of its elements.
-      const bool first =
-          program_[v].role == Role::kGradient &&
-          (op.attributes.has("pieces") || std::find(added.begin(), added.end(), v) == added.end());
+      const bool first = program_[v].role == Role::kGradient &&
+                         (is_piece(op) || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }

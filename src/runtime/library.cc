@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "ir/attention_operands.h"
+#include "ir/operands.h"
 #include "ir/rule.h"
 #include "runtime/bound_op.h"
 
@@ -34,26 +34,28 @@ const Kernel& find_or_make(std::vector<std::pair<Shape, std::unique_ptr<Kernel>>
 
 int64_t attention_bytes(const Op& op, ValueSpan values, int threads,
                         const kernels::Kernels::Workspaces& of) {
-  const auto view = [&](int i) {
-    const Value& v = values[op.inputs[static_cast<size_t>(i)]];
-    return TensorView{nullptr, v.dtype, v.shape};
+  const auto view = [&](ValueId v) {
+    if (v == kNone) return TensorView();
+    return TensorView{nullptr, values[v].dtype, values[v].shape};
   };
-  const TensorView qkv = view(0);  // [B, T, K, G+2, D]; of mix and its gradient: probabilities
-  const AttentionOperands has =
-      attention_operands(op.attributes, op.kind == OpKind::kAttentionGrad ? 4 : 1);
-  const TensorView kv = has.across == kNone ? TensorView() : view(has.across);
-  switch (op.kind) {
-    case OpKind::kAttention:
-      return of.attention(qkv, kv, threads);
-    case OpKind::kAttentionGrad:
-      return of.attention_grad(qkv, kv, has.bias == kNone ? 0 : view(has.bias).shape[1], threads);
-    case OpKind::kCachedAttention:
-      return of.cached_attention(op.attributes.integer("context"), qkv.shape[4], threads);
-    case OpKind::kAttentionScores:
-    case OpKind::kAttentionScoresGrad:
+  const TensorView first = view(op.inputs[0]);  // qkv; of mix and its gradient: probabilities
+  switch (op.kind()) {
+    case kind_of<Attention>():
+      return of.attention(first, view(input(op, Attention::kKv)), threads);
+    case kind_of<AttentionGrad>(): {
+      const ValueId bias = input(op, AttentionGrad::kBias);
+      return of.attention_grad(first, view(input(op, AttentionGrad::kKv)),
+                               bias == kNone ? 0 : values[bias].shape[1], threads);
+    }
+    case kind_of<CachedAttention>():
+      return of.cached_attention(op.as<CachedAttention>().context, first.shape[4], threads);
+    case kind_of<AttentionScores>():
+    case kind_of<AttentionScoresGrad>():
+      return of.attention_parts(first.shape[1], first.shape[4], threads);
+    default: {
+      const TensorView qkv = view(op.inputs[1]);
       return of.attention_parts(qkv.shape[1], qkv.shape[4], threads);
-    default:
-      return of.attention_parts(view(1).shape[1], view(1).shape[4], threads);
+    }
   }
 }
 
@@ -63,67 +65,93 @@ int64_t kernel_bytes(const Op& op, ValueSpan values, int threads,
   if (op.inputs.empty()) return 0;
   const Shape& s = values[op.inputs[0]].shape;
   const int64_t rows = s.elements() / s[-1];
-  switch (op.kind) {
-    case OpKind::kAttention:
-    case OpKind::kAttentionGrad:
-    case OpKind::kCachedAttention:
-    case OpKind::kAttentionScores:
-    case OpKind::kAttentionScoresGrad:
-    case OpKind::kAttentionMix:
-    case OpKind::kAttentionMixGrad:
+  switch (op.kind()) {
+    case kind_of<Attention>():
+    case kind_of<AttentionGrad>():
+    case kind_of<CachedAttention>():
+    case kind_of<AttentionScores>():
+    case kind_of<AttentionScoresGrad>():
+    case kind_of<AttentionMix>():
+    case kind_of<AttentionMixGrad>():
       return attention_bytes(op, values, threads, of);
-    case OpKind::kNormGrad:
-    case OpKind::kRmsNormGrad:
+    case kind_of<NormGrad>():
+    case kind_of<RmsNormGrad>():
       return of.norm_grad(rows, s[-1]);
-    case OpKind::kGeluGrad: {
-      const int64_t d = op.attributes.integer("bias") ? values[op.inputs[1]].shape.elements() : 0;
-      return d > 0 ? of.gelu_grad(s.elements() / d, d) : 0;
+    case kind_of<GeluGrad>(): {
+      if (!op.as<GeluGrad>().of.bias) return 0;
+      const int64_t d = values[op.inputs[GeluGrad::kBias]].shape.elements();
+      return of.gelu_grad(s.elements() / d, d);
     }
-    case OpKind::kBiasGrad: {
+    case kind_of<BiasGrad>(): {
       const int64_t d = values[op.outputs[0]].shape.elements();
       return of.bias_grad(s.elements() / d, d);
     }
-    case OpKind::kEmbeddingGrad:
+    case kind_of<EmbeddingGrad>():
       return of.embedding_grad(s.elements(), values[op.outputs[0]].dtype);
-    case OpKind::kRotary:
+    case kind_of<Rotary>():
       return of.rotary(values[op.inputs[1]].shape.elements(),
-                       {op.attributes.integer("dims"), op.attributes.number("base")});
-    case OpKind::kRepeatHeadsGrad:
+                       {op.as<Rotary>().dims, op.as<Rotary>().base});
+    case kind_of<RepeatHeadsGrad>():
       return values[op.outputs[0]].bytes();
-    case OpKind::kSquares:
+    case kind_of<Squares>():
       return of.squares(s.elements());
-    case OpKind::kAdafactorSums:
+    case kind_of<AdafactorSums>():
       return std::max(of.squares(s.elements()),
                       of.factor_sums(s.elements(), values[op.outputs[0]].shape.elements()));
-    case OpKind::kAdafactorSquares:
+    case kind_of<AdafactorSquares>():
       return of.squares(s.elements()) + adafactor_workspace_bytes(op, values);
-    case OpKind::kAdafactor:
+    case kind_of<Adafactor>():
       return adafactor_workspace_bytes(op, values);
-    case OpKind::kCrossEntropy:
+    case kind_of<CrossEntropy>():
       return of.cross_entropy(rows);
     default:
       return 0;
   }
 }
 
-kernels::Fp8 fp8_named(const std::string& name) {
-  return name == "e5m2" ? kernels::Fp8::kE5M2 : kernels::Fp8::kE4M3;
+kernels::Fp8 fp8_of(Fp8Format format) {
+  switch (format) {
+    case Fp8Format::kStored:
+      return kernels::Fp8::kNone;
+    case Fp8Format::kE4M3:
+      return kernels::Fp8::kE4M3;
+    case Fp8Format::kE5M2:
+      return kernels::Fp8::kE5M2;
+  }
+  CHECK(false, "format {}", static_cast<int>(format));
+}
+
+// What matmul, its gradients and pack have in common.
+struct ProductAttributes {
+  int contract;
+  double scale;
+  Fp8Format fp8;
+};
+ProductAttributes product_attributes(const Op& op) {
+  const auto of = [](const auto& a) {
+    return ProductAttributes{static_cast<int>(a.contract), a.scale, a.fp8};
+  };
+  if (const Pack* const a = op.if_as<Pack>()) return of(a->attributes);
+  if (const Matmul* const a = op.if_as<Matmul>()) return of(*a);
+  if (const MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return of(*a);
+  return of(op.as<MatmulGradWeight>());
 }
 
 }  // namespace
 
 MatmulShape product_shape(const Op& op, ValueSpan values) {
   const Value &a = values[op.inputs[0]], &c = values[op.outputs[0]];
-  const auto contract = static_cast<int>(op.attributes.integer("contract", 1));
+  const ProductAttributes attributes = product_attributes(op);
+  const int contract = attributes.contract;
   MatmulShape s;
-  s.alpha = static_cast<float>(op.attributes.number("scale", 1));
+  s.alpha = static_cast<float>(attributes.scale);
   s.a = s.b = a.dtype;
   s.c = c.dtype;
-  if (op.attributes.has("fp8")) {
-    s.fp8_a = fp8_named(op.attributes.text("fp8"));
+  if (attributes.fp8 != Fp8Format::kStored) {
+    s.fp8_a = fp8_of(attributes.fp8);
     s.fp8_b = kernels::Fp8::kE4M3;
   }
-  if (op.kind == OpKind::kMatmulGradWeight) {
+  if (op.is<MatmulGradWeight>()) {
     const Shape& x = values[op.inputs[1]].shape;
     s.transpose_a = true;
     s.k = x.product(0, x.rank() - contract);
@@ -132,14 +160,13 @@ MatmulShape product_shape(const Op& op, ValueSpan values) {
     s.accumulate = true;
     return s;
   }
-  const bool packs = op.kind == OpKind::kPack;
+  const Pack* const packs = op.if_as<Pack>();
   const Shape& w = packs ? a.shape : values[op.inputs[1]].shape;
   const int64_t out = w.product(0, w.rank() - contract), in = w.elements() / out;
-  const bool forward =
-      op.kind == OpKind::kMatmul || (packs && op.attributes.text("product") == "matmul");
+  const bool forward = packs ? packs->product == PackedProduct::kMatmul : op.is<Matmul>();
   s.n = forward ? out : in;
   s.k = forward ? in : out;
-  s.m = (packs ? op.attributes.integer("rows") : a.shape.elements()) / s.k;
+  s.m = (packs ? packs->rows : a.shape.elements()) / s.k;
   s.transpose_b = forward;
   s.packed_b = packs || op.packed != kNone;
   if (packs) s.c = s.a;
@@ -153,31 +180,31 @@ LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
   s.vocabulary = w.shape[0];
   s.tokens = x.shape.elements() / s.hidden;
   s.dtype = x.dtype;
-  s.gradient = op.attributes.integer("gradient") != 0;
+  s.gradient = op.as<LinearCrossEntropy>().gradient;
   if (op.outputs.size() > 2) s.sums = values[op.outputs[2]].dtype;
   return s;
 }
 
 std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
-  const bool gradient = op.kind == OpKind::kAttentionGrad;
-  const AttentionOperands has = attention_operands(op.attributes, gradient ? 4 : 1);
-  const bool documents = has.seen != kNone && op.attributes.text("seen") == "documents";
-  if (has.bias != kNone || has.samples != kNone) return std::nullopt;
+  const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
+  const Attention& a = gradient ? gradient->of : op.as<Attention>();
+  if (a.bias_distance > 0 || a.dropout > 0) return std::nullopt;
   const Value& q = values[op.inputs[0]];
   kernels::AttentionShape s;
-  s.apart = has.across != kNone;
+  s.apart = a.across;
   s.b = q.shape[0];
   s.t = s.s = q.shape[1];
-  if (s.apart) s.s = values[op.inputs[static_cast<size_t>(has.across)]].shape[1];
+  const ValueId kv = gradient ? input(op, AttentionGrad::kKv) : input(op, Attention::kKv);
+  if (kv != kNone) s.s = values[kv].shape[1];
   s.kv = q.shape[2];
   s.g = q.shape[3] - (s.apart ? 0 : 2);
   s.d = q.shape[4];
   s.dtype = q.dtype;
-  s.causal = !op.attributes.has("whole");
-  s.documents = documents;
-  s.padding = has.seen != kNone && !documents;
-  s.gradient = gradient;
-  s.scale = static_cast<float>(op.attributes.number("scale"));
+  s.causal = !a.whole;
+  s.documents = a.seen == Mask::kDocuments;
+  s.padding = a.seen == Mask::kPadding;
+  s.gradient = gradient != nullptr;
+  s.scale = static_cast<float>(a.scale);
   if (s.b == 0 || s.t == 0 || s.s == 0 || s.kv == 0 || s.g == 0) return std::nullopt;
   return s;
 }

@@ -52,7 +52,7 @@ void cut_at_parts(const MemberStretch& s, const Value& w, size_t first_place,
 
 }  // namespace
 
-std::vector<MemberStretch> part_stretches(const Program& p, const std::string& table,
+std::vector<MemberStretch> part_stretches(const Program& p, FrameKindId table,
                                           std::span<const MemberRange> members,
                                           std::span<const MemberStretch> stretches) {
   const std::vector<size_t> first_places = first_factor_places(p, table);

@@ -54,7 +54,7 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) 
 }  // namespace
 
 int64_t adafactor_workspace_bytes(const Op& op, ValueSpan values) {
-  const ValueId factors = op.kind == OpKind::kAdafactor ? op.inputs[4] : op.outputs[0];
+  const ValueId factors = op.is<Adafactor>() ? op.inputs[4] : op.outputs[0];
   return values[factors].shape.elements() * size_of(DType::kF32);
 }
 
@@ -64,14 +64,14 @@ void run_adafactor_sums(const BoundOp& b) {
   const double* report = b.in[2].as<double>();
   const kernels::UpdateNumbers n = {nullptr, nullptr, report + kScale, report + kSkip};
   auto* sums = b.out[0].as<double>();
-  double* squares = sums + b.op->attributes.integer("factors");
+  double* squares = sums + b.op->as<AdafactorSums>().of.factors;
   b.kernels->clear(b.stream, b.out[0]);
   for (const MemberStretch& s : b.stretches) {
     const MemberRange& m = b.members[s.member];
     if (!m.counted_in_stage) continue;
     const FactorPlace& f = b.factors[s.place];
     b.kernels->add_factor_sums(b.stream, gradient, stretch_of(b, s), n,
-                               b.op->attributes.number("epsilon"), b.workspace, sums + f.rows_at,
+                               b.op->as<AdafactorSums>().of.epsilon, b.workspace, sums + f.rows_at,
                                columns_of(sums, f));
     b.kernels->squares(b.stream, part(weights, s.first, s.first + s.elements), b.workspace,
                        squares + s.place);
@@ -85,7 +85,7 @@ void run_adafactor_squares(const BoundOp& b) {
   b.kernels->clear(b.stream, b.out[1]);
   float* means = b.out[0].f32();
   for (const FactorPlace& f : b.factors)
-    b.kernels->update_factors(b.stream, shape_of(f), n, b.op->attributes.number("decay_power"),
+    b.kernels->update_factors(b.stream, shape_of(f), n, b.op->as<AdafactorSquares>().of.decay_power,
                               sums + f.rows_at, columns_of(sums, f), means + f.rows_at,
                               columns_of(means, f));
   const int64_t partials = b.kernels->workspace.squares(b.in[0].elements());
@@ -100,27 +100,27 @@ void run_adafactor_squares(const BoundOp& b) {
 }
 
 void run_adafactor(const BoundOp& b) {
-  const Attributes& a = b.op->attributes;
+  const Adafactor& a = b.op->as<Adafactor>();
   const double* weight_squares = b.in[3].as<double>() + b.in[4].elements();
   const double* update_squares = b.in[5].as<double>();
   const float* scales = make_scales(b, b.in[4], b.workspace);
   const double seed = (b.host_step ? b.host_step : b.in[1].as<double>())[kSeed];
-  kernels::Update u = update_operands(b);
+  kernels::Update u = update_operands(b, a.update);
   std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each place
   for (const MemberStretch& s : b.stretches) {
     const MemberRange& m = b.members[s.member];
     std::vector<kernels::UpdateRange>& own = ranges[s.place];
     const uint64_t key =
         own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
-    own.push_back({s.first, s.first + s.elements, decays(b, m), key, s.element});
+    own.push_back({s.first, s.first + s.elements, decays(b, a.update, m), key, s.element});
   }
   for (const auto& [place, own] : ranges) {
     const FactorPlace& f = b.factors[place];
     u.ranges = own;
-    b.kernels->adafactor(
-        b.stream, u, update_constants(b), numbers_of(b.in[1], b.in[2]), scales_at(scales, f),
-        {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
-         a.number("least_scale"), a.number("update_clip")});
+    b.kernels->adafactor(b.stream, u, update_constants(a.update), numbers_of(b.in[1], b.in[2]),
+                         scales_at(scales, f),
+                         {weight_squares + place, update_squares + place,
+                          static_cast<double>(f.elements()), a.least_scale, a.update_clip});
   }
 }
 

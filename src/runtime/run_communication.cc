@@ -22,15 +22,21 @@ struct Cut {
   int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
 };
 
+bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
+bool gathers(const Op& op) { return op.is<AllGather>(); }
+
+// The dimension that a collective works along; a flat frame has one.
+int dim_of(const Op& op) {
+  const int64_t dim = gathers(op) ? op.as<AllGather>().dim : op.as<ReduceScatter>().dim;
+  return dim == kNone ? 0 : static_cast<int>(dim);
+}
+
 Cut cut(const Op& op, const Shape& whole, int64_t extent) {
-  const auto dim = static_cast<int>(op.attributes.integer("dim"));
+  const int dim = dim_of(op);
   CHECK(dim < whole.rank() && extent > 0, "{} along dimension {} of {}", op.origin, dim,
         to_string(whole));
   return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
 }
-
-bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
-bool gathers(const Op& op) { return op.kind == OpKind::kAllGather; }
 
 // What a rank holds, and what all hold together.
 struct Sides {
@@ -42,7 +48,7 @@ Sides sides_of(const BoundOp& b) {
   Sides s;
   s.whole = gathers(*b.op) ? b.out[0] : b.in[0];
   s.part = gathers(*b.op) ? b.in[0] : b.out[0];
-  const auto dim = static_cast<int>(b.op->attributes.integer("dim"));
+  const int dim = dim_of(*b.op);
   const int64_t size = b.channel->size();
   s.cut = cut(*b.op, s.whole.shape,
               in_place(*b.op) ? divide(s.whole.shape[dim], size) : s.part.shape[dim]);
@@ -93,7 +99,8 @@ void unpack_parts(const BoundOp& b, const Sides& s) {
 }
 
 Reduction reduction_of(const Op& op) {
-  return op.attributes.integer("max") != 0 ? Reduction::kMax : Reduction::kSum;
+  const AllReduce* const sum = op.if_as<AllReduce>();
+  return sum != nullptr && sum->max ? Reduction::kMax : Reduction::kSum;
 }
 
 // What goes through the workspace: n elements in the type of the wire.
@@ -115,7 +122,7 @@ Ticket start_gather(const BoundOp& b) {
 
 Ticket start_scatter(const BoundOp& b) {
   const Sides s = sides_of(b);
-  const ReduceScatter how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  const ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
   if (is_staged(*b.op)) {
     const int64_t share = s.cut.part_elements();
     const FlatPiece piece = piece_of(*b.op, share);
@@ -151,16 +158,16 @@ Ticket start_sum(const BoundOp& b) {
 }  // namespace
 
 Ticket start_communication(const BoundOp& b) {
-  switch (b.op->kind) {
-    case OpKind::kAllReduce:
+  switch (b.op->kind()) {
+    case kind_of<AllReduce>():
       return start_sum(b);
-    case OpKind::kAllGather:
+    case kind_of<AllGather>():
       return start_gather(b);
-    case OpKind::kReduceScatter:
+    case kind_of<ReduceScatter>():
       return start_scatter(b);
-    case OpKind::kSend:
+    case kind_of<Send>():
       return b.channel->send(b.in[0], b.peer);
-    case OpKind::kReceive:
+    case kind_of<Receive>():
       return b.channel->receive(b.out[0], b.peer);
     default:
       CHECK(false, "{} does not communicate", b.op->origin);
@@ -168,7 +175,7 @@ Ticket start_communication(const BoundOp& b) {
 }
 
 void finish_communication(const BoundOp& b) {
-  if (b.op->kind == OpKind::kAllReduce && is_staged(*b.op)) {
+  if (b.op->is<AllReduce>() && is_staged(*b.op)) {
     const TensorView out = own_piece(b, b.out[0]);
     return b.kernels->cast(b.stream, staged(b, out.elements()), out);
   }
@@ -179,11 +186,11 @@ void finish_communication(const BoundOp& b) {
 
 int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values) {
   if (is_staged(op)) return staged_bytes(op, local_values);
-  if (in_place(op) || op.kind == OpKind::kAllReduce) return 0;
+  if (in_place(op) || op.is<AllReduce>()) return 0;
   const auto shape = [&](ValueId v) { return local_values[v].shape; };
   const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
   const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);
-  const Cut c = cut(op, whole, part[static_cast<int>(op.attributes.integer("dim"))]);
+  const Cut c = cut(op, whole, part[dim_of(op)]);
   const DType type = local_values[op.inputs[0]].dtype;
   return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(type);
 }

@@ -42,7 +42,7 @@ void run_join_heads_grad(const BoundOp& b) {
 
 void run_repeat_heads(const BoundOp& b) {
   const Rows x = rows_of(b.in[0]), y = rows_of(b.out[0]);
-  const int64_t copies = b.op->attributes.integer("copies");
+  const int64_t copies = b.op->as<RepeatHeads>().copies;
   for (int64_t c = 0; c < copies; ++c)
     copy(b, y.data + c * x.bytes, copies * x.bytes, x.data, x.bytes, x.bytes, x.count);
 }
@@ -51,7 +51,7 @@ void run_repeat_heads(const BoundOp& b) {
 // own are zero.
 void run_repeat_heads_grad(const BoundOp& b) {
   const Rows dy = rows_of(b.in[0]), dx = rows_of(b.out[0]);
-  const int64_t copies = b.op->attributes.integer("copies");
+  const int64_t copies = b.op->as<RepeatHeadsGrad>().copies;
   const TensorView sum = as_rows(b.out[0], b.out[0].shape[-1]);
   const TensorView term = {b.workspace, sum.dtype, sum.shape};
   for (int64_t c = 0; c < copies; ++c) {

@@ -19,10 +19,9 @@ kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
   return l;
 }
 
-// What the gradient of the loss begins with.
-const double* loss_scale(const BoundOp& b) {
-  if (!b.op->attributes.integer("scaled")) return nullptr;
-  return b.in[b.op->inputs.size() - 1].as<double>() + kLossScale;
+// What the gradient of the loss begins with: the loss scale of the step, where the op has it.
+const double* loss_scale(const TensorView& step) {
+  return step ? step.as<double>() + kLossScale : nullptr;
 }
 
 }  // namespace
@@ -35,7 +34,7 @@ double* loss_sum(const BoundOp& b, ValueId labels) {
 }
 
 void run_cross_entropy(const BoundOp& b) {
-  const bool gradient = b.op->attributes.integer("gradient") != 0;
+  const bool gradient = b.op->as<CrossEntropy>().gradient;
   if (gradient) copy_unless_shared(b, b.in[0], b.out[1]);
   kernels::CrossEntropy a;
   a.logits = as_rows(gradient ? b.out[1] : b.in[0], b.in[0].shape[-1]);
@@ -43,7 +42,7 @@ void run_cross_entropy(const BoundOp& b) {
   a.report = loss_sum(b, b.op->inputs[1]);
   // Without the gradient the logits stay as they are.
   a.gradient = gradient;
-  a.loss_scale = loss_scale(b);
+  a.loss_scale = loss_scale(operand(b, CrossEntropy::kStep));
   b.kernels->cross_entropy(b.stream, a, b.workspace, b.threads);
 }
 
@@ -53,13 +52,14 @@ void run_linear_cross_entropy(const BoundOp& b) {
   a.weight = b.in[1].data;
   a.labels = b.in[2].as<int32_t>();
   a.report = loss_sum(b, b.op->inputs[2]);
-  if (b.op->attributes.integer("gradient")) {
+  const LinearCrossEntropy& of = b.op->as<LinearCrossEntropy>();
+  if (of.gradient) {
     a.dx = b.out[1].data;
-    if (b.op->outputs.size() > 2) {
+    if (!of.frozen) {
       a.dweight = b.out[2].data;
       a.fresh = b.fresh[2];
     }
-    a.loss_scale = loss_scale(b);
+    a.loss_scale = loss_scale(operand(b, LinearCrossEntropy::kStep));
   }
   b.head->run(b.stream, a, b.workspace);
 }
@@ -75,14 +75,14 @@ void run_logits_sums(const BoundOp& b) {
 
 void run_divided_cross_entropy(const BoundOp& b) {
   kernels::DividedCrossEntropy a;
-  a.gradient = b.op->attributes.integer("gradient") != 0;
+  a.gradient = b.op->as<DividedCrossEntropy>().gradient;
   if (a.gradient) copy_unless_shared(b, b.in[0], b.out[1]);
   a.logits = divided_logits(b, a.gradient ? b.out[1] : b.in[0]);
   a.max = flat(b.in[1]);
   a.sums = flat(b.in[2]);
   a.labels = flat(b.in[3]);
   a.report = loss_sum(b, b.op->inputs[3]);
-  a.loss_scale = loss_scale(b);
+  a.loss_scale = loss_scale(operand(b, DividedCrossEntropy::kStep));
   b.kernels->divided_cross_entropy(b.stream, a);
 }
 

@@ -9,8 +9,7 @@ struct Window {
   int64_t outer, first, n, of, row_bytes;
 };
 
-Window window(const BoundOp& b, ValueId whole, ValueId part, const TensorView& all) {
-  const auto d = static_cast<int>(b.op->attributes.integer("dim"));
+Window window(const BoundOp& b, int d, ValueId whole, ValueId part, const TensorView& all) {
   const Extents p = extents(b, part), w = extents(b, whole);
   const auto i = static_cast<size_t>(d);
   return {all.shape.product(0, d), p.begin[i] - w.begin[i], p.end[i] - p.begin[i], all.shape[d],
@@ -33,8 +32,9 @@ void copy_unless_shared(const BoundOp& b, const TensorView& from, const TensorVi
 
 void run_slice(const BoundOp& b) {
   const TensorView &whole = b.in[0], &part = b.out[0];
-  const Window w = window(b, b.op->inputs[0], b.op->outputs[0], whole);
-  const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
+  const auto d = static_cast<int>(b.op->as<Slice>().dim);
+  const Window w = window(b, d, b.op->inputs[0], b.op->outputs[0], whole);
+  const int64_t held = part.shape[d];
   b.kernels->clear(b.stream, part);
   b.kernels->copy_rows(b.stream, {.to = part.data,
                                   .to_pitch = held * w.row_bytes,
@@ -46,8 +46,9 @@ void run_slice(const BoundOp& b) {
 
 void run_pad(const BoundOp& b) {
   const TensorView &part = b.in[0], &whole = b.out[0];
-  const Window w = window(b, b.op->outputs[0], b.op->inputs[0], whole);
-  const int64_t held = part.shape[static_cast<int>(b.op->attributes.integer("dim"))];
+  const auto d = static_cast<int>(b.op->as<Pad>().dim);
+  const Window w = window(b, d, b.op->outputs[0], b.op->inputs[0], whole);
+  const int64_t held = part.shape[d];
   b.kernels->clear(b.stream, whole);
   b.kernels->copy_rows(b.stream, {.to = row(whole, w.first, w.row_bytes),
                                   .to_pitch = w.of * w.row_bytes,

@@ -5,20 +5,13 @@
 namespace tessera {
 namespace {
 
-using kernels::GeluKind;
-
-GeluKind form(const BoundOp& b) {
-  return b.op->attributes.text("form") == "erf" ? GeluKind::kErf : GeluKind::kTanh;
+kernels::GeluKind gelu_kind(GeluForm form) {
+  return form == GeluForm::kErf ? kernels::GeluKind::kErf : kernels::GeluKind::kTanh;
 }
 
-kernels::NormKind norm_kind(const BoundOp& b) {
-  const bool layer = b.op->kind == OpKind::kNorm || b.op->kind == OpKind::kNormGrad;
-  return layer ? kernels::NormKind::kLayer : kernels::NormKind::kRms;
-}
-
-kernels::GateKind gate(const BoundOp& b) {
-  if (b.op->attributes.text("form") == "silu") return kernels::GateKind::kSilu;
-  return form(b) == GeluKind::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
+kernels::GateKind gate_kind(GateForm form) {
+  if (form == GateForm::kSilu) return kernels::GateKind::kSilu;
+  return form == GateForm::kErf ? kernels::GateKind::kErf : kernels::GateKind::kTanh;
 }
 
 // Kernels add to vectors; a fresh one starts from zero.
@@ -52,34 +45,36 @@ TensorView as_rows(const TensorView& t, int64_t columns) {
 
 TensorView flat(const TensorView& t) { return {t.data, t.dtype, {t.elements()}}; }
 
-void run_norm(const BoundOp& b) {
-  const auto terms = static_cast<size_t>(b.op->attributes.integer("terms", 1));
-  const auto biases = static_cast<size_t>(b.op->attributes.integer("biases"));
+namespace {
+
+// Either norm, which A is.
+template <class A>
+void run_either_norm(const BoundOp& b, kernels::NormKind kind, const TensorView& bias) {
+  const A& a = b.op->as<A>();
+  const auto terms = static_cast<size_t>(a.terms), biases = static_cast<size_t>(a.biases);
   const int64_t d = b.in[0].shape[-1];
-  const bool layer = norm_kind(b) == kernels::NormKind::kLayer;
-  const kernels::NormOutput output = {
-      b.in[terms + biases], layer ? b.in[terms + biases + 1] : TensorView(), as_rows(b.out[0], d)};
+  const kernels::NormOutput output = {operand(b, A::kGain), bias, as_rows(b.out[0], d)};
   kernels::Norm n;
-  n.kind = norm_kind(b);
-  n.epsilon = static_cast<float>(b.op->attributes.number("epsilon"));
+  n.kind = kind;
+  n.epsilon = static_cast<float>(a.epsilon);
   n.outputs = {&output, 1};
   n.stats = as_rows(b.out[1], 2);
-  if (terms + biases == 1) return b.kernels->norm(b.stream, as_rows(b.in[0], d), n);
+  if (!a.sums()) return b.kernels->norm(b.stream, as_rows(b.in[0], d), n);
   const Summands s = summands(b, terms, biases);
   b.kernels->sum_norm(b.stream, {s.terms.data(), terms}, {s.biases.data(), biases},
                       as_rows(b.out[2], d), n);
 }
 
-void run_norm_grad(const BoundOp& b) {
+void run_either_norm_grad(const BoundOp& b, kernels::NormKind kind, bool add) {
   const int64_t d = b.in[0].shape[-1];
   kernels::NormGrad a;
-  a.kind = norm_kind(b);
+  a.kind = kind;
   a.x = as_rows(b.in[0], d);
   a.stats = as_rows(b.in[1], 2);
   a.gain = b.in[2];
   a.dy = as_rows(b.in[3], d);
   a.dx = as_rows(b.out[0], d);
-  a.accumulate_dx = b.op->attributes.integer("add") != 0;
+  a.accumulate_dx = add;
   if (a.accumulate_dx && b.in[4].data != a.dx.data)
     b.kernels->cast(b.stream, flat(b.in[4]), flat(a.dx));
   a.dgain = zeroed(b, 1);
@@ -87,20 +82,35 @@ void run_norm_grad(const BoundOp& b) {
   b.kernels->norm_grad(b.stream, a, b.workspace);
 }
 
+}  // namespace
+
+void run_norm(const BoundOp& b) {
+  run_either_norm<Norm>(b, kernels::NormKind::kLayer, operand(b, Norm::kBias));
+}
+void run_rms_norm(const BoundOp& b) { run_either_norm<RmsNorm>(b, kernels::NormKind::kRms, {}); }
+void run_norm_grad(const BoundOp& b) {
+  run_either_norm_grad(b, kernels::NormKind::kLayer, b.op->as<NormGrad>().add);
+}
+void run_rms_norm_grad(const BoundOp& b) {
+  run_either_norm_grad(b, kernels::NormKind::kRms, b.op->as<RmsNormGrad>().add);
+}
+
 void run_gelu(const BoundOp& b) {
-  const bool bias = b.op->attributes.integer("bias") != 0;
+  const Gelu& of = b.op->as<Gelu>();
+  const bool bias = of.bias;
   const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
-  b.kernels->gelu(b.stream, form(b), as_rows(b.in[0], d), bias ? flat(b.in[1]) : TensorView(),
-                  as_rows(b.out[0], d));
+  b.kernels->gelu(b.stream, gelu_kind(of.form), as_rows(b.in[0], d),
+                  bias ? flat(b.in[1]) : TensorView(), as_rows(b.out[0], d));
 }
 
 void run_gelu_grad(const BoundOp& b) {
-  const bool bias = b.op->attributes.integer("bias") != 0;
+  const Gelu& of = b.op->as<GeluGrad>().of;
+  const bool bias = of.bias;
   const int64_t d = bias ? b.in[1].elements() : b.in[0].shape[-1];
   kernels::GeluGrad a;
-  a.kind = form(b);
+  a.kind = gelu_kind(of.form);
   a.x = as_rows(b.in[0], d);
-  a.dy = as_rows(b.in[bias ? 2 : 1], d);
+  a.dy = as_rows(operand(b, GeluGrad::kDy), d);
   a.dx = as_rows(b.out[0], d);
   if (bias) {
     a.bias = flat(b.in[1]);
@@ -110,22 +120,24 @@ void run_gelu_grad(const BoundOp& b) {
 }
 
 void run_gated_activation(const BoundOp& b) {
-  b.kernels->gated_activation(b.stream, gate(b), b.in[0], b.out[0]);
+  const GateForm form = b.op->as<GatedActivation>().form;
+  b.kernels->gated_activation(b.stream, gate_kind(form), b.in[0], b.out[0]);
 }
 
 void run_gated_activation_grad(const BoundOp& b) {
-  b.kernels->gated_activation_grad(b.stream, {gate(b), b.in[0], b.in[1], b.out[0]});
+  const GateForm form = b.op->as<GatedActivationGrad>().form;
+  b.kernels->gated_activation_grad(b.stream, {gate_kind(form), b.in[0], b.in[1], b.out[0]});
 }
 
 void run_sum(const BoundOp& b) {
-  const auto terms = static_cast<size_t>(b.op->attributes.integer("terms"));
+  const auto terms = static_cast<size_t>(b.op->as<Sum>().terms);
   const Summands s = summands(b, terms, b.op->inputs.size() - terms);
   const TensorView out = as_rows(b.out[0], s.terms[0].shape[1]);
   b.kernels->sum(b.stream, {s.terms.data(), terms}, {s.biases.data(), s.bias_count}, out);
 }
 
 void run_scale(const BoundOp& b) {
-  b.kernels->scale(b.stream, flat(b.in[0]), static_cast<float>(b.op->attributes.number("factor")),
+  b.kernels->scale(b.stream, flat(b.in[0]), static_cast<float>(b.op->as<Scale>().factor),
                    flat(b.out[0]));
 }
 
@@ -143,14 +155,16 @@ void run_bias_grad(const BoundOp& b) {
     b.kernels->bias_grad(b.stream, as_rows(b.in[0], d), flat(zeroed(b, i)), b.workspace);
 }
 
-kernels::Dropout dropout_of(const BoundOp& b, double probability, const TensorView& step) {
+kernels::Dropout dropout_of(const BoundOp& b, double probability, int64_t key,
+                            const TensorView& step) {
   const auto* s = step.as<double>();
-  return {static_cast<float>(probability), static_cast<uint64_t>(b.op->attributes.integer("key")),
-          s + kSeed, s + kStepNumber, b.layer};
+  return {static_cast<float>(probability), static_cast<uint64_t>(key), s + kSeed, s + kStepNumber,
+          b.layer};
 }
 
 void run_dropout(const BoundOp& b) {
-  const kernels::Dropout d = dropout_of(b, b.op->attributes.number("p"), b.in[2]);
+  const Dropout& a = b.op->as<Dropout>();
+  const kernels::Dropout d = dropout_of(b, a.p, a.key, b.in[2]);
   const ValueId x = b.op->inputs[0];
   const Shape &s = b.in[0].shape, &whole = b.values[x].shape;
   const Shape rows{s[0], s.product(1, s.rank() - 1), s[-1]};
@@ -160,13 +174,12 @@ void run_dropout(const BoundOp& b) {
   window.first_column = e.begin.back();
   window.width = (whole[-1] + 3) / 4 * 4;  // as fused attention counts: rows begin at whole blocks
   b.kernels->dropout(b.stream, {b.in[0].data, b.in[0].dtype, rows}, b.in[1], d,
-                     {b.out[0].data, b.out[0].dtype, rows}, window,
-                     b.op->outputs.size() > 1 ? b.out[1] : TensorView());
+                     {b.out[0].data, b.out[0].dtype, rows}, window, operand(b, Dropout::kMask));
 }
 
 void run_dropout_grad(const BoundOp& b) {
-  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1],
-                          static_cast<float>(b.op->attributes.number("p")), b.out[0]);
+  b.kernels->dropout_grad(b.stream, b.in[0], b.in[1], static_cast<float>(b.op->as<DropoutGrad>().p),
+                          b.out[0]);
 }
 
 void run_cast(const BoundOp& b) { b.kernels->cast(b.stream, flat(b.in[0]), flat(b.out[0])); }

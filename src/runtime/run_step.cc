@@ -25,7 +25,7 @@ void run_clip(const BoundOp& b) {
                              .norm = r + kGradNorm,
                              .scale = r + kScale,
                              .skip = r + kSkip,
-                             .limit = b.op->attributes.number("norm")});
+                             .limit = b.op->as<Clip>().norm});
 }
 
 }  // namespace tessera

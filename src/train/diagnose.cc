@@ -42,7 +42,7 @@ std::string place(const OpEvent& e) {
   if (e.call.layer != kNone) text = fmt::format("{} {}, ", s.subject, e.call.layer);
   text += s.phase == Phase::kJoint ? s.subject : name_of(s.phase);
   if (e.call.microbatch != kNone) text += fmt::format(", micro-batch {}", e.call.microbatch);
-  return fmt::format("{}, {} ({})", text, e.op.op->origin, rule_of(e.op.op->kind).name);
+  return fmt::format("{}, {} ({})", text, e.op.op->origin, name_of(e.op.op->kind()));
 }
 
 }  // namespace

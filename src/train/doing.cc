@@ -13,10 +13,10 @@ std::string describe(const OpStart& at) {
   fmt::format_to(to, "{}", at.segment.name());
   if (at.call.layer != kNone) fmt::format_to(to, " of layer {}", at.call.layer);
   if (at.call.microbatch != kNone) fmt::format_to(to, ", micro-batch {}", at.call.microbatch);
-  fmt::format_to(to, ": {}", rule_of(at.op.kind).name);
+  fmt::format_to(to, ": {}", name_of(at.op.kind()));
   if (!at.op.origin.empty()) fmt::format_to(to, " of {}", at.op.origin);
-  const std::string over = at.op.attributes.has("over") ? to_string(at.op.attributes.group("over"))
-                                                        : partners_of(at.call.wire);
+  const GroupRef* const group = over_of(at.op.attributes);
+  const std::string over = group != nullptr ? to_string(*group) : partners_of(at.call.wire);
   if (at.waits && !over.empty()) fmt::format_to(to, " over {}", over);
   return out;
 }

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "compile/optimizer.h"
+#include "ir/ops/update.h"
 #include "train/checkpoint_section.h"
 #include "train/data_section.h"
 #include "train/divergence_section.h"
@@ -16,11 +17,9 @@
 namespace tessera {
 
 enum class MomentType : uint8_t { kAuto, kFp32, kBf16 };
-enum class Rounding : uint8_t { kStochastic, kNearest };
 enum class Decay : uint8_t { kMatrices, kAll };
 
 constexpr const char* enum_names(MomentType) { return "auto|fp32|bf16"; }
-constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
 constexpr const char* enum_names(Decay) { return "matrices|all"; }
 
 // Whether `layout` is found rather than given.

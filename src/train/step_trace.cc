@@ -14,7 +14,7 @@ std::function<void(const OpEvent&)> StepTrace::observer(const Program& program) 
   return [this, values = local_values(program.values)](const OpEvent& e) {
     const Cost cost = cost_of(*e.op.op, values);
     TraceEvent t;
-    t.op = rule_of(e.op.op->kind).name;
+    t.op = name_of(e.op.op->kind());
     t.origin = e.call.layer == kNone ? fmt::format("{}, {}", e.segment.name(), e.op.op->origin)
                                      : fmt::format("layer {}, {}, {}", e.call.layer,
                                                    e.segment.name(), e.op.op->origin);

@@ -52,13 +52,18 @@ std::string_view pass_of(const Segment& s) {
   return s.phase == Phase::kJoint || s.subject.empty() ? "head" : "backward";
 }
 
-// A sum of terms of a gradient, as ir/builder.h names it in every block.
-bool is_gradient_sum(const Value& v) { return v.name == "gradient"; }
+// Whether v is a sum of terms of a gradient that the op makes. The gradient of the input of a block
+// has a name of its own.
+bool is_gradient_sum(const Program& p, const Op& op, ValueId v) {
+  const Sum* const sum = op.if_as<Sum>();
+  return sum != nullptr && sum->of_gradients && v == op.outputs[0] &&
+         p[v].role != Role::kStreamGradient;
+}
 
 // What is computed a second time, or for the first of two times, is the same value.
 std::string name_in(const Program& p, ValueId v, const Call& c) {
-  const Copy copy = p[v].copy;
-  if (copy == Copy::kNoSave || copy == Copy::kRecomputed) v = p[v].of;
+  const CopyKind copy = p[v].copy;
+  if (copy == CopyKind::kNoSave || copy == CopyKind::kRecomputed) v = p[v].of;
   return c.layer == kNone ? p[v].name : full_name(p[v], c.layer);
 }
 
@@ -100,7 +105,7 @@ ValueRecorder::ValueRecorder(const Program& program, const Position& position)
       all_{position.mesh, position.at, {}} {
   for (const Segment& s : program.segments)
     for (const Op& op : s.ops)
-      if (op.kind == OpKind::kJoinHeads) copied_heads_ = program[op.outputs[0]].shape;
+      if (op.is<JoinHeads>()) copied_heads_ = program[op.outputs[0]].shape;
 }
 
 std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
@@ -114,9 +119,9 @@ std::function<void(const OpEvent&)> ValueRecorder::observer(int64_t step) {
 // them: it is a term of one sum only.
 std::string ValueRecorder::name_of(const OpEvent& e, ValueId v) const {
   const std::string name = name_in(program_, v, e.call);
-  const std::vector<ValueId>& inputs = e.op.op->inputs;
-  if (!is_gradient_sum(program_[v]) || inputs.empty()) return name;
-  const auto last = known_.find(inputs.back());
+  const Op& op = *e.op.op;
+  if (!is_gradient_sum(program_, op, v)) return name;
+  const auto last = known_.find(op.inputs.back());
   return last == known_.end() ? name : name + " with " + last->second.name;
 }
 
@@ -180,14 +185,14 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   const ValueId v = op.outputs[i];
   if (v == kNone) return;
   const Value& value = program_[v];
-  const std::string name(rule_of(op.kind).name);
+  const std::string name(tessera::name_of(op.kind()));
   if (value.role == Role::kGradient)
     made_[name_in(program_, v, e.call)] = {static_cast<int64_t>(all_.records.size()),
                                            fmt::format("{} of {}", name, op.origin)};
   if (!is_computed(value.role) || !live_[v]) return;
-  if (is_gradient_sum(value) && sums_adapters(op)) return;
+  if (is_gradient_sum(program_, op, v) && sums_adapters(op)) return;
   std::string what = name;
-  if (op.attributes.has("over")) what += " over " + to_string(op.attributes.group("over"));
+  if (const GroupRef* const over = over_of(op.attributes)) what += " over " + to_string(*over);
   if (!rule_of(op).effects.converts)
     return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
   // Known by what it was before.

@@ -26,10 +26,12 @@ struct Built {
     for (const In& in : c.inputs)
       given.push_back(
           b.value("in" + std::to_string(given.size()), in.dtype, in.shape, in.role, kOne));
-    const bool loss = rule_of(c.kind).infer(c.attributes, inputs())[0].dtype == DType::kF64;
-    b.emit(c.kind, "op", c.attributes, given, {loss ? report : kNone});
-    if (rule_of(c.kind).gradient != nullptr && c.attributes.integer("biases") == 0)
-      differentiate(c);
+    Op op;
+    op.attributes = c.attributes;
+    const bool loss = rule_of(op).infer(op, inputs())[0].dtype == DType::kF64;
+    b.emit(c.attributes, "op", given, {loss ? report : kNone});
+    const Norm* const norm = op.if_as<Norm>();
+    if (rule_of(op).gradient != nullptr && (norm == nullptr || !norm->sums())) differentiate();
   }
   const Op& op() const { return forward[0]; }
 
@@ -39,7 +41,7 @@ struct Built {
     for (const ValueId v : given) in.push_back(&graph[v]);
     return in;
   }
-  void differentiate(const Case& c) {
+  void differentiate() {
     Builder b(graph, backward, kOne, "");
     Gradients g(b);
     const ValueId y = forward[0].outputs[0];
@@ -51,8 +53,8 @@ struct Built {
     };
     const Op op = forward[0];
     if (graph[y].role == Role::kActivation) gradient.emplace_back(y, give(y));
-    if (c.kind == OpKind::kAttentionScores) gradient.emplace_back(op.inputs[0], give(op.inputs[0]));
-    rule_of(c.kind).gradient(g, op);
+    if (op.is<AttentionScores>()) gradient.emplace_back(op.inputs[0], give(op.inputs[0]));
+    rule_of(op).gradient(g, op);
     for (const ValueId v : op.inputs) {
       if (graph[v].role == Role::kWeight)
         gradient.emplace_back(v, g.weight(v));

@@ -158,8 +158,8 @@ class Mutator {
     m_.what = "over " + to_string(other);
     const SegmentId s = p_.call(c_).segment;
     for (Op& op : m_.program.segments[s].ops)
-      if (op.attributes.has("over") && op.attributes.group("over") == old)
-        op.attributes.set("over", other);
+      if (GroupRef* const over = over_of(op.attributes); over != nullptr && *over == old)
+        *over = other;
     for (Call& c : m_.program.schedule)
       if (c.segment == s) c.wire.over = other;
     return true;

@@ -212,7 +212,7 @@ CompileRequest sizable(Family family, int64_t layers, int64_t hidden, int64_t se
 Target large_head() {
   Target t;
   t.workspace_bytes = [](const Op& op, ValueSpan) {
-    return op.kind == OpKind::kLinearCrossEntropy ? int64_t{16} << 20 : int64_t{4096};
+    return op.is<LinearCrossEntropy>() ? int64_t{16} << 20 : int64_t{4096};
   };
   return t;
 }
@@ -286,7 +286,7 @@ std::string layer_forward(Family family) {
   std::string ops;
   for (const Segment& s : p.segments)
     if (s.name() == "forward.layer")
-      for (const Op& op : s.ops) ops += std::string(rule_of(op.kind).name) + " ";
+      for (const Op& op : s.ops) ops += std::string(name_of(op.kind())) + " ";
   return ops;
 }
 
@@ -297,6 +297,11 @@ TEST(Compile, LayersAreFused) {
             "rms_norm matmul rotary attention matmul rms_norm matmul gated_activation matmul sum ");
 }
 
+Fp8Format format_of(const Op& op) {
+  if (op.is<Matmul>()) return op.as<Matmul>().fp8;
+  return op.is<MatmulGradInput>() ? op.as<MatmulGradInput>().fp8 : op.as<MatmulGradWeight>().fp8;
+}
+
 // Products of layers: what the first operand is rounded to, by kind; nothing where it is as stored.
 std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
   std::map<OpKind, std::set<std::string>> formats;
@@ -304,8 +309,7 @@ std::map<OpKind, std::set<std::string>> formats_of(const CompileRequest& r) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops)
       if (cost_of(op, p.values).work == Work::kProduct)
-        formats[op.kind].insert(op.attributes.has("fp8") ? op.attributes.text("fp8")
-                                                         : std::string("stored"));
+        formats[op.kind()].insert(name_of_entry(format_of(op)));
   return formats;
 }
 
@@ -313,16 +317,16 @@ TEST(EightBits, GradientsHaveTheWiderRange) {
   CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
   r.options.products = ProductType::kFp8;
   const auto all = formats_of(r);
-  EXPECT_EQ(all.at(OpKind::kMatmul), std::set<std::string>{"e4m3"});
-  EXPECT_EQ(all.at(OpKind::kMatmulGradInput), std::set<std::string>{"e5m2"});
-  EXPECT_EQ(all.at(OpKind::kMatmulGradWeight), std::set<std::string>{"e5m2"});
+  EXPECT_EQ(all.at(kind_of<Matmul>()), std::set<std::string>{"e4m3"});
+  EXPECT_EQ(all.at(kind_of<MatmulGradInput>()), std::set<std::string>{"e5m2"});
+  EXPECT_EQ(all.at(kind_of<MatmulGradWeight>()), std::set<std::string>{"e5m2"});
 }
 
 TEST(EightBits, TheHeadAndOddExtentsKeepTheirType) {
   CompileRequest r = request(Family::kGpt2, Purpose::kTrain);
   r.options.products = ProductType::kFp8;
   r.options.cross_entropy = CrossEntropyKind::kUnfused;  // the head's product is one, too
-  EXPECT_EQ(formats_of(r).at(OpKind::kMatmul), (std::set<std::string>{"e4m3", "stored"}));
+  EXPECT_EQ(formats_of(r).at(kind_of<Matmul>()), (std::set<std::string>{"e4m3", "stored"}));
   r.sequences = 1;
   r.tokens = 8;
   for (const auto& [kind, formats] : formats_of(r))

@@ -198,7 +198,7 @@ class Lockstep {
     const Prepared prepared = rule_of(op).prepared;
     if (prepared == Prepared::kProduct) b.product = &library_.product(product_shape(op, local_));
     if (prepared == Prepared::kHead) b.head = &library_.head(head_shape(op, local_));
-    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind)(b);
+    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind())(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
@@ -221,7 +221,7 @@ class Lockstep {
     const DeviceBuffer workspace("a workspace",
                                  library_.target().workspace_bytes(*b.op, local_) + 64);
     b.workspace = workspace.data();
-    run_op(b.op->kind)(b);
+    run_op(b.op->kind())(b);
     for (size_t i = 0; i < b.out.size(); ++i)
       if (b.out[i])
         copy_in_stream(b.stream, given.out[i].data, b.out[i].data, given.out[i].bytes());
@@ -231,7 +231,9 @@ class Lockstep {
   // Every rank's result from what the ranks of its group hold.
   void run_collective(const Op& op, int64_t layer) {
     const ValueId x = op.inputs[0], y = op.outputs[0];
-    const GroupRef& over = op.attributes.group("over");
+    const GroupRef& over = *over_of(op.attributes);
+    const AllReduce* const sum = op.if_as<AllReduce>();
+    const bool max = sum != nullptr && sum->max;
     for (int64_t r = 0; r < g_.mesh.ranks(); ++r) {
       const TensorView out = view(r, y, layer);
       Array whole(static_cast<size_t>(g_[x].shape.elements()), 0.0);
@@ -240,7 +242,7 @@ class Lockstep {
         const TensorView in = view(member, x, layer);
         each_element(x, member, [&](int64_t to, int64_t from) {
           double& w = whole[static_cast<size_t>(to)];
-          if (op.attributes.integer("max"))
+          if (max)
             w = first ? get(in, from) : std::max(w, get(in, from));
           else
             w += get(in, from);

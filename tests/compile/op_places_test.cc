@@ -47,7 +47,7 @@ class Soundness {
     const ShardingRule r = rule();
     return is_output(i) ? r.outputs[i - r.inputs.size()] : r.inputs[i];
   }
-  ShardingRule rule() const { return rule_of(op().kind).sharding(op(), built_.graph.values); }
+  ShardingRule rule() const { return rule_of(op()).sharding(op(), built_.graph.values); }
 
   // The places an operand may be tried at. Without a gradient shared is replicated.
   std::vector<int8_t> candidates(size_t i) const {
@@ -253,7 +253,7 @@ TEST(OpPlaces, AxesAreIndependent) {
   mesh[AxisKind::kShard] = mesh[AxisKind::kTensor] = 2;
   const auto outer = static_cast<size_t>(AxisKind::kShard),
              inner = static_cast<size_t>(AxisKind::kTensor);
-  const Case c = {"matmul", OpKind::kMatmul, {}, {x({4, 4, 8}), weight({4, 8})}};
+  const Case c = {"matmul", Matmul{}, {x({4, 4, 8}), weight({4, 8})}};
   Soundness both(c, mesh);
   std::vector<Places> some;
   int every = 0;

@@ -29,10 +29,10 @@ ModelConfig tiny(Family family) {
 
 std::string counted(const std::vector<Op>& ops) {
   const auto count = [&](OpKind k) {
-    return std::count_if(ops.begin(), ops.end(), [k](const Op& op) { return op.kind == k; });
+    return std::count_if(ops.begin(), ops.end(), [k](const Op& op) { return op.kind() == k; });
   };
-  return fmt::format("{} AR {} AG {} RS", count(OpKind::kAllReduce), count(OpKind::kAllGather),
-                     count(OpKind::kReduceScatter));
+  return fmt::format("{} AR {} AG {} RS", count(kind_of<AllReduce>()), count(kind_of<AllGather>()),
+                     count(kind_of<ReduceScatter>()));
 }
 
 Graph compiled(Graph g, bool sequence_parallel, bool selective = false) {

@@ -349,10 +349,11 @@ TEST(Shard, EveryCollectiveMatters) {
         for (std::vector<Op>* ops : {&b.forward, &b.backward})
           for (Op& op : *ops) {
             // The head's forward runs inside its backward.
-            if (!op.attributes.has("over") || (b.loss && ops == &b.forward)) continue;
-            if (op.kind == OpKind::kSlice || op.kind == OpKind::kPad) continue;
+            GroupRef* const over = over_of(op.attributes);
+            if (over == nullptr || (b.loss && ops == &b.forward)) continue;
+            if (op.is<Slice>() || op.is<Pad>()) continue;
             const Op kept = op;
-            op.attributes.set("over", GroupRef());
+            *over = GroupRef();
             double most = 0;
             for (const auto& [name, wrong] : run(s, g))
               most = std::max(most, distance(wrong, right.at(name)));

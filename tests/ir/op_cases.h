@@ -15,8 +15,7 @@ struct In {
 
 struct Case {
   const char* name;
-  OpKind kind;
-  Attributes attributes;
+  OpAttributes attributes;
   std::vector<In> inputs;
   std::vector<In> outputs;  // their types and shapes
   double flops = 0;

@@ -28,22 +28,23 @@ struct Built {
     for (size_t i = 0; i < c.inputs.size(); ++i)
       in.push_back(builder.value("in" + std::to_string(i), c.inputs[i].dtype, c.inputs[i].shape,
                                  c.inputs[i].role, kOne));
-    builder.emit(c.kind, "op", c.attributes, in);
+    builder.emit(c.attributes, "op", in);
   }
   const Op& op() const { return ops[0]; }
 };
 
 TEST(OpRules, EveryKindHasACaseAndAName) {
   std::set<OpKind> seen;
-  for (const Case& c : cases()) seen.insert(c.kind);
+  for (const Case& c : cases()) seen.insert(kind_of(c.attributes));
   std::set<std::string_view> names;
-  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k) {
-    const OpRule& rule = rule_of(static_cast<OpKind>(k));
-    EXPECT_TRUE(seen.contains(rule.kind)) << rule.name;
-    EXPECT_TRUE(names.insert(rule.name).second) << rule.name;
-    EXPECT_EQ(rule_named(rule.name), &rule);
+  for (int k = 0; k < kOpKinds; ++k) {
+    const auto kind = static_cast<OpKind>(k);
+    EXPECT_TRUE(seen.contains(kind)) << name_of(kind);
+    EXPECT_TRUE(names.insert(name_of(kind)).second) << name_of(kind);
+    EXPECT_EQ(op_kind_named(name_of(kind)), kind);
+    EXPECT_EQ(kind_of(default_attributes(kind)), kind);
   }
-  EXPECT_EQ(rule_named("no_such_op"), nullptr);
+  EXPECT_EQ(op_kind_named("no_such_op"), std::nullopt);
 }
 
 TEST(OpRules, InferTypesAndShapes) {
@@ -63,12 +64,14 @@ TEST(OpRules, LabelsFitTheOperands) {
     const Built b(c);
     for (const std::string& finding : verify_op(b.op(), b.graph.values, c.name))
       ADD_FAILURE() << finding;
-    const ShardingRule rule = rule_of(c.kind).sharding(b.op(), b.graph.values);
+    const ShardingRule rule = rule_of(kind_of(c.attributes)).sharding(b.op(), b.graph.values);
     for (const auto& set : rule.linear)
       for (const int i : set) EXPECT_LT(i, static_cast<int>(c.inputs.size())) << c.name;
     // Dimensions of one label have one extent (copies: so many times it), and what can be split is
     // there to be split.
-    const int64_t copies = b.op().attributes.integer("copies", 1);
+    const RepeatHeads* const repeats = b.op().if_as<RepeatHeads>();
+    const RepeatHeadsGrad* const adds = b.op().if_as<RepeatHeadsGrad>();
+    const int64_t copies = repeats ? repeats->copies : (adds ? adds->copies : 1);
     std::map<char, int64_t> extents;
     const auto look = [&](const std::string& labels, ValueId v) {
       for (size_t d = 0; d < labels.size(); ++d) {
@@ -112,7 +115,7 @@ TEST(OpRules, CostsDescribeAllOperations) {
     EXPECT_LE(cost.flops.model, cost.flops.hardware);
     EXPECT_GE(cost.flops.square, cost.flops.model);
     EXPECT_GT(cost.moved_bytes, 0);
-    const TimeGroup time = rule_of(c.kind).time;
+    const TimeGroup time = rule_of(kind_of(c.attributes)).time;
     switch (cost.work) {
       case Work::kSweep:
       case Work::kHostCopy:
@@ -207,11 +210,11 @@ TEST(OpRules, AnOutputInPlaceIsLikeItsInput) {
     EXPECT_EQ(in.dtype, out.dtype) << c.name;
     EXPECT_EQ(to_string(in.shape), to_string(out.shape)) << c.name;
     EXPECT_NE(in.role, Role::kWeight) << c.name;
-    seen.insert(c.kind);
+    seen.insert(kind_of(c.attributes));
   }
-  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k) {
+  for (int k = 0; k < static_cast<int>(kOpKinds); ++k) {
     const auto kind = static_cast<OpKind>(k);
-    EXPECT_EQ(seen.contains(kind), rule_of(kind).in_place != nullptr) << rule_of(kind).name;
+    EXPECT_EQ(seen.contains(kind), rule_of(kind).in_place != nullptr) << name_of(kind);
   }
 }
 
@@ -220,15 +223,15 @@ TEST(OpRules, EffectsOnOtherRanksFitTheOperands) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Built b(c);
-    const Effects& effects = rule_of(c.kind).effects;
-    const bool over = c.attributes.has("over");
+    const Effects& effects = rule_of(kind_of(c.attributes)).effects;
+    const bool over = over_of(c.attributes) != nullptr;
     EXPECT_EQ(communicates(b.op()), effects.wire != WireKind::kSilent);
     EXPECT_NE(effects.wire, WireKind::kSegment);
     EXPECT_EQ(over, effects.converts);
     if (is_message(b.op())) {
       EXPECT_FALSE(effects.converts || reduces(b.op()));
       EXPECT_EQ(c.inputs.size() + c.outputs.size(), 1u);
-      EXPECT_TRUE(c.attributes.has("to") || c.attributes.has("from"));
+      EXPECT_TRUE(b.op().is<Send>() || b.op().is<Receive>());
     } else if (communicates(b.op())) {
       EXPECT_TRUE(effects.converts);
     }
@@ -244,7 +247,7 @@ TEST(OpRules, EffectsOnTheStepFitTheOperands) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Built b(c);
-    const OpRule& rule = rule_of(c.kind);
+    const OpRule& rule = rule_of(kind_of(c.attributes));
     const Effects& effects = rule.effects;
     EXPECT_EQ(rule.sharding(b.op(), b.graph.values).loss, effects.loss);
     if (effects.loss) {
@@ -274,7 +277,7 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Built b(c);
-    const OpRule& rule = rule_of(c.kind);
+    const OpRule& rule = rule_of(kind_of(c.attributes));
     const Work work = cost_of(b.op(), b.graph.values).work;
     if (rule.repeat != Repeat::kSaved) {
       EXPECT_NE(rule.gradient, nullptr);
@@ -286,7 +289,7 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
         EXPECT_TRUE(work != Work::kProduct && work != Work::kChunks);
         break;
       case Prepared::kProduct:
-        EXPECT_TRUE(work == Work::kProduct || c.kind == OpKind::kPack);
+        EXPECT_TRUE(work == Work::kProduct || b.op().is<Pack>());
         break;
       case Prepared::kHead:
         EXPECT_EQ(work, Work::kChunks);
@@ -301,7 +304,8 @@ TEST(OpRules, RepeatedAndPreparedOpsAreOfTheirKind) {
 TEST(OpRules, StateIsChangedByUpdatesAndByRole) {
   for (const Case& c : cases()) {
     const Built b(c);
-    EXPECT_EQ(changes_state(b.op(), Role::kWeight), rule_of(c.kind).effects.updates_weights)
+    EXPECT_EQ(changes_state(b.op(), Role::kWeight),
+              rule_of(kind_of(c.attributes)).effects.updates_weights)
         << c.name;
     EXPECT_TRUE(changes_state(b.op(), Role::kCache)) << c.name;
     EXPECT_TRUE(changes_state(b.op(), Role::kFactor)) << c.name;
@@ -320,11 +324,11 @@ void expect_gradient(const Case& c) {
       g.add(v, b.builder.value("d" + made.name, made.dtype, made.shape, Role::kScratch, kOne));
   }
   // Terms that come first of an input that others use too.
-  if (c.kind == OpKind::kAttentionScores)
+  if (op.is<AttentionScores>())
     g.add(op.inputs[0],
           b.builder.value("sofar", c.inputs[0].dtype, c.inputs[0].shape, Role::kScratch, kOne));
-  rule_of(c.kind).gradient(g, op);
-  ASSERT_GT(b.ops.size(), op.kind == OpKind::kSum && c.inputs.size() == 2 ? 0u : 1u) << c.name;
+  rule_of(kind_of(c.attributes)).gradient(g, op);
+  ASSERT_GT(b.ops.size(), op.is<Sum>() && c.inputs.size() == 2 ? 0u : 1u) << c.name;
   for (const Op& made : b.ops)
     for (const std::string& finding : verify_op(made, b.graph.values, c.name))
       ADD_FAILURE() << finding;
@@ -344,15 +348,27 @@ void expect_gradient(const Case& c) {
   }
 }
 
+bool made_later(const OpAttributes& attributes) {
+  return std::visit(
+      [](const auto& a) {
+        if constexpr (requires { a.sums(); })
+          return a.sums();
+        else if constexpr (requires { a.gradient; })
+          return a.gradient;
+        else
+          return false;
+      },
+      attributes);
+}
+
 TEST(OpRules, GradientsAreOpsThatVerify) {
   int tried = 0;
   for (const Case& c : cases()) {
-    if (rule_of(c.kind).gradient == nullptr) continue;
+    if (rule_of(kind_of(c.attributes)).gradient == nullptr) continue;
     // Sums into a norm are fused after differentiation; losses are differentiated without it.
-    if (c.attributes.integer("terms", 1) > 1 && c.kind != OpKind::kSum) continue;
-    if (c.attributes.integer("gradient") != 0) continue;
+    if (made_later(c.attributes)) continue;
     // On one rank a conversion leads nowhere, and so does its gradient.
-    if (c.attributes.has("over")) continue;
+    if (over_of(c.attributes) != nullptr) continue;
     expect_gradient(c);
     ++tried;
   }
@@ -361,7 +377,7 @@ TEST(OpRules, GradientsAreOpsThatVerify) {
 
 TEST(OpRules, NothingComesOfNoGradient) {
   for (const Case& c : cases()) {
-    const OpRule& rule = rule_of(c.kind);
+    const OpRule& rule = rule_of(kind_of(c.attributes));
     if (rule.gradient == nullptr || rule.effects.loss) continue;
     Built b(c);
     Gradients g(b.builder);

@@ -44,16 +44,20 @@ Program full_program() {
   p.values[ValueId(2)].name = "two words \"quoted\" \\ and\na line";
   p.values[ValueId(3)].name = p.values[ValueId(1)].name;  // no longer a name for one
   p.kinds[FrameKindId(1)].name = "-3";
-  Op& op = p.segments[SegmentId(1)].ops[0];
+  Op& norm = p.segments[SegmentId(1)].ops[0];
+  norm.attributes = Norm{-std::numeric_limits<double>::infinity(), -7, 9};
+  Op& op = p.segments[SegmentId(1)].ops[1];
   op.workspace = ValueId(4);
   op.packed = ValueId(2);
   op.queue = Queue::kGroups;
-  op.attributes.set("whole", int64_t{-7});
-  op.attributes.set("like_whole", 7.0);
-  op.attributes.set("large", 1e300);
-  op.attributes.set("endless", -std::numeric_limits<double>::infinity());
-  op.attributes.set("text", std::string("a \"b\""));
-  op.attributes.set("over", GroupRef::of_stages({0, 3}));
+  op.attributes = AllReduce{GroupRef::of_stages({0, 3}), true, DType::kBF16, 4, 3};
+  Op& clear = p.segments[SegmentId(0)].ops[0];
+  clear.attributes = Adamw{{.members = FrameKindId(1),  // whose name is not a word
+                            .beta1 = 1e300,
+                            .beta2 = 7,
+                            .master = true,
+                            .weights = DType::kF16,
+                            .rounding = Rounding::kStochastic}};
   p.segments[SegmentId(0)].queue = Queue::kCopyIn;
   p.schedule[CallId(1)].fresh = {false, true, true};
   p.schedule[CallId(1)].wire = {WireKind::kAllReduce,
@@ -173,9 +177,8 @@ TEST(Print, NumbersComeBack) {
   for (int i = 0; i < 2000; ++i) {
     const double x = std::bit_cast<double>(random());
     if (std::isnan(x)) continue;
-    Attributes& a = p.segments[SegmentId(1)].ops[1].attributes;
-    a.set("x", x);
-    a.set("y", static_cast<int64_t>(random()));
+    OpAttributes& a = p.segments[SegmentId(1)].ops[1].attributes;
+    a = Dropout{.p = x, .key = static_cast<int64_t>(random())};
     const Program q = parse_program(print(p), "text");
     ASSERT_TRUE(q.segments[SegmentId(1)].ops[1].attributes == a) << print(p);
   }
@@ -215,7 +218,7 @@ TEST(Parse, ErrorsNamePlaceFoundAndWanted) {
   expect_error("(%4,", "(%8,", "p.txt:24:18: found '%8', wanted a value below %8");
   expect_error("matmul (%4, layer.up.weight)", "matmul (%4, layer.up.wait)",
                "p.txt:24:22: found 'layer.up.wait', wanted the name of a value");
-  expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', wanted a number");
+  expect_error("contract=1", "contract=", "p.txt:24:49: found 'at', wanted a whole number");
   expect_error(": f64 [8]", ": f64 [9]",
                "p.txt:19:25: found 'f64', wanted f64 [8], the type of report");
   expect_error("frames=@0,@2,@3", "frames=@0,@2,@4",

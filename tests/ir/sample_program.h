@@ -26,10 +26,9 @@ inline Sample sample_graph() {
   s.gain = build.value("norm.gain", DType::kF32, {16}, Role::kWeight, kPerLayer);
   s.bias = build.value("norm.bias", DType::kF32, {16}, Role::kWeight, kPerLayer);
   s.weight = build.value("up.weight", DType::kF32, {32, 16}, Role::kWeight, kPerLayer);
-  const auto norm =
-      build.emit(OpKind::kNorm, "norm", {{"epsilon", 1e-5}}, {s.hidden, s.gain, s.bias});
+  const auto norm = build.emit(Norm{.epsilon = 1e-5}, "norm", {s.hidden, s.gain, s.bias});
   s.stats = norm[1];
-  s.out = build.emit_one(OpKind::kMatmul, "up", {{"contract", int64_t{1}}}, {norm[0], s.weight});
+  s.out = build.emit_one(Matmul{}, "up", {norm[0], s.weight});
   b.input = s.hidden;
   b.output = s.out;
   return s;
@@ -68,7 +67,7 @@ inline Program sample_program() {
   p.kinds[FrameKindId(3)].input = FrameKindId(2);
 
   Op clear;
-  clear.kind = OpKind::kClear;
+  clear.attributes = Clear{};
   clear.outputs = {s.report};
   Segment first;
   first.phase = Phase::kClear;

@@ -164,7 +164,7 @@ TEST(VerifySharding, OtherPlacesAreNamed) {
 }
 
 // A conversion from one place of [2, 8, 32] to another, on two tensor ranks.
-std::string converted(OpKind kind, const Attributes& attributes, int8_t from, int8_t to) {
+std::string converted(const OpAttributes& attributes, int8_t from, int8_t to) {
   Mesh mesh;
   mesh[AxisKind::kTensor] = 2;
   ValueVector values(2);
@@ -174,7 +174,6 @@ std::string converted(OpKind kind, const Attributes& attributes, int8_t from, in
   values[ValueId(0)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = from;
   values[ValueId(1)].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = to;
   Op op;
-  op.kind = kind;
   op.attributes = attributes;
   op.inputs = {ValueId(0)};
   op.outputs = {ValueId(1)};
@@ -183,39 +182,37 @@ std::string converted(OpKind kind, const Attributes& attributes, int8_t from, in
 
 TEST(VerifySharding, ConversionsLeadWhereTheySay) {
   const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
-  const auto along = [&](int64_t dim) { return Attributes{{"over", tensor}, {"dim", dim}}; };
-  const Attributes over = {{"over", tensor}}, max = {{"over", tensor}, {"max", int64_t{1}}};
+  // `other` works along another dimension.
   struct Row {
-    OpKind kind;
-    Attributes attributes;
+    OpAttributes attributes;
     int8_t from, to;
+    std::optional<OpAttributes> other = std::nullopt;
   };
-  const Row right[] = {{OpKind::kAllReduce, over, kPartial, kReplicated},
-                       {OpKind::kAllReduce, over, kPartial, kShared},
-                       {OpKind::kAllReduce, max, kPartialMax, kShared},
-                       {OpKind::kReduceScatter, along(1), kPartial, 1},
-                       {OpKind::kAllGather, along(2), 2, kShared},
-                       {OpKind::kAllGather, along(1), 1, kReplicated},
-                       {OpKind::kSlice, along(0), kReplicated, 0},
-                       {OpKind::kSlice, along(1), kShared, 1},
-                       {OpKind::kPad, along(1), 1, kPartial},
-                       {OpKind::kShare, over, kReplicated, kShared}};
+  const Row right[] = {{AllReduce{.over = tensor}, kPartial, kReplicated},
+                       {AllReduce{.over = tensor}, kPartial, kShared},
+                       {AllReduce{.over = tensor, .max = true}, kPartialMax, kShared},
+                       {ReduceScatter{tensor, 1}, kPartial, 1, ReduceScatter{tensor, 2}},
+                       {AllGather{tensor, 2}, 2, kShared, AllGather{tensor, 0}},
+                       {AllGather{tensor, 1}, 1, kReplicated, AllGather{tensor, 2}},
+                       {Slice{tensor, 0}, kReplicated, 0, Slice{tensor, 1}},
+                       {Slice{tensor, 1}, kShared, 1, Slice{tensor, 2}},
+                       {Pad{tensor, 1}, 1, kPartial, Pad{tensor, 2}},
+                       {Share{tensor}, kReplicated, kShared}};
   for (const Row& r : right) {
-    const std::string name(rule_of(r.kind).name);
-    EXPECT_EQ(converted(r.kind, r.attributes, r.from, r.to), "") << name;
+    const std::string name(name_of(kind_of(r.attributes)));
+    const bool slices = kind_of(r.attributes) == kind_of<Slice>();
+    EXPECT_EQ(converted(r.attributes, r.from, r.to), "") << name;
     // Nowhere else, along no other dimension, and not without a word on an axis it does not name.
     for (const int8_t from : {kReplicated, kShared, kPartial, kPartialMax}) {
-      if (from == r.from || (r.kind == OpKind::kSlice && from <= kReplicated && from >= kShared))
-        continue;
-      EXPECT_NE(converted(r.kind, r.attributes, from, r.to), "") << name << " from " << int{from};
+      if (from == r.from || (slices && from <= kReplicated && from >= kShared)) continue;
+      EXPECT_NE(converted(r.attributes, from, r.to), "") << name << " from " << int{from};
     }
-    if (r.attributes.has("dim")) {
-      const Attributes elsewhere = along((r.attributes.integer("dim") + 1) % 3);
-      EXPECT_NE(converted(r.kind, elsewhere, r.from, r.to), "") << name;
+    if (r.other) {
+      EXPECT_NE(converted(*r.other, r.from, r.to), "") << name;
     }
-    Attributes other = r.attributes;
-    other.set("over", GroupRef::along({AxisKind::kShard}));
-    EXPECT_NE(converted(r.kind, other, r.from, r.to), "") << name;
+    OpAttributes elsewhere = r.attributes;
+    *over_of(elsewhere) = GroupRef::along({AxisKind::kShard});
+    EXPECT_NE(converted(elsewhere, r.from, r.to), "") << name;
   }
 }
 
@@ -295,8 +292,8 @@ TEST(VerifyProgram, NamesWhatIsLeftOut) {
   Program p = compile(small_request(), {});
   for (Segment& s : p.segments) {
     if (s.phase != Phase::kBackward || s.subject != "layer") continue;
-    const auto norm = std::find_if(s.ops.begin(), s.ops.end(),
-                                   [](const Op& op) { return op.kind == OpKind::kBiasGrad; });
+    const auto norm =
+        std::find_if(s.ops.begin(), s.ops.end(), [](const Op& op) { return op.is<BiasGrad>(); });
     ASSERT_NE(norm, s.ops.end());
     s.ops.erase(norm);
   }

@@ -28,13 +28,14 @@ std::pair<std::vector<double>, std::vector<double>> probabilities(const ModelCon
   std::vector<double> embeddings, outputs;
   for (const Block& block : graph.blocks)
     for (const Op& op : block.forward) {
-      if (op.kind != OpKind::kDropout) continue;
+      const Dropout* const dropout = op.if_as<Dropout>();
+      if (dropout == nullptr) continue;
       bool embeds = false;
       for (const Op& before : block.forward)
         for (const ValueId out : before.outputs)
           embeds |= out == op.inputs[0] && block.layers == 1 &&
-                    (before.kind == OpKind::kEmbedding || before.kind == OpKind::kSum);
-      (embeds ? embeddings : outputs).push_back(op.attributes.number("p"));
+                    (before.is<Embedding>() || before.is<Sum>());
+      (embeds ? embeddings : outputs).push_back(dropout->p);
     }
   return {embeddings, outputs};
 }

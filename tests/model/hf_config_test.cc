@@ -41,7 +41,7 @@ TEST(HfConfig, ReadsPythiaOfVersion4) {
   EXPECT_EQ(m.feed_forward, 2048);
   EXPECT_EQ(m.padded_vocabulary(), 50304);
   EXPECT_EQ(m.vocabulary, 50304);
-  EXPECT_EQ(m.gelu, Gelu::kErf);
+  EXPECT_EQ(m.gelu, GeluForm::kErf);
   EXPECT_DOUBLE_EQ(m.rotary_share, 0.25);
   EXPECT_DOUBLE_EQ(m.rotary_base, 20000);
   EXPECT_TRUE(m.parallel_residual);
@@ -54,7 +54,7 @@ TEST(HfConfig, ReadsPythiaOfVersion5) {
            "partial_rotary_factor": 0.5}, "hidden_act": "gelu_fast")"));
   EXPECT_DOUBLE_EQ(m.rotary_share, 0.5);
   EXPECT_DOUBLE_EQ(m.rotary_base, 5000);
-  EXPECT_EQ(m.gelu, Gelu::kTanh);
+  EXPECT_EQ(m.gelu, GeluForm::kTanh);
 }
 
 TEST(HfConfig, ReadsGpt2WithItsDefaults) {
@@ -66,7 +66,7 @@ TEST(HfConfig, ReadsGpt2WithItsDefaults) {
   EXPECT_EQ(m.padded_vocabulary(), 50257);
   EXPECT_TRUE(m.tied_embeddings);
   EXPECT_FALSE(m.parallel_residual);
-  EXPECT_EQ(m.gelu, Gelu::kTanh);
+  EXPECT_EQ(m.gelu, GeluForm::kTanh);
   EXPECT_DOUBLE_EQ(m.dropout, 0.1);
 }
 
@@ -168,7 +168,7 @@ TEST(HfConfig, WhatIsWrittenIsReadBack) {
   ModelConfig scaled = read(llama(R"(, "rope_scaling": )" + std::string(kScaling) + "}"));
   scaled.tied_embeddings = true;
   const ModelConfig tied = read(t5("t5", R"(, "dense_act_fn": "gelu")"));
-  EXPECT_EQ(tied.gelu, Gelu::kErf);
+  EXPECT_EQ(tied.gelu, GeluForm::kErf);
   ModelConfig wide = plain;
   wide.head_width = 48;
   const ModelConfig untied = read(t5("t5", R"(, "tie_word_embeddings": false)"));

@@ -87,9 +87,10 @@ class SchedulePrograms {
     value(bytes_);
     value(2 * bytes_);
     value(1);
-    const auto segment = [&](const char* name, OpKind kind, Queue queue, ValueId in, ValueId out) {
+    const auto segment = [&](const char* name, OpAttributes attributes, Queue queue, ValueId in,
+                             ValueId out) {
       Op op;
-      op.kind = kind;
+      op.attributes = std::move(attributes);
       if (in != kNone) op.inputs = {in};
       if (out != kNone) op.outputs = {out};
       Segment s;
@@ -98,12 +99,12 @@ class SchedulePrograms {
       s.ops = {op};
       p.segments.push_back(s);
     };
-    segment("forward.layer", OpKind::kSum, Queue::kCompute, ValueId(0), kNone);
-    segment("backward.layer", OpKind::kSum, Queue::kCompute, ValueId(1), kNone);
-    segment("send_forward", OpKind::kSend, Queue::kSendForward, ValueId(2), kNone);
-    segment("receive_forward", OpKind::kReceive, Queue::kReceiveForward, kNone, ValueId(2));
-    segment("send_backward", OpKind::kSend, Queue::kSendBackward, ValueId(2), kNone);
-    segment("receive_backward", OpKind::kReceive, Queue::kReceiveBackward, kNone, ValueId(2));
+    segment("forward.layer", Sum{}, Queue::kCompute, ValueId(0), kNone);
+    segment("backward.layer", Sum{}, Queue::kCompute, ValueId(1), kNone);
+    segment("send_forward", Send{}, Queue::kSendForward, ValueId(2), kNone);
+    segment("receive_forward", Receive{}, Queue::kReceiveForward, kNone, ValueId(2));
+    segment("send_backward", Send{}, Queue::kSendBackward, ValueId(2), kNone);
+    segment("receive_backward", Receive{}, Queue::kReceiveBackward, kNone, ValueId(2));
     return p;
   }
 

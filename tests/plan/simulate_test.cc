@@ -87,7 +87,7 @@ TEST(Simulate, OneRankTakesTheSumOfItsOps) {
     for (const Op& op : p.segment(c).ops) {
       sum += op_s(op, cost_of(op, local), local, h, {});
       const bool adds = std::find(c.fresh.begin(), c.fresh.end(), true) == c.fresh.end();
-      if (op.kind == OpKind::kMatmulGradWeight && adds)
+      if (op.is<MatmulGradWeight>() && adds)
         sum += static_cast<double>(local[op.outputs[0]].bytes()) / 1e12;
       ++calls;
     }

@@ -83,7 +83,6 @@ SmallProgram sharded(const ShardedOptions& o) {
   const ValueId partial = p.value("partial", whole, Role::kGradient);
   const ValueId fence = p.value("fence", Shape{16}, Role::kActivation, true);
   const GroupRef shards = GroupRef::along({AxisKind::kShard});
-  const Attributes over{{"over", shards}};
   const auto wire = [&](WireKind kind, int64_t l) {
     return Wire{kind, shards, kNone, std::to_string(l), 4 * kElements};
   };
@@ -91,7 +90,7 @@ SmallProgram sharded(const ShardedOptions& o) {
   // A compute call that reads what a transfer writes waits for it.
   const auto settle = [&](ValueId v, int64_t of) {
     if (!o.ordered) return;
-    p.call("settle " + p[v].name, Queue::kCompute, {p.op(OpKind::kClear, {}, {fence})},
+    p.call("settle " + p[v].name, Queue::kCompute, {p.op(Clear{}, {}, {fence})},
            {{v, Access::kRead, of}, {fence, Access::kWrite}});
   };
   for (int64_t m = 0; m < 2; ++m)
@@ -99,25 +98,23 @@ SmallProgram sharded(const ShardedOptions& o) {
       const auto layer = static_cast<size_t>(l);
       const std::string n = std::to_string(l);
       p.call("gather" + n, Queue::kData,
-             {p.op(OpKind::kAllGather, {shard[layer]}, {gathered}, over)},
+             {p.op(AllGather{.over = shards}, {shard[layer]}, {gathered})},
              {{shard[layer], Access::kRead}, {gathered, Access::kWrite, life}},
              wire(WireKind::kAllGather, l));
       settle(gathered, life);
-      p.call("forward", Queue::kCompute,
-             {p.op(OpKind::kSum, {stream, gathered}, {stream}, {{"terms", int64_t{2}}})},
+      p.call("forward", Queue::kCompute, {p.op(Sum{.terms = 2}, {stream, gathered}, {stream})},
              {{stream, Access::kUpdate}, {gathered, Access::kRead, life}});
-      p.call("backward", Queue::kCompute,
-             {p.op(OpKind::kSum, {stream, stream}, {partial}, {{"terms", int64_t{2}}})},
+      p.call("backward", Queue::kCompute, {p.op(Sum{.terms = 2}, {stream, stream}, {partial})},
              {{stream, Access::kRead}, {partial, Access::kWrite, life}});
       p.call("reduce" + n, Queue::kData,
-             {p.op(OpKind::kReduceScatter, {partial}, {gradient[layer]}, over)},
+             {p.op(ReduceScatter{.over = shards}, {partial}, {gradient[layer]})},
              {{partial, Access::kRead, life}, {gradient[layer], Access::kAdd}},
              wire(WireKind::kReduceScatter, l));
       settle(gradient[layer], kNone);
     }
   for (size_t l = 0; l < static_cast<size_t>(kLayers); ++l)
     p.call("update" + std::to_string(l), Queue::kCompute,
-           {p.op(OpKind::kSum, {shard[l], gradient[l]}, {shard[l]}, {{"terms", int64_t{2}}})},
+           {p.op(Sum{.terms = 2}, {shard[l], gradient[l]}, {shard[l]})},
            {{shard[l], Access::kUpdate}, {gradient[l], Access::kRead}});
   return p;
 }
@@ -250,14 +247,12 @@ SmallProgram inside_a_segment(const Mesh& mesh, int64_t rows, int64_t columns) {
     p[v].sharding.place[static_cast<size_t>(AxisKind::kTensor)] = 1;
     localise(p[v], mesh);
   }
-  const Attributes along{{"over", GroupRef::along({AxisKind::kTensor})}, {"dim", int64_t{1}}};
-  const Attributes over{{"over", GroupRef::along({AxisKind::kTensor})}};
-  const Attributes most{{"over", GroupRef::along({AxisKind::kTensor})}, {"max", int64_t{1}}};
+  const GroupRef tensor = GroupRef::along({AxisKind::kTensor});
   p.call("segment", Queue::kCompute,
-         {p.op(OpKind::kAllGather, {part}, {whole}, along),
-          p.op(OpKind::kAllReduce, {whole}, {sum}, over),
-          p.op(OpKind::kAllReduce, {whole}, {maximum}, most),
-          p.op(OpKind::kReduceScatter, {whole}, {scattered}, along)},
+         {p.op(AllGather{.over = tensor, .dim = 1}, {part}, {whole}),
+          p.op(AllReduce{.over = tensor}, {whole}, {sum}),
+          p.op(AllReduce{.over = tensor, .max = true}, {whole}, {maximum}),
+          p.op(ReduceScatter{.over = tensor, .dim = 1}, {whole}, {scattered})},
          {{part, Access::kRead},
           {whole, Access::kWrite},
           {sum, Access::kWrite},
@@ -311,26 +306,23 @@ SmallProgram pipeline(const Mesh& mesh, int64_t microbatches) {
     const std::string way = forward ? " forward" : " backward";
     if (!first)
       p.call("receive" + way, forward ? Queue::kReceiveForward : Queue::kReceiveBackward,
-             {p.op(OpKind::kReceive, {}, {in}, {{"from", std::string("previous")}})},
-             {{in, Access::kWrite, life}}, message(WireKind::kReceive, from, label));
+             {p.op(Receive{}, {}, {in})}, {{in, Access::kWrite, life}},
+             message(WireKind::kReceive, from, label));
     else
-      p.call("start" + way, Queue::kCompute, {p.op(OpKind::kClear, {}, {in})},
+      p.call("start" + way, Queue::kCompute, {p.op(Clear{}, {}, {in})},
              {{in, Access::kWrite, life}});
-    p.call("add" + way, Queue::kCompute,
-           {p.op(OpKind::kSum, {in, one}, {out}, {{"terms", int64_t{2}}})},
+    p.call("add" + way, Queue::kCompute, {p.op(Sum{.terms = 2}, {in, one}, {out})},
            {{in, Access::kRead, life}, {one, Access::kRead}, {out, Access::kWrite, life}});
     if (!last)
       p.call("send" + way, forward ? Queue::kSendForward : Queue::kSendBackward,
-             {p.op(OpKind::kSend, {out}, {}, {{"to", std::string("next")}})},
-             {{out, Access::kRead, life}}, message(WireKind::kSend, to, label));
+             {p.op(Send{}, {out}, {})}, {{out, Access::kRead, life}},
+             message(WireKind::kSend, to, label));
     else
-      p.call("end" + way, Queue::kCompute,
-             {p.op(OpKind::kSum, {result, out}, {result}, {{"terms", int64_t{2}}})},
+      p.call("end" + way, Queue::kCompute, {p.op(Sum{.terms = 2}, {result, out}, {result})},
              {{result, Access::kUpdate}, {out, Access::kRead, life}});
     ++life;
   };
-  p.call("clear", Queue::kCompute, {p.op(OpKind::kClear, {}, {result})},
-         {{result, Access::kWrite}});
+  p.call("clear", Queue::kCompute, {p.op(Clear{}, {}, {result})}, {{result, Access::kWrite}});
   for (int64_t m = 0; m < microbatches; ++m)
     for (int64_t round = 0; round < 2; ++round)
       pass(true, stage == 0 && round == 0, stage == stages - 1 && round == 1, std::to_string(m));

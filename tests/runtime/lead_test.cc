@@ -23,7 +23,7 @@ class Lead : public testing::Test {
     Segment& gather = p_.segments[p_.segments.emplace_back()];
     gather.frames = {{FrameKindId(0), Access::kUpdate}};
     gather.queue = Queue::kData;
-    gather.ops.emplace_back().kind = OpKind::kAllGather;
+    gather.ops.emplace_back().attributes = AllGather{};
   }
   IdVector<CallId, bool> leads() const { return calls_that_may_lead(p_); }
 
@@ -56,9 +56,9 @@ TEST_F(Lead, NotWhereItsScratchIsAFrameOfTheOther) {
 }
 
 TEST_F(Lead, NotWhereATransferIsFollowedByAnOpOrAnother) {
-  p_.segments[SegmentId(0)].ops.emplace_back().kind = OpKind::kSum;
+  p_.segments[SegmentId(0)].ops.emplace_back().attributes = Sum{};
   EXPECT_EQ(leads(), (IdVector<CallId, bool>{false, false, false}));
-  p_.segments[SegmentId(0)].ops.back().kind = OpKind::kAllGather;
+  p_.segments[SegmentId(0)].ops.back().attributes = AllGather{};
   EXPECT_EQ(leads(), (IdVector<CallId, bool>{false, false, false}));
 }
 

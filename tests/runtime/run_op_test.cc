@@ -8,11 +8,11 @@ namespace {
 
 // share is only another name for its input.
 TEST(RunOp, EveryOpHasAKernelUnlessItCommunicates) {
-  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k) {
+  for (int k = 0; k < kOpKinds; ++k) {
     const auto kind = static_cast<OpKind>(k);
     const OpRule& rule = rule_of(kind);
-    const bool needs_kernel = rule.effects.wire == WireKind::kSilent && kind != OpKind::kShare;
-    EXPECT_EQ(run_op(kind) != nullptr, needs_kernel) << rule.name;
+    const bool needs_kernel = rule.effects.wire == WireKind::kSilent && kind != kind_of<Share>();
+    EXPECT_EQ(run_op(kind) != nullptr, needs_kernel) << name_of(kind);
   }
 }
 

@@ -45,12 +45,11 @@ class SmallProgram {
   }
   Value& operator[](ValueId v) { return p_.values[v]; }
 
-  static Op op(OpKind kind, std::vector<ValueId> in, std::vector<ValueId> out, Attributes a = {}) {
+  static Op op(OpAttributes attributes, std::vector<ValueId> in, std::vector<ValueId> out) {
     Op o;
-    o.kind = kind;
     o.inputs = std::move(in);
     o.outputs = std::move(out);
-    o.attributes = std::move(a);
+    o.attributes = std::move(attributes);
     return o;
   }
 

@@ -169,7 +169,7 @@ TEST(Verify, FindsTheSixClassicFaults) {
     return f;
   });
   // Dropout out of step.
-  expect_found([&](auto& p) { return WrongCompiler::other_attribute(p, OpKind::kDropout, "key"); });
+  expect_found([&](auto& p) { return WrongCompiler::other_key(p); });
   // A wrong vocabulary offset.
   expect_found([&](auto& p) { return compiler.other_offset(p, "embed.weight"); });
   // A micro-batch skipped: another is computed twice.

@@ -81,14 +81,14 @@ class WrongCompiler {
     return {"another offset of " + weight, {weight}};
   }
 
-  // Every op of that kind has another attribute.
-  static Fault other_attribute(std::vector<Program>& stages, OpKind kind, const char* name) {
-    Fault f{fmt::format("another {}", name), {}};
+  // Every dropout has another key.
+  static Fault other_key(std::vector<Program>& stages) {
+    Fault f{"another key", {}};
     for (Program& p : stages)
       for (Segment& s : p.segments)
         for (Op& op : s.ops)
-          if (op.kind == kind && op.attributes.has(name)) {
-            op.attributes.set(name, op.attributes.integer(name) + 1);
+          if (Dropout* const dropout = op.if_as<Dropout>()) {
+            ++dropout->key;
             show(p, op, f);
           }
     return f;
@@ -108,9 +108,8 @@ class WrongCompiler {
   // The sum is added to what is there once more.
   static void add_twice(Segment& s, size_t o) {
     Op twice;
-    twice.kind = OpKind::kSum;
     const ValueId v = s.ops[o].outputs[0];
-    twice.attributes = {{"terms", int64_t{2}}};
+    twice.attributes = Sum{.terms = 2};
     twice.inputs = {v, v};
     twice.outputs = {v};
     twice.origin = s.ops[o].origin;
@@ -178,14 +177,13 @@ class WrongCompiler {
       return {};
     // Once more over what is there already adds nothing.
     if (what == "repeat" && drawn[op.outputs[0]].role != Role::kGradient) return {};
-    Fault f{
-        fmt::format("{} {} of {} in {}", what, rule_of(op.kind).name, op.origin, segment.name()),
-        {}};
+    Fault f{fmt::format("{} {} of {} in {}", what, name_of(op.kind()), op.origin, segment.name()),
+            {}};
     show(drawn, op, f);
     const std::string name = segment.name();
     for (Program& p : stages)
       for (Segment& s : p.segments)
-        if (s.name() == name && s.ops.size() > o && s.ops[o].kind == op.kind) change(s, o);
+        if (s.name() == name && s.ops.size() > o && s.ops[o].kind() == op.kind()) change(s, o);
     return f;
   }
 
@@ -197,9 +195,9 @@ class WrongCompiler {
     std::vector<std::pair<std::string, size_t>> places;
     for (const Segment& s : stages[0].segments)
       for (size_t o = 0; o < s.ops.size(); ++o) {
-        if (!s.ops[o].attributes.has("over")) continue;
-        const GroupRef& over = s.ops[o].attributes.group("over");
-        if (over == tensor || over == shard) places.emplace_back(s.name(), o);
+        const GroupRef* const over = over_of(s.ops[o].attributes);
+        if (over == nullptr) continue;
+        if (*over == tensor || *over == shard) places.emplace_back(s.name(), o);
       }
     if (places.empty()) return {};
     const auto [name, o] = pick(places);
@@ -208,9 +206,10 @@ class WrongCompiler {
       for (Segment& s : p.segments) {
         if (s.name() != name) continue;
         Op& op = s.ops[o];
-        f.what = fmt::format("the other group in {} of {} in {}", rule_of(op.kind).name, op.origin,
-                             name);
-        op.attributes.set("over", op.attributes.group("over") == shard ? tensor : shard);
+        f.what =
+            fmt::format("the other group in {} of {} in {}", name_of(op.kind()), op.origin, name);
+        GroupRef& over = *over_of(op.attributes);
+        over = over == shard ? tensor : shard;
         show(p, op, f);
       }
     return f;

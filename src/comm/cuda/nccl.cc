@@ -159,7 +159,7 @@ class NcclCommunicator : public Communicator {
     return over();
   }
   Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
-                        const ReduceScatter& how) override {
+                        const ReduceScatterForm& how) override {
     scatter(whole, part, how);
     return over();
   }
@@ -243,7 +243,7 @@ class NcclCommunicator : public Communicator {
     });
   }
 
-  void scatter(const TensorView& whole, const TensorView& part, const ReduceScatter& how) {
+  void scatter(const TensorView& whole, const TensorView& part, const ReduceScatterForm& how) {
     const int64_t n = whole.elements(), element = size_of(whole.dtype);
     const int64_t others = std::max<int64_t>(1, size() - 1);
     const int64_t piece = kNcclStagingBytes / others / element / kAlignment * kAlignment;

@@ -1,5 +1,4 @@
-// cast: y = x in the type that attribute `to` names, rounded to nearest even.
-// copy: y = x, in other bytes: what goes to the host's memory and comes back.
+// Rules of cast and copy.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -7,13 +6,12 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  const auto to = dtype_from_name(a.text("to"));
-  CHECK(in.size() == 1 && to.has_value(), "cast to {}", a.text("to"));
-  return {{".cast", *to, in[0]->shape}};
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  CHECK(in.size() == 1, "cast of {} values", in.size());
+  return {{".cast", op.as<Cast>().to, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_copy(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_copy(const Op&, const Inputs& in) {
   CHECK(in.size() == 1, "copy of {} values", in.size());
   return {{".copy", in[0]->dtype, in[0]->shape}};
 }
@@ -42,12 +40,7 @@ Cost cost_of_copy(const Op& op, ValueSpan values) {
 
 }  // namespace
 
-const OpRule kCastRule = {
-    .kind = OpKind::kCast, .name = "cast", .infer = infer, .sharding = sharding};
-const OpRule kCopyRule = {.kind = OpKind::kCopy,
-                          .name = "copy",
-                          .infer = infer_copy,
-                          .sharding = sharding_of_copy,
-                          .cost = cost_of_copy};
+const OpRule Cast::rule = {.infer = infer, .sharding = sharding};
+const OpRule Copy::rule = {.infer = infer_copy, .sharding = sharding_of_copy, .cost = cost_of_copy};
 
 }  // namespace tessera

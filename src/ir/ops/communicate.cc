@@ -1,23 +1,5 @@
-// Changes of place. None changes the global value; attribute `over` names the group (ir/mesh.h).
-//   all_reduce       partial → the sum on every rank (`max`: of partial_max, the maximum)
-//   reduce_scatter   partial → the sum, split along `dim`
-//   all_gather       split along `dim` → whole on every rank
-//   slice            whole → its own part along `dim`; no communication
-//   pad              its own part → whole, with zeros elsewhere, which is partial; no communication
-//   share            replicated → shared: the same value, of which gradients come that differ; only
-//                    until differentiate has run
-//   send, receive    a stream's frame to and from another stage: `to`/`from` next | previous;
-//                    receive has `type` and `shape` (1x128x64), since it has no input
-// Of sums of flat frames: attribute `wire`: f32 goes to other ranks in that type (a rank's own
-// terms are rounded once, in the workspace); an all_reduce gives its sum rounded once more, a
-// reduce_scatter the f32 sum. `piece` of `pieces`: only that of every rank's part (of the whole,
-// where all get all).
-// The gradient of a conversion is the conversion between the duals of its places.
-// Over a flat frame (one dimension): in place where input and output are one value, whose own part
-// (the rank's share of the elements) is what is read or left; reduce_scatter into another value
-// adds its part there.
-#include <charconv>
-
+// Rules of conversions between places and of messages. The gradient of a conversion is the
+// conversion between the duals of its places.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -26,29 +8,20 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 1 && (a.has("over") || a.has("to")), "communication takes one value");
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  CHECK(in.size() == 1, "{} takes one value", name_of(op.kind()));
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_send(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 1 && a.has("to"), "send takes one value");
+std::vector<OutputSpec> infer_send(const Op&, const Inputs& in) {
+  CHECK(in.size() == 1, "send takes one value");
   return {};
 }
 
-std::vector<OutputSpec> infer_receive(const Attributes& a, const Inputs& in) {
-  CHECK(in.empty() && a.has("from"), "receive takes no value");
-  std::vector<int64_t> dims;
-  const std::string text = a.text("shape");
-  const char *at = text.data(), *end = at + text.size();
-  while (at < end) {
-    int64_t n = 0;
-    at = std::from_chars(at, end, n).ptr + 1;
-    dims.push_back(n);
-  }
-  const auto type = dtype_from_name(a.text("type"));
-  CHECK(type.has_value(), "receive of type '{}'", a.text("type"));
-  return {{"", *type, Shape(dims)}};
+std::vector<OutputSpec> infer_receive(const Op& op, const Inputs& in) {
+  CHECK(in.empty(), "receive takes no value");
+  const Receive& a = op.as<Receive>();
+  return {{"", a.type, a.shape}};
 }
 
 void gradient(Gradients& g, const Op& op) {
@@ -79,22 +52,36 @@ bool reduces(const Op& op) {
   return wire == WireKind::kAllReduce || wire == WireKind::kReduceScatter;
 }
 
-ValueId whole_operand(const Op& op) {
-  return op.kind == OpKind::kAllGather ? op.outputs[0] : op.inputs[0];
+ValueId whole_operand(const Op& op) { return op.is<AllGather>() ? op.outputs[0] : op.inputs[0]; }
+
+namespace {
+
+// What a sum of flat frames has beside its group.
+struct FlatSum {
+  std::optional<DType> wire;
+  int64_t pieces = 1, piece = 0;
+};
+FlatSum flat_sum(const Op& op) {
+  if (const AllReduce* const a = op.if_as<AllReduce>()) return {a->wire, a->pieces, a->piece};
+  if (const ReduceScatter* const a = op.if_as<ReduceScatter>())
+    return {a->wire, a->pieces, a->piece};
+  return {};
 }
 
-DType wire_type(const Op& op, const Value& v) {
-  return op.attributes.has("wire") ? *dtype_from_name(op.attributes.text("wire")) : v.dtype;
-}
+}  // namespace
+
+DType wire_type(const Op& op, const Value& v) { return flat_sum(op).wire.value_or(v.dtype); }
 
 FlatPiece piece_of(const Op& op, int64_t n) {
-  const int64_t pieces = op.attributes.integer("pieces", 1), k = op.attributes.integer("piece");
-  return {n * k / pieces, n * (k + 1) / pieces};
+  const FlatSum s = flat_sum(op);
+  return {n * s.piece / s.pieces, n * (s.piece + 1) / s.pieces};
 }
 
+bool is_piece(const Op& op) { return flat_sum(op).pieces > 1; }
+
 bool is_staged(const Op& op) {
-  const bool apart = op.kind == OpKind::kReduceScatter && op.attributes.has("pieces");
-  return op.attributes.has("wire") || apart;
+  const FlatSum s = flat_sum(op);
+  return s.wire.has_value() || (op.is<ReduceScatter>() && is_piece(op));
 }
 
 int64_t staged_bytes(const Op& op, ValueSpan local_values) {
@@ -104,53 +91,32 @@ int64_t staged_bytes(const Op& op, ValueSpan local_values) {
   return ranks * piece_of(op, part.shape.elements()).elements() * size_of(wire_type(op, whole));
 }
 
-const OpRule kAllReduceRule = {.kind = OpKind::kAllReduce,
-                               .name = "all_reduce",
-                               .infer = infer,
-                               .sharding = any,
-                               .gradient = gradient,
-                               .effects = {.converts = true, .wire = WireKind::kAllReduce}};
-const OpRule kReduceScatterRule = {.kind = OpKind::kReduceScatter,
-                                   .name = "reduce_scatter",
-                                   .infer = infer,
-                                   .sharding = any,
-                                   .gradient = gradient,
-                                   .effects = {.converts = true, .wire = WireKind::kReduceScatter}};
-const OpRule kAllGatherRule = {.kind = OpKind::kAllGather,
-                               .name = "all_gather",
-                               .infer = infer,
-                               .sharding = any,
-                               .gradient = gradient,
-                               .repeat = Repeat::kAttention,
-                               .effects = {.converts = true, .wire = WireKind::kAllGather}};
-const OpRule kSliceRule = {.kind = OpKind::kSlice,
-                           .name = "slice",
-                           .infer = infer,
-                           .sharding = any,
-                           .gradient = gradient,
-                           .repeat = Repeat::kAttention,
-                           .effects = {.converts = true}};
-const OpRule kPadRule = {.kind = OpKind::kPad,
-                         .name = "pad",
-                         .infer = infer,
-                         .sharding = any,
-                         .gradient = gradient,
-                         .effects = {.converts = true}};
-const OpRule kShareRule = {.kind = OpKind::kShare,
-                           .name = "share",
-                           .infer = infer,
-                           .sharding = any,
-                           .gradient = gradient,
-                           .effects = {.converts = true}};
-const OpRule kSendRule = {.kind = OpKind::kSend,
-                          .name = "send",
-                          .infer = infer_send,
-                          .sharding = any,
-                          .effects = {.wire = WireKind::kSend}};
-const OpRule kReceiveRule = {.kind = OpKind::kReceive,
-                             .name = "receive",
-                             .infer = infer_receive,
-                             .sharding = any,
-                             .effects = {.wire = WireKind::kReceive}};
+const OpRule AllReduce::rule = {.infer = infer,
+                                .sharding = any,
+                                .gradient = gradient,
+                                .effects = {.converts = true, .wire = WireKind::kAllReduce}};
+const OpRule ReduceScatter::rule = {
+    .infer = infer,
+    .sharding = any,
+    .gradient = gradient,
+    .effects = {.converts = true, .wire = WireKind::kReduceScatter}};
+const OpRule AllGather::rule = {.infer = infer,
+                                .sharding = any,
+                                .gradient = gradient,
+                                .repeat = Repeat::kAttention,
+                                .effects = {.converts = true, .wire = WireKind::kAllGather}};
+const OpRule Slice::rule = {.infer = infer,
+                            .sharding = any,
+                            .gradient = gradient,
+                            .repeat = Repeat::kAttention,
+                            .effects = {.converts = true}};
+const OpRule Pad::rule = {
+    .infer = infer, .sharding = any, .gradient = gradient, .effects = {.converts = true}};
+const OpRule Share::rule = {
+    .infer = infer, .sharding = any, .gradient = gradient, .effects = {.converts = true}};
+const OpRule Send::rule = {
+    .infer = infer_send, .sharding = any, .effects = {.wire = WireKind::kSend}};
+const OpRule Receive::rule = {
+    .infer = infer_receive, .sharding = any, .effects = {.wire = WireKind::kReceive}};
 
 }  // namespace tessera

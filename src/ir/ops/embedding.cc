@@ -1,5 +1,4 @@
-// embedding:       y[b,t,:] = table[ids[b,t],:]
-// embedding_grad:  dtable[ids[b,t],:] += dy[b,t,:]
+// Rules of table lookup and its gradient.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -7,7 +6,7 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32 && in[1]->shape.rank() == 2,
         "embedding takes ids and a table");
   std::vector<int64_t> dims = in[0]->shape.dims();
@@ -15,9 +14,10 @@ std::vector<OutputSpec> infer(const Attributes&, const Inputs& in) {
   return {{"", in[1]->dtype, Shape(dims)}};
 }
 
-std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2 && in[0]->dtype == DType::kI32, "embedding_grad takes ids and dy");
-  return {{".gradient", sum_type(a), {a.integer("rows"), in[1]->shape[-1]}}};
+  const EmbeddingGrad& a = op.as<EmbeddingGrad>();
+  return {{".gradient", a.into, {a.rows, in[1]->shape[-1]}}};
 }
 
 ShardingRule sharding(const Op&, ValueSpan) { return {{"bt", "vf"}, {"btf"}, "btvf", {{1}}}; }
@@ -27,8 +27,7 @@ void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]), table = op.inputs[1];
   if (dy == kNone) return;
   const int64_t rows = g[table].shape[0];
-  g.builder().emit(OpKind::kEmbeddingGrad, op.origin, {{"rows", rows}}, {op.inputs[0], dy},
-                   {g.weight(table)});
+  g.builder().emit(EmbeddingGrad{.rows = rows}, op.origin, {op.inputs[0], dy}, {g.weight(table)});
 }
 
 // Of the table only the rows that are looked up move.
@@ -46,16 +45,9 @@ Cost cost_grad(const Op& op, ValueSpan values) {
 
 }  // namespace
 
-const OpRule kEmbeddingRule = {.kind = OpKind::kEmbedding,
-                               .name = "embedding",
-                               .infer = infer,
-                               .sharding = sharding,
-                               .gradient = gradient,
-                               .cost = cost};
-const OpRule kEmbeddingGradRule = {.kind = OpKind::kEmbeddingGrad,
-                                   .name = "embedding_grad",
-                                   .infer = infer_grad,
-                                   .sharding = sharding_grad,
-                                   .cost = cost_grad};
+const OpRule Embedding::rule = {
+    .infer = infer, .sharding = sharding, .gradient = gradient, .cost = cost};
+const OpRule EmbeddingGrad::rule = {
+    .infer = infer_grad, .sharding = sharding_grad, .cost = cost_grad};
 
 }  // namespace tessera

@@ -1,32 +1,32 @@
-// gelu: y = u' Φ(u') with u' = u + bias (Hendrycks & Gimpel 2016); attribute `form` erf (exact) or
-// tanh (its approximation); `bias` says whether the second input is there.
-// gelu_grad: inputs u, [bias], dy; outputs du and, with a bias, dbias += Σ_rows du.
+// Rules of gelu and its gradient.
 #include "base/error.h"
 #include "ir/builder.h"
+#include "ir/operands.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == (a.integer("bias") ? 2u : 1u), "gelu of {} inputs", in.size());
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  CHECK(in.size() == input_count(op.as<Gelu>()), "gelu of {} inputs", in.size());
   return {{"", in[0]->dtype, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == (a.integer("bias") ? 3u : 2u), "gelu_grad of {} inputs", in.size());
+std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
+  const GeluGrad& a = op.as<GeluGrad>();
+  CHECK(in.size() == input_count(a), "gelu_grad of {} inputs", in.size());
   std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape}};
-  if (a.integer("bias")) out.push_back({".bias.gradient", sum_type(a), in[1]->shape});
+  if (a.of.bias) out.push_back({".bias.gradient", a.into, in[1]->shape});
   return out;
 }
 
 ShardingRule sharding(const Op& op, ValueSpan) {
   ShardingRule r{{"btf"}, {"btf"}, "btf", {}};
-  if (op.attributes.integer("bias")) r.inputs.push_back("f");
+  if (op.as<Gelu>().bias) r.inputs.push_back("f");
   return r;
 }
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  if (op.attributes.integer("bias")) return {{"btf", "f", "btf"}, {"btf", "f"}, "btf", {{2}}};
+  if (op.as<GeluGrad>().of.bias) return {{"btf", "f", "btf"}, {"btf", "f"}, "btf", {{2}}};
   return {{"btf", "btf"}, {"btf"}, "btf", {{1}}};
 }
 
@@ -35,23 +35,17 @@ void gradient(Gradients& g, const Op& op) {
   if (dy == kNone) return;
   std::vector<ValueId> in = op.inputs, out = {kNone};
   in.push_back(dy);
-  if (op.attributes.integer("bias")) out.push_back(g.weight(op.inputs[1]));
-  const auto made = g.builder().emit(OpKind::kGeluGrad, op.origin, op.attributes, in, out);
+  const Gelu& a = op.as<Gelu>();
+  if (a.bias) out.push_back(g.weight(op.inputs[1]));
+  const auto made = g.builder().emit(GeluGrad{a}, op.origin, in, out);
   g.add(op.inputs[0], made[0]);
 }
 
 }  // namespace
 
-const OpRule kGeluRule = {.kind = OpKind::kGelu,
-                          .name = "gelu",
-                          .infer = infer,
-                          .sharding = sharding,
-                          .gradient = gradient,
-                          .in_place = over_first};
-const OpRule kGeluGradRule = {.kind = OpKind::kGeluGrad,
-                              .name = "gelu_grad",
-                              .infer = infer_grad,
-                              .sharding = sharding_grad,
-                              .in_place = over_last};
+const OpRule Gelu::rule = {
+    .infer = infer, .sharding = sharding, .gradient = gradient, .in_place = over_first};
+const OpRule GeluGrad::rule = {
+    .infer = infer_grad, .sharding = sharding_grad, .in_place = over_last};
 
 }  // namespace tessera

@@ -1,14 +1,6 @@
-// Packed queries, keys and values of heads whose keys and values several ranks hold, and their
-// gradients. They move and add; no op here computes anything else.
-//   repeat_heads  y[b, t, k · copies + c] = x[b, t, k]
-//                 x [B, T, K, 2, D] → y [B, T, K · copies, 2, D]; attribute copies
-//
-//   join_heads    out[b, t, k] = queries[b, t, k] then pairs[b, t, k]
-//                 queries [B, T, K, G, D], pairs [B, T, K, 2, D] → packed [B, T, K, G+2, D]
-//
-// Ranks that hold the same K pairs repeat all of them and take the rows of their queries (a slice,
-// which the sharding algebra puts there), since a layout deals the queries of a key/value head out
-// to its copies, one a row.
+// Rules of ops that repeat and pack heads. Ranks that hold the same K pairs repeat all of them and
+// take the rows of their queries (a slice, which the sharding algebra puts there), since a layout
+// divides the queries of a key/value head among its copies, one row each.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -26,20 +18,21 @@ void check_packed(const Inputs& in, size_t count, const char* what) {
   CHECK(in.size() == count && in[0]->shape.rank() == 5, "{}", what);
 }
 
-std::vector<OutputSpec> infer_repeat(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_repeat(const Op& op, const Inputs& in) {
   check_packed(in, 1, "repeat_heads takes keys and values");
   const Shape& s = in[0]->shape;
-  return {{"", in[0]->dtype, with(s, 2, s[2] * a.integer("copies"))}};
+  return {{"", in[0]->dtype, with(s, 2, s[2] * op.as<RepeatHeads>().copies)}};
 }
 
-std::vector<OutputSpec> infer_repeat_grad(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_repeat_grad(const Op& op, const Inputs& in) {
   check_packed(in, 1, "repeat_heads_grad takes the gradient of all copies");
   const Shape& s = in[0]->shape;
-  CHECK(s[2] % a.integer("copies") == 0, "{} rows of {} copies", s[2], a.integer("copies"));
-  return {{".gradient", in[0]->dtype, with(s, 2, s[2] / a.integer("copies"))}};
+  const int64_t copies = op.as<RepeatHeadsGrad>().copies;
+  CHECK(s[2] % copies == 0, "{} rows of {} copies", s[2], copies);
+  return {{".gradient", in[0]->dtype, with(s, 2, s[2] / copies)}};
 }
 
-std::vector<OutputSpec> infer_join(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_join(const Op&, const Inputs& in) {
   check_packed(in, 2, "join_heads takes queries and pairs of a key and a value");
   const Shape &q = in[0]->shape, &pairs = in[1]->shape;
   CHECK(pairs[3] == 2 && with(q, 3, 2) == pairs, "join_heads of {} and {}", to_string(q),
@@ -47,7 +40,7 @@ std::vector<OutputSpec> infer_join(const Attributes&, const Inputs& in) {
   return {{"", in[0]->dtype, with(q, 3, q[3] + 2)}};
 }
 
-std::vector<OutputSpec> infer_join_grad(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_join_grad(const Op&, const Inputs& in) {
   check_packed(in, 1, "join_heads_grad takes a packed gradient");
   const Shape& s = in[0]->shape;
   return {{".queries.gradient", in[0]->dtype, with(s, 3, s[3] - 2)},
@@ -67,37 +60,25 @@ ShardingRule sharding_join_grad(const Op&, ValueSpan) {
 void gradient_repeat(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  g.add(op.inputs[0],
-        g.builder().emit_one(OpKind::kRepeatHeadsGrad, op.origin, op.attributes, {dy}));
+  const RepeatHeadsGrad a = {op.as<RepeatHeads>().copies};
+  g.add(op.inputs[0], g.builder().emit_one(a, op.origin, {dy}));
 }
 
 void gradient_join(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto d = g.builder().emit(OpKind::kJoinHeadsGrad, op.origin, op.attributes, {dy});
+  const auto d = g.builder().emit(JoinHeadsGrad{}, op.origin, {dy});
   g.add(op.inputs[0], d[0]);
   g.add(op.inputs[1], d[1]);
 }
 
 }  // namespace
 
-const OpRule kRepeatHeadsRule = {.kind = OpKind::kRepeatHeads,
-                                 .name = "repeat_heads",
-                                 .infer = infer_repeat,
-                                 .sharding = sharding_repeat,
-                                 .gradient = gradient_repeat};
-const OpRule kRepeatHeadsGradRule = {.kind = OpKind::kRepeatHeadsGrad,
-                                     .name = "repeat_heads_grad",
-                                     .infer = infer_repeat_grad,
-                                     .sharding = sharding_repeat};
-const OpRule kJoinHeadsRule = {.kind = OpKind::kJoinHeads,
-                               .name = "join_heads",
-                               .infer = infer_join,
-                               .sharding = sharding_join,
-                               .gradient = gradient_join};
-const OpRule kJoinHeadsGradRule = {.kind = OpKind::kJoinHeadsGrad,
-                                   .name = "join_heads_grad",
-                                   .infer = infer_join_grad,
-                                   .sharding = sharding_join_grad};
+const OpRule RepeatHeads::rule = {
+    .infer = infer_repeat, .sharding = sharding_repeat, .gradient = gradient_repeat};
+const OpRule RepeatHeadsGrad::rule = {.infer = infer_repeat_grad, .sharding = sharding_repeat};
+const OpRule JoinHeads::rule = {
+    .infer = infer_join, .sharding = sharding_join, .gradient = gradient_join};
+const OpRule JoinHeadsGrad::rule = {.infer = infer_join_grad, .sharding = sharding_join_grad};
 
 }  // namespace tessera

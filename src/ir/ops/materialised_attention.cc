@@ -1,11 +1,5 @@
-// Attention in three ops that hold every pair of tokens, for comparison and for planning systems
-// that do so (compiler option attention: materialised).
-//   attention_scores  s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i; f32, with
-//                     attribute `half` in the type of qkv
-//   softmax           p = softmax over j, of the type of s
-//   attention_mix     out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h]
-// Their gradients meet in d_qkv: attention_mix_grad writes its v part (and dp), the rest zero;
-// attention_scores_grad adds the q and k parts to that.
+// Rules of attention in three ops. Their gradients meet in d_qkv: attention_mix_grad writes its v
+// part (and dp), the rest zero; attention_scores_grad adds the q and k parts to that.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -15,30 +9,30 @@ namespace {
 
 int64_t heads(const Shape& qkv) { return qkv[2] * (qkv[3] - 2); }
 
-std::vector<OutputSpec> infer_scores(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_scores(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1 && in[0]->shape.rank() == 5, "attention_scores takes packed qkv");
   const Shape& s = in[0]->shape;
-  const DType type = a.integer("half") ? in[0]->dtype : DType::kF32;
+  const DType type = op.as<AttentionScores>().half ? in[0]->dtype : DType::kF32;
   return {{".scores", type, {s[0], heads(s), s[1], s[1]}}};
 }
-std::vector<OutputSpec> infer_scores_grad(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_scores_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 3 && in[0]->shape == in[2]->shape,
         "attention_scores_grad takes qkv, d_scores and the gradient of qkv so far");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
-std::vector<OutputSpec> infer_softmax(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_softmax(const Op&, const Inputs& in) {
   return {{".probabilities", in.at(0)->dtype, in[0]->shape}};
 }
-std::vector<OutputSpec> infer_softmax_grad(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_softmax_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 2, "softmax_grad takes p and dp");
   return {{".gradient", in[0]->dtype, in[0]->shape}};
 }
-std::vector<OutputSpec> infer_mix(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_mix(const Op&, const Inputs& in) {
   CHECK(in.size() == 2, "attention_mix takes p and qkv");
   const Shape& s = in[1]->shape;
   return {{"", in[1]->dtype, {s[0], s[1], heads(s), s[4]}}};
 }
-std::vector<OutputSpec> infer_mix_grad(const Attributes&, const Inputs& in) {
+std::vector<OutputSpec> infer_mix_grad(const Op&, const Inputs& in) {
   CHECK(in.size() == 3, "attention_mix_grad takes p, qkv and d_out");
   return {{".gradient", in[0]->dtype, in[0]->shape}, {".qkv.gradient", in[1]->dtype, in[1]->shape}};
 }
@@ -63,20 +57,19 @@ void gradient_scores(Gradients& g, const Op& op) {
   if (ds == kNone) return;
   const ValueId sofar = g.take(qkv);
   CHECK(sofar != kNone, "attention_mix comes after attention_scores");
-  g.add(qkv, g.builder().emit_one(OpKind::kAttentionScoresGrad, op.origin, op.attributes,
-                                  {qkv, ds, sofar}));
+  const AttentionScoresGrad a = {op.as<AttentionScores>()};
+  g.add(qkv, g.builder().emit_one(a, op.origin, {qkv, ds, sofar}));
 }
 void gradient_softmax(Gradients& g, const Op& op) {
   const ValueId dp = g.of(op.outputs[0]);
   if (dp == kNone) return;
-  g.add(op.inputs[0],
-        g.builder().emit_one(OpKind::kSoftmaxGrad, op.origin, op.attributes, {op.outputs[0], dp}));
+  g.add(op.inputs[0], g.builder().emit_one(SoftmaxGrad{}, op.origin, {op.outputs[0], dp}));
 }
 void gradient_mix(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto out = g.builder().emit(OpKind::kAttentionMixGrad, op.origin, op.attributes,
-                                    {op.inputs[0], op.inputs[1], dy});
+  const auto out =
+      g.builder().emit(AttentionMixGrad{}, op.origin, {op.inputs[0], op.inputs[1], dy});
   g.add(op.inputs[0], out[0]);
   g.add(op.inputs[1], out[1]);
 }
@@ -122,49 +115,37 @@ Cost cost_mix_grad(const Op& op, ValueSpan values) {
 
 }  // namespace
 
-const OpRule kAttentionScoresRule = {.kind = OpKind::kAttentionScores,
-                                     .name = "attention_scores",
-                                     .infer = infer_scores,
-                                     .sharding = sharding_scores,
-                                     .gradient = gradient_scores,
-                                     .cost = cost_scores,
-                                     .repeat = Repeat::kAttention,
-                                     .time = TimeGroup::kAttention,
-                                     .effects = {.may_be_infinite = true}};
-const OpRule kAttentionScoresGradRule = {.kind = OpKind::kAttentionScoresGrad,
-                                         .name = "attention_scores_grad",
-                                         .infer = infer_scores_grad,
-                                         .sharding = sharding_scores_grad,
-                                         .cost = cost_scores_grad,
-                                         .in_place = over_last,
-                                         .time = TimeGroup::kAttention};
-const OpRule kSoftmaxRule = {.kind = OpKind::kSoftmax,
-                             .name = "softmax",
-                             .infer = infer_softmax,
-                             .sharding = sharding_softmax,
-                             .gradient = gradient_softmax,
-                             .in_place = over_first,
-                             .repeat = Repeat::kAttention,
-                             .time = TimeGroup::kAttention};
-const OpRule kSoftmaxGradRule = {.kind = OpKind::kSoftmaxGrad,
-                                 .name = "softmax_grad",
-                                 .infer = infer_softmax_grad,
-                                 .sharding = sharding_softmax_grad,
-                                 .in_place = over_last,
-                                 .time = TimeGroup::kAttention};
-const OpRule kAttentionMixRule = {.kind = OpKind::kAttentionMix,
-                                  .name = "attention_mix",
-                                  .infer = infer_mix,
-                                  .sharding = sharding_mix,
-                                  .gradient = gradient_mix,
-                                  .cost = cost_mix,
-                                  .repeat = Repeat::kCheap,
+const OpRule AttentionScores::rule = {.infer = infer_scores,
+                                      .sharding = sharding_scores,
+                                      .gradient = gradient_scores,
+                                      .cost = cost_scores,
+                                      .repeat = Repeat::kAttention,
+                                      .time = TimeGroup::kAttention,
+                                      .effects = {.may_be_infinite = true}};
+const OpRule AttentionScoresGrad::rule = {.infer = infer_scores_grad,
+                                          .sharding = sharding_scores_grad,
+                                          .cost = cost_scores_grad,
+                                          .in_place = over_last,
+                                          .time = TimeGroup::kAttention};
+const OpRule Softmax::rule = {.infer = infer_softmax,
+                              .sharding = sharding_softmax,
+                              .gradient = gradient_softmax,
+                              .in_place = over_first,
+                              .repeat = Repeat::kAttention,
+                              .time = TimeGroup::kAttention};
+const OpRule SoftmaxGrad::rule = {.infer = infer_softmax_grad,
+                                  .sharding = sharding_softmax_grad,
+                                  .in_place = over_last,
                                   .time = TimeGroup::kAttention};
-const OpRule kAttentionMixGradRule = {.kind = OpKind::kAttentionMixGrad,
-                                      .name = "attention_mix_grad",
-                                      .infer = infer_mix_grad,
-                                      .sharding = sharding_mix_grad,
-                                      .cost = cost_mix_grad,
-                                      .time = TimeGroup::kAttention};
+const OpRule AttentionMix::rule = {.infer = infer_mix,
+                                   .sharding = sharding_mix,
+                                   .gradient = gradient_mix,
+                                   .cost = cost_mix,
+                                   .repeat = Repeat::kCheap,
+                                   .time = TimeGroup::kAttention};
+const OpRule AttentionMixGrad::rule = {.infer = infer_mix_grad,
+                                       .sharding = sharding_mix_grad,
+                                       .cost = cost_mix_grad,
+                                       .time = TimeGroup::kAttention};
 
 }  // namespace tessera

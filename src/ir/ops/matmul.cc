@@ -1,10 +1,4 @@
-// matmul:              y[…, m] = Σ_k x[…, k] w[m, k]      `contract` trailing dimensions are k
-// matmul_grad_input:  dx[…, k] = Σ_m dy[…, m] w[m, k]
-// matmul_grad_weight: dw[m, k] += Σ_… dy[…, m] x[…, k]
-// Attribute `fp8`: operands are rounded to eight bits first, the first to the format that it names
-// (e4m3 | e5m2), the second to e4m3.
-// Attribute `scale`: times that. Attribute `out` = f32: y is f32 whatever x is. Weights keep the
-// dimension that is divided: qkv is [heads, 3, D, F].
+// Rules of the product with a weight and of its gradients.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -18,30 +12,34 @@ Shape join(const Shape& a, int a0, int a1, const Shape& b, int b0, int b1) {
   return Shape(dims);
 }
 
-int contracted(const Attributes& a) { return static_cast<int>(a.integer("contract", 1)); }
+template <class A>
+int contracted(const Op& op) {
+  return static_cast<int>(op.as<A>().contract);
+}
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2, "matmul takes x and w");
   const Shape &x = in[0]->shape, &w = in[1]->shape;
-  const int k = contracted(a), lead = x.rank() - k, out = w.rank() - k;
+  const int k = contracted<Matmul>(op), lead = x.rank() - k, out = w.rank() - k;
   for (int d = 0; d < k; ++d)
     CHECK(x[lead + d] == w[out + d], "matmul of {} and {}", to_string(x), to_string(w));
-  const DType type = a.has("out") ? DType::kF32 : in[0]->dtype;
+  const DType type = op.as<Matmul>().out.value_or(in[0]->dtype);
   return {{"", type, join(x, 0, lead, w, 0, out)}};
 }
 
-std::vector<OutputSpec> infer_grad_input(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_grad_input(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &w = in[1]->shape;
-  const int out = w.rank() - contracted(a);
+  const int out = w.rank() - contracted<MatmulGradInput>(op);
   return {{".gradient", in[0]->dtype, join(dy, 0, dy.rank() - out, w, out, w.rank())}};
 }
 
-std::vector<OutputSpec> infer_grad_weight(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_grad_weight(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &x = in[1]->shape;
-  const int lead = x.rank() - contracted(a);
+  const int lead = x.rank() - contracted<MatmulGradWeight>(op);
   CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}", to_string(dy),
         to_string(x));
-  return {{".gradient", sum_type(a), join(dy, lead, dy.rank(), x, lead, x.rank())}};
+  const DType sum = op.as<MatmulGradWeight>().into;
+  return {{".gradient", sum, join(dy, lead, dy.rank(), x, lead, x.rank())}};
 }
 
 // Labels: a… for rows, m… for outputs, x… for what is contracted.
@@ -57,20 +55,20 @@ Labels labels(int rows, int out, int in) {
 }
 
 ShardingRule sharding(const Op& op, ValueSpan values) {
-  const int k = contracted(op.attributes);
+  const int k = contracted<Matmul>(op);
   const Shape &x = values[op.inputs[0]].shape, &w = values[op.inputs[1]].shape;
   const Labels l = labels(x.rank() - k, w.rank() - k, k);
   return {{l.rows + l.in, l.out + l.in}, {l.rows + l.out}, l.rows + l.out + l.in, {{0}, {1}}};
 }
 ShardingRule sharding_grad_input(const Op& op, ValueSpan values) {
-  const int k = contracted(op.attributes);
+  const int k = contracted<MatmulGradInput>(op);
   const Shape &dy = values[op.inputs[0]].shape, &w = values[op.inputs[1]].shape;
   const int out = w.rank() - k;
   const Labels l = labels(dy.rank() - out, out, k);
   return {{l.rows + l.out, l.out + l.in}, {l.rows + l.in}, l.rows + l.out + l.in, {{0}, {1}}};
 }
 ShardingRule sharding_grad_weight(const Op& op, ValueSpan values) {
-  const int k = contracted(op.attributes);
+  const int k = contracted<MatmulGradWeight>(op);
   const Shape &dy = values[op.inputs[0]].shape, &x = values[op.inputs[1]].shape;
   const int rows = x.rank() - k;
   const Labels l = labels(rows, dy.rank() - rows, k);
@@ -82,25 +80,25 @@ void gradient(Gradients& g, const Op& op) {
   ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
   Builder& b = g.builder();
-  Attributes a = {{"contract", int64_t{contracted(op.attributes)}}};
-  if (op.attributes.has("scale")) a.set("scale", op.attributes.number("scale"));
+  const Matmul& a = op.as<Matmul>();
   if (g[dy].dtype != g[w].dtype)  // products have operands of one type
-    dy = b.emit_one(OpKind::kCast, op.origin, {{"to", std::string(name_of(g[w].dtype))}}, {dy});
-  b.emit(OpKind::kMatmulGradWeight, op.origin, a, {dy, x}, {g.weight(w)});
-  if (g.wanted(x)) g.add(x, b.emit_one(OpKind::kMatmulGradInput, op.origin, a, {dy, w}));
+    dy = b.emit_one(Cast{g[w].dtype}, op.origin, {dy});
+  b.emit(MatmulGradWeight{a.contract, a.scale}, op.origin, {dy, x}, {g.weight(w)});
+  if (g.wanted(x)) g.add(x, b.emit_one(MatmulGradInput{a.contract, a.scale}, op.origin, {dy, w}));
 }
 
 // The second operand [rows, columns] is w, of which the forward contracts the columns, or x, of
 // which the weight gradient contracts the rows.
+template <class A>
 Cost cost_of_product(const Op& op, ValueSpan values, ProductKind kind) {
   const Value& a = values[op.inputs[0]];
   const Shape& b = values[op.inputs[1]].shape;
-  const int64_t rows = b.product(0, b.rank() - contracted(op.attributes));
+  const int64_t rows = b.product(0, b.rank() - contracted<A>(op));
   const int64_t columns = b.elements() / rows;
   ProductShape s;
   s.type = a.dtype;
   s.kind = kind;
-  s.fp8 = op.attributes.has("fp8");
+  s.fp8 = op.as<A>().fp8 != Fp8Format::kStored;
   s.n = kind == ProductKind::kForward ? rows : columns;
   s.k = kind == ProductKind::kForward ? columns : rows;
   s.m = a.shape.elements() / s.k;
@@ -108,38 +106,32 @@ Cost cost_of_product(const Op& op, ValueSpan values, ProductKind kind) {
 }
 
 Cost cost(const Op& op, ValueSpan values) {
-  return cost_of_product(op, values, ProductKind::kForward);
+  return cost_of_product<Matmul>(op, values, ProductKind::kForward);
 }
 Cost cost_grad_input(const Op& op, ValueSpan values) {
-  return cost_of_product(op, values, ProductKind::kInputGradient);
+  return cost_of_product<MatmulGradInput>(op, values, ProductKind::kInputGradient);
 }
 Cost cost_grad_weight(const Op& op, ValueSpan values) {
-  return cost_of_product(op, values, ProductKind::kWeightGradient);
+  return cost_of_product<MatmulGradWeight>(op, values, ProductKind::kWeightGradient);
 }
 
 }  // namespace
 
-const OpRule kMatmulRule = {.kind = OpKind::kMatmul,
-                            .name = "matmul",
-                            .infer = infer,
-                            .sharding = sharding,
-                            .gradient = gradient,
-                            .cost = cost,
-                            .prepared = Prepared::kProduct,
-                            .time = TimeGroup::kMatrix};
-const OpRule kMatmulGradInputRule = {.kind = OpKind::kMatmulGradInput,
-                                     .name = "matmul_grad_input",
-                                     .infer = infer_grad_input,
-                                     .sharding = sharding_grad_input,
-                                     .cost = cost_grad_input,
-                                     .prepared = Prepared::kProduct,
-                                     .time = TimeGroup::kMatrix};
-const OpRule kMatmulGradWeightRule = {.kind = OpKind::kMatmulGradWeight,
-                                      .name = "matmul_grad_weight",
-                                      .infer = infer_grad_weight,
-                                      .sharding = sharding_grad_weight,
-                                      .cost = cost_grad_weight,
+const OpRule Matmul::rule = {.infer = infer,
+                             .sharding = sharding,
+                             .gradient = gradient,
+                             .cost = cost,
+                             .prepared = Prepared::kProduct,
+                             .time = TimeGroup::kMatrix};
+const OpRule MatmulGradInput::rule = {.infer = infer_grad_input,
+                                      .sharding = sharding_grad_input,
+                                      .cost = cost_grad_input,
                                       .prepared = Prepared::kProduct,
                                       .time = TimeGroup::kMatrix};
+const OpRule MatmulGradWeight::rule = {.infer = infer_grad_weight,
+                                       .sharding = sharding_grad_weight,
+                                       .cost = cost_grad_weight,
+                                       .prepared = Prepared::kProduct,
+                                       .time = TimeGroup::kMatrix};
 
 }  // namespace tessera

@@ -1,99 +1,97 @@
-// norm: layer normalisation over the last axis (Ba et al. 2016), after an optional sum.
-//   x = Σ terms + Σ biases,  y = (x − mean) / sqrt(variance + epsilon) · gain + bias
-// Inputs: terms, biases (attributes `terms`, `biases`), gain, bias. Outputs: y, stats (mean, 1/std
-// of each row, f32), and x where it is more than one term.
-// norm_grad: inputs x, stats, gain, dy and (attribute `add`) a gradient of x that it adds to.
+// Rules of both norms and of their gradients.
 #include "base/error.h"
 #include "ir/builder.h"
+#include "ir/operands.h"
 #include "ir/ops/rules.h"
 
 namespace tessera {
 namespace {
 
-bool sums(const Attributes& a) { return a.integer("terms", 1) + a.integer("biases") > 1; }
-
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  return infer_norm(a, in, 2);
+// A is Norm or RmsNorm.
+template <class A>
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  const A& a = op.as<A>();
+  CHECK(in.size() == input_count(a), "{} of {} inputs", A::kName, in.size());
+  const Shape& x = in[0]->shape;
+  for (size_t i = 1; i < in.size(); ++i)
+    CHECK(in[i]->shape == (static_cast<int64_t>(i) < a.terms ? x : Shape{x[-1]}),
+          "{} of {} has an input {}", A::kName, to_string(x), to_string(in[i]->shape));
+  std::vector<int64_t> stats = x.dims();
+  stats.back() = 2;
+  std::vector<OutputSpec> out = {{"", in[0]->dtype, x}, {".stats", DType::kF32, Shape(stats)}};
+  if (a.sums()) out.push_back({".sum", in[0]->dtype, x});
+  return out;
 }
 
-std::vector<OutputSpec> infer_grad(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == (a.integer("add") ? 5u : 4u), "norm_grad of {} inputs", in.size());
-  CHECK(in[0]->shape == in[3]->shape, "norm_grad: x and dy differ");
+template <class A>
+ShardingRule sharding(const Op& op, ValueSpan) {
+  const A& a = op.as<A>();
+  ShardingRule r;
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    r.inputs.push_back(static_cast<int64_t>(i) < a.terms ? "btf" : "f");
+  r.outputs = {"btf", "bts"};
+  if (a.sums()) r.outputs.push_back("btf");
+  r.splits = "bt";
+  return r;
+}
+
+template <class A, class Grad>
+void gradient(Gradients& g, const Op& op) {
+  const ValueId dy = g.of(op.outputs[0]);
+  if (dy == kNone) return;
+  CHECK(!op.as<A>().sums(), "norms are fused with sums after differentiation");
+  const ValueId x = op.inputs[0], sofar = g.take(x);
+  std::vector<ValueId> in = {x, op.outputs[1], op.inputs[1], dy};
+  if (sofar != kNone) in.push_back(sofar);
+  std::vector<ValueId> out = {kNone};
+  for (size_t i = 1; i < op.inputs.size(); ++i) out.push_back(g.weight(op.inputs[i]));
+  g.add(x, g.builder().emit(Grad{.add = sofar != kNone}, op.origin, in, out)[0]);
+}
+
+// Grad is NormGrad or RmsNormGrad.
+template <class Grad>
+std::vector<OutputSpec> infer_grad(const Op& op, const Inputs& in) {
+  const Grad& a = op.as<Grad>();
+  CHECK(in.size() == input_count(a), "{} of {} inputs", Grad::kName, in.size());
+  CHECK(in[0]->shape == in[3]->shape, "{}: x and dy differ", Grad::kName);
   const Shape vector{in[0]->shape[-1]};
-  return {{".gradient", in[0]->dtype, in[0]->shape},
-          {".gain.gradient", sum_type(a), vector},
-          {".bias.gradient", sum_type(a), vector}};
+  std::vector<OutputSpec> out = {{".gradient", in[0]->dtype, in[0]->shape},
+                                 {".gain.gradient", a.into, vector}};
+  if constexpr (std::is_same_v<Grad, NormGrad>) out.push_back({".bias.gradient", a.into, vector});
+  return out;
 }
 
+template <class Grad>
 ShardingRule sharding_grad(const Op& op, ValueSpan) {
-  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f", "f"}, "bt", {{3}}};
-  if (!op.attributes.integer("add")) return r;
+  ShardingRule r{{"btf", "bts", "f", "btf"}, {"btf", "f"}, "bt", {{3}}};
+  if constexpr (std::is_same_v<Grad, NormGrad>) r.outputs.push_back("f");
+  if (!op.as<Grad>().add) return r;
   r.inputs.push_back("btf");
   r.linear = {{3, 4}};
   return r;
 }
 
-void gradient(Gradients& g, const Op& op) { gradient_of_norm(g, op, OpKind::kNormGrad); }
+// dx over what it adds to, else over dy.
+template <class Grad>
+InPlace over_gradient(const Op& op) {
+  return {op.as<Grad>().add ? Grad::kSoFar : Grad::kDy, Grad::kDx};
+}
 
 }  // namespace
 
-std::vector<OutputSpec> infer_norm(const Attributes& a, const Inputs& in, int64_t vectors) {
-  const int64_t terms = a.integer("terms", 1), biases = a.integer("biases");
-  CHECK(static_cast<int64_t>(in.size()) == terms + biases + vectors, "a norm of {} inputs",
-        in.size());
-  const Shape& x = in[0]->shape;
-  for (size_t i = 1; i < in.size(); ++i)
-    CHECK(in[i]->shape == (static_cast<int64_t>(i) < terms ? x : Shape{x[-1]}),
-          "a norm of {} has an input {}", to_string(x), to_string(in[i]->shape));
-  std::vector<int64_t> stats = x.dims();
-  stats.back() = 2;
-  std::vector<OutputSpec> out = {{"", in[0]->dtype, x}, {".stats", DType::kF32, Shape(stats)}};
-  if (sums(a)) out.push_back({".sum", in[0]->dtype, x});
-  return out;
-}
-
-ShardingRule sharding_of_norm(const Op& op, ValueSpan) {
-  ShardingRule r;
-  const int64_t terms = op.attributes.integer("terms", 1);
-  for (size_t i = 0; i < op.inputs.size(); ++i)
-    r.inputs.push_back(static_cast<int64_t>(i) < terms ? "btf" : "f");
-  r.outputs = {"btf", "bts"};
-  if (sums(op.attributes)) r.outputs.push_back("btf");
-  r.splits = "bt";
-  return r;
-}
-
-void gradient_of_norm(Gradients& g, const Op& op, OpKind kind) {
-  const ValueId dy = g.of(op.outputs[0]);
-  if (dy == kNone) return;
-  const int64_t terms = op.attributes.integer("terms", 1), biases = op.attributes.integer("biases");
-  CHECK(terms == 1 && biases == 0, "norms are fused with sums after differentiation");
-  const ValueId x = op.inputs[0], sofar = g.take(x);
-  Attributes a;
-  std::vector<ValueId> in = {x, op.outputs[1], op.inputs[1], dy};
-  if (sofar != kNone) {
-    a.set("add", int64_t{1});
-    in.push_back(sofar);
-  }
-  std::vector<ValueId> out = {kNone};
-  for (size_t i = 1; i < op.inputs.size(); ++i) out.push_back(g.weight(op.inputs[i]));
-  g.add(x, g.builder().emit(kind, op.origin, a, in, out)[0]);
-}
-
-InPlace over_gradient(const Op& op) {
-  return op.attributes.integer("add") ? over_last(op) : InPlace{3, 0};
-}
-
-const OpRule kNormRule = {.kind = OpKind::kNorm,
-                          .name = "norm",
-                          .infer = infer,
-                          .sharding = sharding_of_norm,
-                          .gradient = gradient,
-                          .repeat = Repeat::kCheap};
-const OpRule kNormGradRule = {.kind = OpKind::kNormGrad,
-                              .name = "norm_grad",
-                              .infer = infer_grad,
-                              .sharding = sharding_grad,
-                              .in_place = over_gradient};
+const OpRule Norm::rule = {.infer = infer<Norm>,
+                           .sharding = sharding<Norm>,
+                           .gradient = gradient<Norm, NormGrad>,
+                           .repeat = Repeat::kCheap};
+const OpRule NormGrad::rule = {.infer = infer_grad<NormGrad>,
+                               .sharding = sharding_grad<NormGrad>,
+                               .in_place = over_gradient<NormGrad>};
+const OpRule RmsNorm::rule = {.infer = infer<RmsNorm>,
+                              .sharding = sharding<RmsNorm>,
+                              .gradient = gradient<RmsNorm, RmsNormGrad>,
+                              .repeat = Repeat::kCheap};
+const OpRule RmsNormGrad::rule = {.infer = infer_grad<RmsNormGrad>,
+                                  .sharding = sharding_grad<RmsNormGrad>,
+                                  .in_place = over_gradient<RmsNormGrad>};
 
 }  // namespace tessera

@@ -1,93 +1,20 @@
+// The table of all rules, and what several of them share.
 #include "ir/ops/rules.h"
 
 #include <array>
 
-#include "base/error.h"
-
 namespace tessera {
 namespace {
 
-// In the order of OpKind.
-constexpr std::array kRules = {&kEmbeddingRule,
-                               &kEmbeddingGradRule,
-                               &kNormRule,
-                               &kNormGradRule,
-                               &kRmsNormRule,
-                               &kRmsNormGradRule,
-                               &kMatmulRule,
-                               &kMatmulGradInputRule,
-                               &kMatmulGradWeightRule,
-                               &kRotaryRule,
-                               &kRepeatHeadsRule,
-                               &kRepeatHeadsGradRule,
-                               &kJoinHeadsRule,
-                               &kJoinHeadsGradRule,
-                               &kAttentionRule,
-                               &kAttentionGradRule,
-                               &kCachedAttentionRule,
-                               &kAttentionScoresRule,
-                               &kAttentionScoresGradRule,
-                               &kSoftmaxRule,
-                               &kSoftmaxGradRule,
-                               &kAttentionMixRule,
-                               &kAttentionMixGradRule,
-                               &kGeluRule,
-                               &kGeluGradRule,
-                               &kGatedActivationRule,
-                               &kGatedActivationGradRule,
-                               &kSumRule,
-                               &kScaleRule,
-                               &kAccumulateRule,
-                               &kBiasGradRule,
-                               &kDropoutRule,
-                               &kDropoutGradRule,
-                               &kCastRule,
-                               &kCopyRule,
-                               &kCrossEntropyRule,
-                               &kLinearCrossEntropyRule,
-                               &kLogitsMaxRule,
-                               &kLogitsSumsRule,
-                               &kDividedCrossEntropyRule,
-                               &kClearRule,
-                               &kPackRule,
-                               &kSquaresRule,
-                               &kClipRule,
-                               &kAdamwRule,
-                               &kLionRule,
-                               &kSgdRule,
-                               &kAdafactorSumsRule,
-                               &kAdafactorSquaresRule,
-                               &kAdafactorRule,
-                               &kAllReduceRule,
-                               &kReduceScatterRule,
-                               &kAllGatherRule,
-                               &kSliceRule,
-                               &kPadRule,
-                               &kShareRule,
-                               &kSendRule,
-                               &kReceiveRule};
-static_assert(kRules.size() == static_cast<size_t>(OpKind::kCount));
+template <class... Ts>
+constexpr std::array<const OpRule*, kOpKinds> rules_of(TypeList<Ts...>) {
+  return {&Ts::rule...};
+}
+constexpr auto kRules = rules_of(OpTypes());
 
 }  // namespace
 
-DType sum_type(const Attributes& a) {
-  if (!a.has("into")) return DType::kF32;
-  const auto type = dtype_from_name(a.text("into"));
-  CHECK(type.has_value(), "a sum in '{}'", a.text("into"));
-  return *type;
-}
-
-const OpRule& rule_of(OpKind kind) {
-  const OpRule& r = *kRules.at(static_cast<size_t>(kind));
-  CHECK(r.kind == kind, "the table of rules is out of order at {}", r.name);
-  return r;
-}
-
-const OpRule* rule_named(std::string_view name) {
-  for (const OpRule* r : kRules)
-    if (r->name == name) return r;
-  return nullptr;
-}
+const OpRule& rule_of(OpKind kind) { return *kRules.at(static_cast<size_t>(kind)); }
 
 Cost sweep_cost(const Op& op, ValueSpan values) {
   Cost c;

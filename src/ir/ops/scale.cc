@@ -1,6 +1,4 @@
-// scale: y = factor · x. Its gradient is itself.
-// accumulate: sum += x, over the calls of a step: what layers give for a value that they all read,
-// or a product for the gradient of its weight.
+// Rules of scale, whose gradient is itself, and accumulate.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -8,14 +6,14 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 1 && a.has("factor"), "scale takes x and a factor");
+std::vector<OutputSpec> infer(const Op&, const Inputs& in) {
+  CHECK(in.size() == 1, "scale takes x");
   return {{".scaled", in[0]->dtype, in[0]->shape}};
 }
 
-std::vector<OutputSpec> infer_accumulate(const Attributes& a, const Inputs& in) {
+std::vector<OutputSpec> infer_accumulate(const Op& op, const Inputs& in) {
   CHECK(in.size() == 1, "accumulate takes x");
-  return {{".sum", sum_type(a), in[0]->shape}};
+  return {{".sum", op.as<Accumulate>().into, in[0]->shape}};
 }
 
 ShardingRule sharding(const Op& op, ValueSpan values) {
@@ -27,20 +25,13 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  g.add(op.inputs[0], g.builder().emit_one(OpKind::kScale, op.origin, op.attributes, {dy}));
+  g.add(op.inputs[0], g.builder().emit_one(op.attributes, op.origin, {dy}));
 }
 
 }  // namespace
 
-const OpRule kScaleRule = {.kind = OpKind::kScale,
-                           .name = "scale",
-                           .infer = infer,
-                           .sharding = sharding,
-                           .gradient = gradient,
-                           .in_place = over_first};
-const OpRule kAccumulateRule = {.kind = OpKind::kAccumulate,
-                                .name = "accumulate",
-                                .infer = infer_accumulate,
-                                .sharding = sharding};
+const OpRule Scale::rule = {
+    .infer = infer, .sharding = sharding, .gradient = gradient, .in_place = over_first};
+const OpRule Accumulate::rule = {.infer = infer_accumulate, .sharding = sharding};
 
 }  // namespace tessera

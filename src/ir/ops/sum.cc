@@ -1,6 +1,4 @@
-// sum: y = Σ terms + Σ biases; the first `terms` inputs have y's shape, the rest are biases over
-// y's trailing dimensions. Its gradient is dy itself for every term.
-// bias_grad: db[f] += Σ_rows dy[…, f] for `count` biases of `dims` trailing dimensions at once.
+// Rules of sum, whose gradient is dy itself for each term, and of the gradient of a bias.
 #include "base/error.h"
 #include "ir/builder.h"
 #include "ir/ops/rules.h"
@@ -8,8 +6,8 @@
 namespace tessera {
 namespace {
 
-std::vector<OutputSpec> infer(const Attributes& a, const Inputs& in) {
-  const auto terms = static_cast<size_t>(a.integer("terms"));
+std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
+  const auto terms = static_cast<size_t>(op.as<Sum>().terms);
   CHECK(terms >= 1 && terms <= in.size(), "sum of {} terms", terms);
   const Shape& y = in[0]->shape;
   for (size_t i = 1; i < in.size(); ++i) {
@@ -25,10 +23,11 @@ Shape trailing(const Shape& s, int64_t dims) {
   return Shape(std::vector<int64_t>(s.dims().end() - dims, s.dims().end()));
 }
 
-std::vector<OutputSpec> infer_bias(const Attributes& a, const Inputs& in) {
-  CHECK(in.size() == 1 && a.integer("dims") <= in[0]->shape.rank(), "bias_grad takes dy");
-  const OutputSpec one = {".gradient", sum_type(a), trailing(in[0]->shape, a.integer("dims"))};
-  return std::vector<OutputSpec>(static_cast<size_t>(a.integer("count")), one);
+std::vector<OutputSpec> infer_bias(const Op& op, const Inputs& in) {
+  const BiasGrad& a = op.as<BiasGrad>();
+  CHECK(in.size() == 1 && a.dims <= in[0]->shape.rank(), "bias_grad takes dy");
+  const OutputSpec one = {".gradient", a.into, trailing(in[0]->shape, a.dims)};
+  return std::vector<OutputSpec>(static_cast<size_t>(a.count), one);
 }
 
 std::string letters(int rank) {
@@ -50,22 +49,20 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
 }
 ShardingRule sharding_bias(const Op& op, ValueSpan values) {
   const std::string all = letters(values[op.inputs[0]].shape.rank());
-  const std::string out =
-      all.substr(all.size() - static_cast<size_t>(op.attributes.integer("dims")));
+  const std::string out = all.substr(all.size() - static_cast<size_t>(op.as<BiasGrad>().dims));
   return {{all}, std::vector<std::string>(op.outputs.size(), out), all, {{0}}};
 }
 
 void gradient(Gradients& g, const Op& op) {
   const ValueId dy = g.of(op.outputs[0]);
   if (dy == kNone) return;
-  const auto terms = static_cast<size_t>(op.attributes.integer("terms"));
+  const auto terms = static_cast<size_t>(op.as<Sum>().terms);
   std::vector<ValueId> biases;
   for (size_t i = terms; i < op.inputs.size(); ++i) biases.push_back(g.weight(op.inputs[i]));
   if (!biases.empty()) {
     const int64_t dims = g[op.inputs[terms]].shape.rank();
-    g.builder().emit(OpKind::kBiasGrad, op.origin,
-                     {{"dims", dims}, {"count", static_cast<int64_t>(biases.size())}}, {dy},
-                     biases);
+    const auto count = static_cast<int64_t>(biases.size());
+    g.builder().emit(BiasGrad{.dims = dims, .count = count}, op.origin, {dy}, biases);
   }
   for (size_t i = 0; i < terms; ++i)
     if (g.wanted(op.inputs[i])) g.add(op.inputs[i], dy);
@@ -73,13 +70,8 @@ void gradient(Gradients& g, const Op& op) {
 
 }  // namespace
 
-const OpRule kSumRule = {.kind = OpKind::kSum,
-                         .name = "sum",
-                         .infer = infer,
-                         .sharding = sharding,
-                         .gradient = gradient,
-                         .in_place = over_first};
-const OpRule kBiasGradRule = {
-    .kind = OpKind::kBiasGrad, .name = "bias_grad", .infer = infer_bias, .sharding = sharding_bias};
+const OpRule Sum::rule = {
+    .infer = infer, .sharding = sharding, .gradient = gradient, .in_place = over_first};
+const OpRule BiasGrad::rule = {.infer = infer_bias, .sharding = sharding_bias};
 
 }  // namespace tessera

@@ -1,0 +1,98 @@
+// Where the operands of an op are, by the slots that its type names (ir/ops/fields.h).
+#pragma once
+
+#include <concepts>
+
+#include "ir/op.h"
+
+namespace tessera {
+
+// The place of a slot among the inputs of an op with these attributes, the first of them where it
+// has several; kNone where the attributes leave it out.
+template <class A>
+int input_index(const A& attributes, typename A::In wanted) {
+  if constexpr (requires { A::inputs(attributes, [](auto, int64_t) {}); }) {
+    int64_t next = 0, found = kNone;
+    A::inputs(attributes, [&](typename A::In slot, int64_t count) {
+      if (slot == wanted && count != 0) found = next;
+      next += count == kRest ? 0 : count;
+    });
+    return static_cast<int>(found);
+  } else {
+    return static_cast<int>(wanted);
+  }
+}
+
+// The same of outputs.
+template <class A>
+int output_index(const A& attributes, typename A::Out wanted) {
+  if constexpr (requires { A::outputs(attributes, [](auto, int64_t) {}); }) {
+    int64_t next = 0, found = kNone;
+    A::outputs(attributes, [&](typename A::Out slot, int64_t count) {
+      if (slot == wanted && count != 0) found = next;
+      next += count;
+    });
+    return static_cast<int>(found);
+  } else {
+    return static_cast<int>(wanted);
+  }
+}
+
+// How many inputs an op with these attributes has, without those of kRest.
+template <class A>
+size_t input_count(const A& attributes) {
+  int64_t all = 0;
+  A::inputs(attributes, [&](typename A::In, int64_t count) { all += count == kRest ? 0 : count; });
+  return static_cast<size_t>(all);
+}
+
+// The index in OpTypes of the op whose slots Slot are.
+template <class Slot, class... Ts>
+constexpr int owner_of(TypeList<Ts...>) {
+  const auto owns = []<class A>(std::type_identity<A>) {
+    bool found = false;
+    if constexpr (requires { typename A::In; }) found |= std::is_same_v<typename A::In, Slot>;
+    if constexpr (requires { typename A::Out; }) found |= std::is_same_v<typename A::Out, Slot>;
+    return found;
+  };
+  int index = 0;
+  static_cast<void>(((owns(std::type_identity<Ts>()) || (++index, false)) || ...));
+  return index;
+}
+template <class Slot>
+concept OperandSlot = std::is_enum_v<Slot> && owner_of<Slot>(OpTypes())
+< kOpKinds;
+template <OperandSlot Slot>
+using OwnerOf =
+    std::variant_alternative_t<static_cast<size_t>(owner_of<Slot>(OpTypes())), OpAttributes>;
+template <class Slot>
+concept InputSlot = OperandSlot<Slot> && requires {
+  requires std::is_same_v<typename OwnerOf<Slot>::In, Slot>;
+};
+template <class Slot>
+concept OutputSlot = OperandSlot<Slot> && !InputSlot<Slot>;
+
+// The place of a slot among the inputs (or outputs) of an op; kNone where it has none. The op is of
+// the type that names the slot: place_of(op, Attention::kBias) is for attention.
+template <InputSlot Slot>
+int place_of(const Op& op, Slot slot) {
+  return input_index(op.as<OwnerOf<Slot>>(), slot);
+}
+template <OutputSlot Slot>
+int place_of(const Op& op, Slot slot) {
+  return output_index(op.as<OwnerOf<Slot>>(), slot);
+}
+
+// The value of a slot, the first where it has several; kNone where it has none.
+template <InputSlot Slot>
+ValueId input(const Op& op, Slot slot) {
+  const int place = place_of(op, slot);
+  return place < 0 ? ValueId() : op.inputs.at(static_cast<size_t>(place));
+}
+template <OutputSlot Slot>
+ValueId output(const Op& op, Slot slot) {
+  const int place = place_of(op, slot);
+  return place < 0 ? ValueId() : op.outputs.at(static_cast<size_t>(place));
+}
+
+}  // namespace tessera

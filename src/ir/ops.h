@@ -1,0 +1,133 @@
+// All ops: one line each. The kind of an op is the index of its type in this list.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "ir/ops/attention.h"
+#include "ir/ops/cast.h"
+#include "ir/ops/communicate.h"
+#include "ir/ops/cross_entropy.h"
+#include "ir/ops/divided_cross_entropy.h"
+#include "ir/ops/dropout.h"
+#include "ir/ops/embedding.h"
+#include "ir/ops/gated_activation.h"
+#include "ir/ops/gelu.h"
+#include "ir/ops/heads.h"
+#include "ir/ops/materialised_attention.h"
+#include "ir/ops/matmul.h"
+#include "ir/ops/norm.h"
+#include "ir/ops/rotary.h"
+#include "ir/ops/scale.h"
+#include "ir/ops/step.h"
+#include "ir/ops/sum.h"
+#include "ir/ops/update.h"
+
+namespace tessera {
+
+template <class... Ts>
+struct TypeList {
+  static constexpr int kSize = sizeof...(Ts);
+  using Variant = std::variant<Ts...>;
+};
+
+using OpTypes = TypeList<Embedding,            //
+                         EmbeddingGrad,        //
+                         Norm,                 //
+                         NormGrad,             //
+                         RmsNorm,              //
+                         RmsNormGrad,          //
+                         Matmul,               //
+                         MatmulGradInput,      //
+                         MatmulGradWeight,     //
+                         Rotary,               //
+                         RepeatHeads,          //
+                         RepeatHeadsGrad,      //
+                         JoinHeads,            //
+                         JoinHeadsGrad,        //
+                         Attention,            //
+                         AttentionGrad,        //
+                         CachedAttention,      //
+                         AttentionScores,      //
+                         AttentionScoresGrad,  //
+                         Softmax,              //
+                         SoftmaxGrad,          //
+                         AttentionMix,         //
+                         AttentionMixGrad,     //
+                         Gelu,                 //
+                         GeluGrad,             //
+                         GatedActivation,      //
+                         GatedActivationGrad,  //
+                         Sum,                  //
+                         Scale,                //
+                         Accumulate,           //
+                         BiasGrad,             //
+                         Dropout,              //
+                         DropoutGrad,          //
+                         Cast,                 //
+                         Copy,                 //
+                         CrossEntropy,         //
+                         LinearCrossEntropy,   //
+                         LogitsMax,            //
+                         LogitsSums,           //
+                         DividedCrossEntropy,  //
+                         Clear,                //
+                         Pack,                 //
+                         Squares,              //
+                         Clip,                 //
+                         Adamw,                //
+                         Lion,                 //
+                         Sgd,                  //
+                         AdafactorSums,        //
+                         AdafactorSquares,     //
+                         Adafactor,            //
+                         AllReduce,            //
+                         ReduceScatter,        //
+                         AllGather,            //
+                         Slice,                //
+                         Pad,                  //
+                         Share,                //
+                         Send,                 //
+                         Receive>;
+
+using OpAttributes = OpTypes::Variant;
+
+// The number of an op's type in OpTypes, for tables and names: kind_of<Rotary>().
+enum class OpKind : uint8_t {};
+constexpr int kOpKinds = OpTypes::kSize;
+
+template <class A, class... Ts>
+constexpr int index_of(TypeList<Ts...>) {
+  int index = 0;
+  static_cast<void>(((std::is_same_v<A, Ts> || (++index, false)) || ...));
+  return index;
+}
+
+template <class A>
+constexpr OpKind kind_of() {
+  constexpr int kIndex = index_of<A>(OpTypes());
+  static_assert(kIndex < kOpKinds, "not an op: add it to OpTypes");
+  return static_cast<OpKind>(kIndex);
+}
+
+inline OpKind kind_of(const OpAttributes& attributes) {
+  return static_cast<OpKind>(attributes.index());
+}
+
+std::string_view name_of(OpKind kind);
+std::optional<OpKind> op_kind_named(std::string_view name);
+// The attributes of an op of that kind, all at their defaults.
+OpAttributes default_attributes(OpKind kind);
+
+// The group of a conversion; nullptr for other ops.
+const GroupRef* over_of(const OpAttributes& attributes);
+GroupRef* over_of(OpAttributes& attributes);
+// The frame kind whose table says which elements of a flat frame belong to which weight (attribute
+// `members`); kNone for ops that do not need it.
+FrameKindId members_of(const OpAttributes& attributes);
+// The type of the sum that an op adds to (attribute `into`); nullptr where it adds to none.
+DType* sum_type(OpAttributes& attributes);
+
+}  // namespace tessera

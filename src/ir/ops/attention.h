@@ -1,0 +1,110 @@
+// Attention without a T × T buffer (Dao et al. 2022), its gradient, and attention to a cache.
+#pragma once
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// What hides keys from a query (kernels/attention.h).
+enum class Mask : uint8_t {
+  kNothing,
+  kDocuments,  // numbers of documents [B, T]: keys of another one
+  kPadding,    // token ids [B, S]: keys that are padding
+};
+constexpr const char* enum_names(Mask) { return "nothing|documents|padding"; }
+
+// softmax(scale · q kᵀ + bias) v of packed qkv [B, T, K, G+2, D]: K groups of G query heads, one
+// key and one value.
+struct Attention {
+  static constexpr std::string_view kName = "attention";
+  enum In {
+    kQkv,
+    kKv,    // of another sequence [B, S, K, 2, D]; the queries are then [B, T, K, G, D]
+    kBias,  // a table of biases by distance [K·G, N]
+    kSeen,  // what the mask reads, i32
+    kSamples,
+    kStep
+  };
+  enum Out { kOut, kLse };  // [B, T, K·G, D]; the log of each row's sum [B, K·G, T], f32
+  double scale = 1;
+  bool across = false;        // keys and values are of another sequence
+  bool whole = false;         // a query sees all keys, not only those up to its own place
+  int64_t bias_distance = 0;  // distances from this on have one bias; 0: there are no biases
+  Mask seen = Mask::kNothing;
+  double dropout = 0;
+  int64_t key = 0;  // of the dropout mask
+  static void fields(auto& self, auto&& visit) {
+    visit("scale", self.scale, Print::kAlways);
+    visit("across", self.across);
+    visit("whole", self.whole);
+    visit("bias_distance", self.bias_distance);
+    visit("seen", self.seen);
+    visit("dropout", self.dropout);
+    visit("key", self.key, always_if(self.dropout > 0));
+  }
+  static void inputs(const Attention& a, auto&& slot) {
+    slot(kQkv, 1);
+    slot(kKv, a.across);
+    slot(kBias, a.bias_distance > 0);
+    slot(kSeen, a.seen != Mask::kNothing);
+    slot(kSamples, a.dropout > 0);
+    slot(kStep, a.dropout > 0);
+  }
+  static const OpRule rule;
+  bool operator==(const Attention&) const = default;
+};
+
+struct AttentionGrad {
+  static constexpr std::string_view kName = "attention_grad";
+  enum In { kQkv, kOut, kLse, kDOut, kKv, kBias, kSeen, kSamples, kStep };
+  enum Out { kDQkv, kDKv, kDBias };  // the gradient of the bias is added to
+  Attention of = {};
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) {
+    Attention::fields(self.of, visit);
+    visit("into", self.into);
+  }
+  static void inputs(const AttentionGrad& a, auto&& slot) {
+    for (const In required : {kQkv, kOut, kLse, kDOut}) slot(required, 1);
+    slot(kKv, a.of.across);
+    slot(kBias, a.of.bias_distance > 0);
+    slot(kSeen, a.of.seen != Mask::kNothing);
+    slot(kSamples, a.of.dropout > 0);
+    slot(kStep, a.of.dropout > 0);
+  }
+  static void outputs(const AttentionGrad& a, auto&& slot) {
+    slot(kDQkv, 1);
+    slot(kDKv, a.of.across);
+    slot(kDBias, a.of.bias_distance > 0);
+  }
+  static const OpRule rule;
+  bool operator==(const AttentionGrad&) const = default;
+};
+
+// Attention of T new tokens to those in the cache [B, C, 2, K, D] before them, which it extends.
+struct CachedAttention {
+  static constexpr std::string_view kName = "cached_attention";
+  enum In { kQkv, kPositions, kKv, kBias };  // positions [B, T]: where the new tokens are
+  enum Out { kOut, kCache };
+  double scale = 1;
+  int64_t context = 0;  // C
+  bool across = false;  // keys and values of the new tokens are an input of their own
+  int64_t bias_distance = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("scale", self.scale, Print::kAlways);
+    visit("context", self.context, Print::kAlways);
+    visit("across", self.across);
+    visit("bias_distance", self.bias_distance);
+  }
+  static void inputs(const CachedAttention& a, auto&& slot) {
+    slot(kQkv, 1);
+    slot(kPositions, 1);
+    slot(kKv, a.across);
+    slot(kBias, a.bias_distance > 0);
+  }
+  static const OpRule rule;
+  bool operator==(const CachedAttention&) const = default;
+};
+
+}  // namespace tessera

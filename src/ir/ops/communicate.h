@@ -1,0 +1,143 @@
+// Conversions between places on the mesh, of which some communicate, and messages between stages.
+// No conversion changes the global value; `over` names the group of ranks (ir/mesh.h). On flat
+// frames (one dimension) a collective works in place where input and output are one value: the
+// rank's own part is read or left. A reduce_scatter into another value adds its part there.
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "ir/group.h"
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// partial → the sum on every rank
+struct AllReduce {
+  static constexpr std::string_view kName = "all_reduce";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  bool max = false;  // partial_max → the maximum
+  // Of flat frames: values go to other ranks in this type, each rank's terms rounded once, and so
+  // is the sum. None: in their own type.
+  std::optional<DType> wire = std::nullopt;
+  int64_t pieces = 1, piece = 0;  // only that piece of so many of the frame
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("max", self.max);
+    visit("wire", self.wire);
+    visit("pieces", self.pieces);
+    visit("piece", self.piece, always_if(self.pieces > 1));
+  }
+  static const OpRule rule;
+  bool operator==(const AllReduce&) const = default;
+};
+
+// partial → the sum, split along `dim`
+struct ReduceScatter {
+  static constexpr std::string_view kName = "reduce_scatter";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  int64_t dim = kNone;                       // kNone: the one dimension of a flat frame
+  std::optional<DType> wire = std::nullopt;  // as of all_reduce, but the sum is f32
+  int64_t pieces = 1, piece = 0;             // only that piece of so many of each rank's part
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("dim", self.dim);
+    visit("wire", self.wire);
+    visit("pieces", self.pieces);
+    visit("piece", self.piece, always_if(self.pieces > 1));
+  }
+  static const OpRule rule;
+  bool operator==(const ReduceScatter&) const = default;
+};
+
+// split along `dim` → whole on every rank
+struct AllGather {
+  static constexpr std::string_view kName = "all_gather";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  int64_t dim = kNone;
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("dim", self.dim);
+  }
+  static const OpRule rule;
+  bool operator==(const AllGather&) const = default;
+};
+
+// whole → the rank's own part along `dim`; no communication
+struct Slice {
+  static constexpr std::string_view kName = "slice";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  int64_t dim = kNone;
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("dim", self.dim);
+  }
+  static const OpRule rule;
+  bool operator==(const Slice&) const = default;
+};
+
+// the rank's own part → whole, with zeros elsewhere, which is partial; no communication
+struct Pad {
+  static constexpr std::string_view kName = "pad";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  int64_t dim = kNone;
+  static void fields(auto& self, auto&& visit) {
+    visit("over", self.over, Print::kAlways);
+    visit("dim", self.dim);
+  }
+  static const OpRule rule;
+  bool operator==(const Pad&) const = default;
+};
+
+// replicated → shared: the same value, but the gradients of its uses differ. There is none after
+// the pass remove_shares.
+struct Share {
+  static constexpr std::string_view kName = "share";
+  enum In { kX };
+  enum Out { kY };
+  GroupRef over = {};
+  static void fields(auto& self, auto&& visit) { visit("over", self.over, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const Share&) const = default;
+};
+
+enum class AdjacentStage : uint8_t { kNext, kPrevious };
+constexpr const char* enum_names(AdjacentStage) { return "next|previous"; }
+
+// The frame of a stream to another stage.
+struct Send {
+  static constexpr std::string_view kName = "send";
+  enum In { kX };
+  AdjacentStage to = AdjacentStage::kNext;
+  static void fields(auto& self, auto&& visit) { visit("to", self.to, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const Send&) const = default;
+};
+
+// The same from another stage.
+struct Receive {
+  static constexpr std::string_view kName = "receive";
+  enum Out { kY };
+  AdjacentStage from = AdjacentStage::kPrevious;
+  DType type = DType::kF32;
+  Shape shape = {};
+  static void fields(auto& self, auto&& visit) {
+    visit("from", self.from, Print::kAlways);
+    visit("type", self.type, Print::kAlways);
+    visit("shape", self.shape, Print::kAlways);
+  }
+  static const OpRule rule;
+  bool operator==(const Receive&) const = default;
+};
+
+}  // namespace tessera

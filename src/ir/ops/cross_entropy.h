@@ -1,0 +1,64 @@
+// The training loss. A loss and its gradient are one op: the gradient rule emits it again with
+// `gradient`, and differentiate drops the first.
+#pragma once
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// report += (Σ −log softmax(logits)[label], number of labels ≥ 0); with `gradient`, also
+// dlogits = softmax − onehot, in place where nothing reads the logits after it.
+struct CrossEntropy {
+  static constexpr std::string_view kName = "cross_entropy";
+  enum In { kLogits, kLabels, kStep };
+  enum Out { kReport, kDLogits };
+  bool gradient = false;
+  bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
+  static void fields(auto& self, auto&& visit) {
+    visit("gradient", self.gradient);
+    visit("scaled", self.scaled);
+  }
+  static void inputs(const CrossEntropy& a, auto&& slot) {
+    slot(kLogits, 1);
+    slot(kLabels, 1);
+    slot(kStep, a.scaled);
+  }
+  static void outputs(const CrossEntropy& a, auto&& slot) {
+    slot(kReport, 1);
+    slot(kDLogits, a.gradient);
+  }
+  static const OpRule rule;
+  bool operator==(const CrossEntropy&) const = default;
+};
+
+// The same of logits = x wᵀ, by chunks of tokens, so that logits are never held for all of them;
+// with `gradient`, also dx and dw +=.
+struct LinearCrossEntropy {
+  static constexpr std::string_view kName = "linear_cross_entropy";
+  enum In { kX, kW, kLabels, kStep };
+  enum Out { kReport, kDx, kDw };
+  bool gradient = false;
+  bool frozen = false;  // the weight is not trained: no dw
+  bool scaled = false;
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) {
+    visit("gradient", self.gradient);
+    visit("frozen", self.frozen);
+    visit("scaled", self.scaled);
+    visit("into", self.into);
+  }
+  static void inputs(const LinearCrossEntropy& a, auto&& slot) {
+    for (const In required : {kX, kW, kLabels}) slot(required, 1);
+    slot(kStep, a.scaled);
+  }
+  static void outputs(const LinearCrossEntropy& a, auto&& slot) {
+    slot(kReport, 1);
+    slot(kDx, a.gradient);
+    slot(kDw, a.gradient && !a.frozen);
+  }
+  static const OpRule rule;
+  bool operator==(const LinearCrossEntropy&) const = default;
+};
+
+}  // namespace tessera

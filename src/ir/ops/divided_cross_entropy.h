@@ -1,0 +1,54 @@
+// The cross-entropy of logits z whose vocabulary is divided over ranks, with a reduction after each
+// of the first two ops. Each rank of the division has the whole loss, so one of them adds it to the
+// report.
+#pragma once
+
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// m[b,t] = max_v z[b,t,v]
+struct LogitsMax {
+  static constexpr std::string_view kName = "logits_max";
+  enum In { kLogits };
+  enum Out { kMax };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const LogitsMax&) const = default;
+};
+
+// s[b,t] = (Σ_v e^(z[b,t,v] − m[b,t]),  z[b,t,label] − m[b,t])
+struct LogitsSums {
+  static constexpr std::string_view kName = "logits_sums";
+  enum In { kLogits, kMax, kLabels };
+  enum Out { kSums };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const LogitsSums&) const = default;
+};
+
+// report += (Σ ln s₀ − s₁, number of labels ≥ 0); with `gradient`, also
+// dz = e^(z − m) / s₀ − onehot.
+struct DividedCrossEntropy {
+  static constexpr std::string_view kName = "divided_cross_entropy";
+  enum In { kLogits, kMax, kSums, kLabels, kStep };
+  enum Out { kReport, kDLogits };
+  bool gradient = false;
+  bool scaled = false;  // gradients are multiplied by the loss scale of the step, the last input
+  static void fields(auto& self, auto&& visit) {
+    visit("gradient", self.gradient);
+    visit("scaled", self.scaled);
+  }
+  static void inputs(const DividedCrossEntropy& a, auto&& slot) {
+    for (const In required : {kLogits, kMax, kSums, kLabels}) slot(required, 1);
+    slot(kStep, a.scaled);
+  }
+  static void outputs(const DividedCrossEntropy& a, auto&& slot) {
+    slot(kReport, 1);
+    slot(kDLogits, a.gradient);
+  }
+  static const OpRule rule;
+  bool operator==(const DividedCrossEntropy&) const = default;
+};
+
+}  // namespace tessera

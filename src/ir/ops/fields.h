@@ -1,0 +1,42 @@
+// What the attribute structs of ops have in common. Each op is a struct in a header of this folder:
+//
+//   struct Rotary {
+//     static constexpr std::string_view kName = "rotary";  // in printed programs
+//     enum In { kQkv, kPositions };                         // its inputs, in order
+//     enum Out { kTurned };                                 // its outputs
+//     int64_t dims = 0;                                     // its attributes
+//     static void fields(auto& self, auto&& visit) { visit("dims", self.dims, Print::kAlways); }
+//     static const OpRule rule;                             // ir/rule.h; defined in rotary.cc
+//     bool operator==(const Rotary&) const = default;
+//   };
+//
+// fields() lists the attributes once, in the order of the printed text: bool, int64_t, double,
+// DType, optional<DType>, Shape, GroupRef, FrameKindId, or an enum with `constexpr const char*
+// enum_names(E)` = "first|second|…".
+//
+// Where an op's inputs depend on its attributes, `inputs(attributes, slot)` calls slot(kBias, n)
+// for each entry of In in order, where n is how many values it has: 0 or 1 (a bool), a count, or
+// kRest for all that are left. `outputs(attributes, slot)` is the same for Out.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tessera {
+
+struct OpRule;
+
+// When the text of an op has a field.
+enum class Print : uint8_t {
+  kUnlessDefault,
+  kAlways,
+  kNever,  // the parser derives it (ir/relations.h)
+};
+constexpr Print always_if(bool condition) {
+  return condition ? Print::kAlways : Print::kUnlessDefault;
+}
+
+// The number of values of a slot that takes all remaining operands.
+inline constexpr int64_t kRest = -1;
+
+}  // namespace tessera

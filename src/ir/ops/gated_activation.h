@@ -1,0 +1,32 @@
+// Gated activations (Shazeer 2020).
+#pragma once
+
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+enum class GateForm : uint8_t { kSilu, kErf, kTanh };  // the last two: the forms of gelu
+constexpr const char* enum_names(GateForm) { return "silu|erf|tanh"; }
+
+// y[…, m] = act(x[…, m, 0]) · x[…, m, 1]: x has a gate and a value for each inner unit.
+struct GatedActivation {
+  static constexpr std::string_view kName = "gated_activation";
+  enum In { kX };
+  enum Out { kY };
+  GateForm form = GateForm::kSilu;
+  static void fields(auto& self, auto&& visit) { visit("form", self.form, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const GatedActivation&) const = default;
+};
+
+struct GatedActivationGrad {
+  static constexpr std::string_view kName = "gated_activation_grad";
+  enum In { kX, kDy };
+  enum Out { kDx };
+  GateForm form = GateForm::kSilu;
+  static void fields(auto& self, auto&& visit) { visit("form", self.form, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const GatedActivationGrad&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Attention in three ops that hold every pair of tokens, for comparison and for planning systems
+// that do so (compiler option attention: materialised).
+#pragma once
+
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// s[b,h,i,j] = scale · q[b,i,h] · k[b,j,h], −inf where j > i
+struct AttentionScores {
+  static constexpr std::string_view kName = "attention_scores";
+  enum In { kQkv };
+  enum Out { kScores };  // f32
+  double scale = 1;
+  bool half = false;  // the scores are of the type of qkv
+  static void fields(auto& self, auto&& visit) {
+    visit("scale", self.scale, Print::kAlways);
+    visit("half", self.half);
+  }
+  static const OpRule rule;
+  bool operator==(const AttentionScores&) const = default;
+};
+
+// Adds the parts of q and k to the gradient of qkv so far.
+struct AttentionScoresGrad {
+  static constexpr std::string_view kName = "attention_scores_grad";
+  enum In { kQkv, kDScores, kSoFar };
+  enum Out { kDQkv };
+  AttentionScores of = {};
+  static void fields(auto& self, auto&& visit) { AttentionScores::fields(self.of, visit); }
+  static const OpRule rule;
+  bool operator==(const AttentionScoresGrad&) const = default;
+};
+
+// p = softmax over j, of the type of s
+struct Softmax {
+  static constexpr std::string_view kName = "softmax";
+  enum In { kScores };
+  enum Out { kProbabilities };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const Softmax&) const = default;
+};
+
+struct SoftmaxGrad {
+  static constexpr std::string_view kName = "softmax_grad";
+  enum In { kProbabilities, kDProbabilities };
+  enum Out { kDScores };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const SoftmaxGrad&) const = default;
+};
+
+// out[b,i,h] = Σ_j p[b,h,i,j] v[b,j,h]
+struct AttentionMix {
+  static constexpr std::string_view kName = "attention_mix";
+  enum In { kProbabilities, kQkv };
+  enum Out { kOut };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const AttentionMix&) const = default;
+};
+
+// Writes the part of v, and zero to the parts of q and k.
+struct AttentionMixGrad {
+  static constexpr std::string_view kName = "attention_mix_grad";
+  enum In { kProbabilities, kQkv, kDOut };
+  enum Out { kDProbabilities, kDQkv };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const AttentionMixGrad&) const = default;
+};
+
+}  // namespace tessera

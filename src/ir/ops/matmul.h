@@ -1,0 +1,72 @@
+// A matrix product with a weight, and its gradients. Weights keep the dimension that is divided:
+// qkv is [heads, 3, D, F].
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// The format to which the first operand is rounded before the product; the second one is rounded to
+// e4m3. kStored: operands are multiplied in their own type.
+enum class Fp8Format : uint8_t { kStored, kE4M3, kE5M2 };
+constexpr const char* enum_names(Fp8Format) { return "stored|e4m3|e5m2"; }
+
+// y[…, m] = scale · Σ_k x[…, k] w[m, k]
+struct Matmul {
+  static constexpr std::string_view kName = "matmul";
+  enum In { kX, kW };
+  enum Out { kY };
+  int64_t contract = 1;  // how many trailing dimensions k stands for
+  double scale = 1;
+  std::optional<DType> out = std::nullopt;  // type of y; none: that of x
+  Fp8Format fp8 = Fp8Format::kStored;
+  static void fields(auto& self, auto&& visit) {
+    visit("contract", self.contract, Print::kAlways);
+    visit("scale", self.scale);
+    visit("out", self.out);
+    visit("fp8", self.fp8);
+  }
+  static const OpRule rule;
+  bool operator==(const Matmul&) const = default;
+};
+
+// dx[…, k] = scale · Σ_m dy[…, m] w[m, k]
+struct MatmulGradInput {
+  static constexpr std::string_view kName = "matmul_grad_input";
+  enum In { kDy, kW };
+  enum Out { kDx };
+  int64_t contract = 1;
+  double scale = 1;
+  Fp8Format fp8 = Fp8Format::kStored;
+  static void fields(auto& self, auto&& visit) {
+    visit("contract", self.contract, Print::kAlways);
+    visit("scale", self.scale);
+    visit("fp8", self.fp8);
+  }
+  static const OpRule rule;
+  bool operator==(const MatmulGradInput&) const = default;
+};
+
+// dw[m, k] += scale · Σ_… dy[…, m] x[…, k]
+struct MatmulGradWeight {
+  static constexpr std::string_view kName = "matmul_grad_weight";
+  enum In { kDy, kX };
+  enum Out { kDw };
+  int64_t contract = 1;
+  double scale = 1;
+  DType into = DType::kF32;
+  Fp8Format fp8 = Fp8Format::kStored;
+  static void fields(auto& self, auto&& visit) {
+    visit("contract", self.contract, Print::kAlways);
+    visit("scale", self.scale);
+    visit("into", self.into);
+    visit("fp8", self.fp8);
+  }
+  static const OpRule rule;
+  bool operator==(const MatmulGradWeight&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,32 @@
+// Scaling, and addition to a sum.
+#pragma once
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+
+namespace tessera {
+
+// y = factor · x
+struct Scale {
+  static constexpr std::string_view kName = "scale";
+  enum In { kX };
+  enum Out { kY };
+  double factor = 1;
+  static void fields(auto& self, auto&& visit) { visit("factor", self.factor, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const Scale&) const = default;
+};
+
+// sum += x, over the calls of a step: the gradients that layers give for a value that they all
+// read, or a matmul for the gradient of its weight.
+struct Accumulate {
+  static constexpr std::string_view kName = "accumulate";
+  enum In { kX };
+  enum Out { kSum };
+  DType into = DType::kF32;
+  static void fields(auto& self, auto&& visit) { visit("into", self.into); }
+  static const OpRule rule;
+  bool operator==(const Accumulate&) const = default;
+};
+
+}  // namespace tessera

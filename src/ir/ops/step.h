@@ -1,0 +1,65 @@
+// What a step does to state, once for each weight or group of weights. The optimizer's update is in
+// update.h.
+#pragma once
+
+#include "ir/ops/matmul.h"
+#include "ir/value.h"
+
+namespace tessera {
+
+// report = 0
+struct Clear {
+  static constexpr std::string_view kName = "clear";
+  enum Out { kReport };
+  static void fields(auto&, auto&&) {}
+  static const OpRule rule;
+  bool operator==(const Clear&) const = default;
+};
+
+// The product that reads a packed weight.
+enum class PackedProduct : uint8_t { kMatmul, kMatmulGradInput };
+constexpr const char* enum_names(PackedProduct) { return "matmul|matmul_grad_input"; }
+
+// A weight in the layout of one product.
+struct Pack {
+  static constexpr std::string_view kName = "pack";
+  enum In { kWeight };
+  enum Out { kPacked };
+  Matmul attributes = {};  // of the product
+  PackedProduct product = PackedProduct::kMatmul;
+  int64_t rows = 0;   // elements of the product's first operand, on one rank
+  int64_t bytes = 0;  // of the packed weight
+  static void fields(auto& self, auto&& visit) {
+    Matmul::fields(self.attributes, visit);
+    visit("product", self.product, Print::kAlways);
+    visit("rows", self.rows, Print::kAlways);
+    visit("bytes", self.bytes, Print::kAlways);
+  }
+  static const OpRule rule;
+  bool operator==(const Pack&) const = default;
+};
+
+// report[squares] += Σ g²
+struct Squares {
+  static constexpr std::string_view kName = "squares";
+  enum In { kGradient };
+  enum Out { kReport };
+  FrameKindId members = kNone;  // its table says which elements belong to which weight
+  static void fields(auto& self, auto&& visit) { visit("members", self.members); }
+  static const OpRule rule;
+  bool operator==(const Squares&) const = default;
+};
+
+// Of loss tokens n, squares and the loss scale s: norm = sqrt(squares) / (n s),
+// scale = min(1, limit / norm) / (n s); skip = 1 where anything is not finite.
+struct Clip {
+  static constexpr std::string_view kName = "clip";
+  enum In { kReportIn, kStep };
+  enum Out { kReport };
+  double norm = 0;  // the limit
+  static void fields(auto& self, auto&& visit) { visit("norm", self.norm, Print::kAlways); }
+  static const OpRule rule;
+  bool operator==(const Clip&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,140 @@
+// What an optimizer does with the flat frames of a group of weights (kernels/update.h and
+// kernels/adafactor.h have the formulas).
+#pragma once
+
+#include <optional>
+
+#include "base/dtype.h"
+#include "ir/ops/fields.h"
+#include "ir/value.h"
+
+namespace tessera {
+
+enum class Rounding : uint8_t { kStochastic, kNearest };
+constexpr const char* enum_names(Rounding) { return "stochastic|nearest"; }
+
+// The attributes that all optimizers have. Outputs of their ops are weights, moments and master, as
+// far as they are there.
+struct WeightUpdate {
+  FrameKindId members = kNone;  // its table says which elements belong to which weight
+  double beta1 = 0, beta2 = 0, epsilon = 0;
+  double decay = 0;
+  bool decay_vectors = false;
+  bool master = false;  // updates are made in f32 and rounded into the weights
+  std::optional<DType> weights = std::nullopt;  // none: bf16 with a master, else f32
+  DType moments = DType::kF32;
+  Rounding rounding = Rounding::kNearest;  // of weights where there is no master
+
+  static void rates(auto& self, auto&& visit) {
+    visit("members", self.members);
+    visit("beta1", self.beta1, Print::kAlways);
+    visit("beta2", self.beta2, Print::kAlways);
+    visit("epsilon", self.epsilon, Print::kAlways);
+    visit("decay", self.decay, Print::kAlways);
+    visit("decay_vectors", self.decay_vectors);
+  }
+  static void types(auto& self, auto&& visit) {
+    visit("master", self.master);
+    visit("weights", self.weights);
+    visit("moments", self.moments);
+    visit("rounding", self.rounding);
+  }
+  static void fields(auto& self, auto&& visit) {
+    rates(self, visit);
+    types(self, visit);
+  }
+  bool operator==(const WeightUpdate&) const = default;
+};
+
+// Weights and two moments (Loshchilov & Hutter 2019).
+struct Adamw {
+  static constexpr std::string_view kName = "adamw";
+  enum In { kGradient, kStep, kReport };
+  enum Out { kWeights };
+  WeightUpdate update = {};
+  static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
+  static const OpRule rule;
+  bool operator==(const Adamw&) const = default;
+};
+
+// Weights and one moment (Chen et al. 2023).
+struct Lion {
+  static constexpr std::string_view kName = "lion";
+  enum In { kGradient, kStep, kReport };
+  enum Out { kWeights };
+  WeightUpdate update = {};
+  static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
+  static const OpRule rule;
+  bool operator==(const Lion&) const = default;
+};
+
+// Weights, and one moment where beta1 > 0.
+struct Sgd {
+  static constexpr std::string_view kName = "sgd";
+  enum In { kGradient, kStep, kReport };
+  enum Out { kWeights };
+  WeightUpdate update = {};
+  static void fields(auto& self, auto&& visit) { WeightUpdate::fields(self.update, visit); }
+  static const OpRule rule;
+  bool operator==(const Sgd&) const = default;
+};
+
+// The attributes of the two ops that come before adafactor (Shazeer & Stern 2018).
+struct FactorSums {
+  FrameKindId members = kNone;
+  int64_t sums = 0, factors = 0, weights_held = 0;  // elements of what the two ops write
+  double epsilon = 0, decay_power = 0;
+  static void fields(auto& self, auto&& visit) {
+    visit("members", self.members);
+    visit("sums", self.sums, Print::kAlways);
+    visit("factors", self.factors, Print::kAlways);
+    visit("weights_held", self.weights_held, Print::kAlways);
+    visit("epsilon", self.epsilon, Print::kAlways);
+    visit("decay_power", self.decay_power, Print::kAlways);
+  }
+  bool operator==(const FactorSums&) const = default;
+};
+
+// Sums of squares of gradients over each row and column, and of weights, from the rank's own part.
+struct AdafactorSums {
+  static constexpr std::string_view kName = "adafactor_sums";
+  enum In { kGradient, kWeights, kReport };
+  enum Out { kSums };
+  FactorSums of = {};
+  static void fields(auto& self, auto&& visit) { FactorSums::fields(self.of, visit); }
+  static const OpRule rule;
+  bool operator==(const AdafactorSums&) const = default;
+};
+
+// The running means of rows and columns, and the sums of squares of each weight's change, of the
+// rank's own part.
+struct AdafactorSquares {
+  static constexpr std::string_view kName = "adafactor_squares";
+  enum In { kGradient, kStep, kReport, kSums };
+  enum Out { kFactors, kUpdateSquares };
+  FactorSums of = {};
+  static void fields(auto& self, auto&& visit) { FactorSums::fields(self.of, visit); }
+  static const OpRule rule;
+  bool operator==(const AdafactorSquares&) const = default;
+};
+
+// Weights, and one moment where beta1 > 0.
+struct Adafactor {
+  static constexpr std::string_view kName = "adafactor";
+  enum In { kGradient, kStep, kReport, kSums, kFactors, kUpdateSquares };
+  enum Out { kWeights };
+  WeightUpdate update = {};
+  double update_clip = 0;
+  double least_scale =
+      0;  // least root mean square of a weight that scales its change; 0: none does
+  static void fields(auto& self, auto&& visit) {
+    WeightUpdate::rates(self.update, visit);
+    visit("update_clip", self.update_clip, Print::kAlways);
+    visit("least_scale", self.least_scale, Print::kAlways);
+    WeightUpdate::types(self.update, visit);
+  }
+  static const OpRule rule;
+  bool operator==(const Adafactor&) const = default;
+};
+
+}  // namespace tessera

@@ -1,0 +1,130 @@
+// Parses ops and their attributes, which are read by the fields of the op's type.
+#include <algorithm>
+#include <charconv>
+
+#include "base/config.h"
+#include "ir/names.h"
+#include "ir/parser.h"
+#include "ir/relations.h"
+
+namespace tessera {
+
+Op Parser::op() {
+  Op op;
+  if (take_mark('('))
+    mark(')');
+  else
+    op.outputs = value_list();
+  mark('=');
+  op.attributes = default_attributes(entry(op_kind_named, "the name of an op"));
+  mark('(');
+  if (!is_mark(')')) op.inputs = value_list();
+  mark(')');
+  while (peek().kind == Token::kWord) {
+    if (take_key("workspace"))
+      op.workspace = value();
+    else if (take_key("packed"))
+      op.packed = value();
+    else if (take_key("queue"))
+      op.queue = entry(queue_named, "the name of a queue");
+    else if (take_key("at"))
+      op.origin = name();
+    else
+      attribute(op.attributes);
+  }
+  set_relations(op);
+  op_types(op);
+  line_end();
+  return op;
+}
+
+// What follows the colon repeats the list of values, for people; it has to agree.
+void Parser::op_types(const Op& op) {
+  if (!take_mark(':')) return;
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    if (i > 0) mark(',');
+    const Token& at = peek();
+    const DType type = dtype();
+    const Shape made = shape();
+    if (op.outputs[i] == kNone) fail(at, "no type for no value");
+    const Value& v = (*values_)[op.outputs[i]];
+    if (type != v.dtype || made != v.shape)
+      fail(at, fmt::format("{} {}, the type of {}", name_of(v.dtype), to_string(v.shape), v.name));
+  }
+}
+
+void Parser::attribute(OpAttributes& attributes) {
+  const Token& key = peek();
+  std::string known;
+  bool found = false;
+  const auto read_if_named = [&](const char* name, auto& field,
+                                 Print when = Print::kUnlessDefault) {
+    if (when == Print::kNever) return;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
+    if (found || !take_key(name)) return;
+    read(field);
+    found = true;
+  };
+  std::visit(
+      [&]<class A>(A& a) {
+        A::fields(a, read_if_named);
+        if (!found)
+          fail(key, fmt::format("an attribute of {} ({})", A::kName,
+                                known.empty() ? "it has none" : known));
+      },
+      attributes);
+}
+
+void Parser::read(bool& x) {
+  if (peek().kind != Token::kInteger || peek().integer < 0 || peek().integer > 1)
+    fail(peek(), "0 or 1");
+  x = integer() == 1;
+}
+
+void Parser::read(DType& t) {
+  const auto found = peek().kind == Token::kString ? dtype_from_name(peek().text) : std::nullopt;
+  if (!found) fail(peek(), "an element type in quotes");
+  next();
+  t = *found;
+}
+
+// "2x64x768"
+void Parser::read(Shape& s) {
+  const Token& token = peek();
+  std::vector<int64_t> dims;
+  const char *at = token.text.data(), *const end = at + token.text.size();
+  bool good = token.kind == Token::kString;
+  while (good && at != end) {
+    const auto [stop, error] = std::from_chars(at, end, dims.emplace_back());
+    good = error == std::errc() && dims.back() >= 0 &&
+           (stop == end || (*stop == 'x' && stop + 1 != end));
+    at = stop == end ? end : stop + 1;
+  }
+  if (!good) fail(token, "extents such as \"2x64x768\"");
+  next();
+  s = Shape(dims);
+}
+
+void Parser::read(FrameKindId& k) {
+  if (peek().kind == Token::kId) {
+    k = id<FrameKindId>('$', kinds_, "a kind of frame");
+    return;
+  }
+  const auto found =
+      peek().kind == Token::kString ? kind_names_.find(peek().text) : kind_names_.end();
+  if (found == kind_names_.end() || found->second == kNone) fail(peek(), "a kind of frame");
+  next();
+  k = found->second;
+}
+
+int Parser::entry_of(std::string_view names) {
+  const auto entries = static_cast<int>(std::count(names.begin(), names.end(), '|')) + 1;
+  for (int i = 0; i < entries && peek().kind == Token::kString; ++i)
+    if (enum_name(names, i) == peek().text) {
+      next();
+      return i;
+    }
+  fail(peek(), fmt::format("one of {}", names));
+}
+
+}  // namespace tessera
