@@ -387,7 +387,7 @@ Tree about(const std::string& path, const BpeDescription& bpe, const Tokenizer& 
 
 const char* words_in_text(WordSplit words) {
   switch (words) {
-    case WordSplit::kNone:
+    case WordSplit::kOff:
       return "not split into words";
     case WordSplit::kGpt2:
       return "split into words as GPT-2 does";

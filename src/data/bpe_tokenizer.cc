@@ -25,7 +25,7 @@ BpeTokenizer::BpeTokenizer(const BpeDescription& bpe, uint64_t fingerprint,
       merges_(bpe.merges.size()),
       nfc_(bpe.nfc),
       add_prefix_space_(bpe.add_prefix_space),
-      cuts_words_(bpe.words != WordSplit::kNone),
+      cuts_words_(bpe.words != WordSplit::kOff),
       ignore_merges_(bpe.ignore_merges),
       fingerprint_(fingerprint) {
   add_vocabulary(bpe);

@@ -79,7 +79,7 @@ size_t Pretokenizer::digits_end(std::string_view text, size_t from, int most) co
 }
 
 size_t Pretokenizer::word_end(std::string_view text, size_t from) const {
-  if (split_ == WordSplit::kNone) return text.size();
+  if (split_ == WordSplit::kOff) return text.size();
   return split_ == WordSplit::kGpt2 ? gpt2_end(text, from) : later_end(text, from);
 }
 

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-enum class WordSplit : uint8_t { kNone, kGpt2, kQwen2, kLlama3 };
+enum class WordSplit : uint8_t { kOff, kGpt2, kQwen2, kLlama3 };
 constexpr const char* enum_names(WordSplit) { return "none|gpt2|qwen2|llama3"; }
 
 class Pretokenizer {

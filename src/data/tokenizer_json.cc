@@ -119,7 +119,7 @@ void Reader::read_pre_tokenizer(const Tree& node) {
     if (list != nullptr && list->size() == 2 && kind(list->front(), "pre_tokenizer") == "Split") {
       read_pre_tokenizer(list->back());
       const WordSplit words = words_of(list->front());
-      if (out_.words != WordSplit::kNone || out_.add_prefix_space)
+      if (out_.words != WordSplit::kOff || out_.add_prefix_space)
         fail(list->back(), "behind a Split, use_regex and add_prefix_space must be false");
       out_.words = words;
       return;
@@ -131,7 +131,7 @@ void Reader::read_pre_tokenizer(const Tree& node) {
                            type, kWayOut));
   }
   out_.add_prefix_space = flag(node, "add_prefix_space", true);
-  out_.words = flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kNone;
+  out_.words = flag(node, "use_regex", true) ? WordSplit::kGpt2 : WordSplit::kOff;
 }
 
 // By the very text of the expression, as the published files have it.

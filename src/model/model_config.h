@@ -6,6 +6,7 @@
 
 #include "base/range.h"
 #include "ir/ops/gelu.h"
+#include "ir/ops/gelu.h"
 
 namespace tessera {
 

@@ -62,7 +62,7 @@ TEST(Pretokenize, SplitsAsQwen2AndLlama3Do) {
   EXPECT_EQ(qwen2("x;\n\n  y \n z\n"), (Words{"x", ";\n\n", " ", " y", " \n", " z", "\n"}));
   EXPECT_EQ(qwen2("a   b  "), (Words{"a", "  ", " b", "  "}));
   EXPECT_EQ(qwen2("\nb\r\n \t\nc"), (Words{"\n", "b", "\r\n \t\n", "c"}));
-  EXPECT_EQ(split("a b", WordSplit::kNone), (Words{"a b"}));
+  EXPECT_EQ(split("a b", WordSplit::kOff), (Words{"a b"}));
 }
 
 TEST(Pretokenize, TakesInvalidBytesForPunctuation) {

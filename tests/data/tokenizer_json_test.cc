@@ -41,7 +41,7 @@ TEST(TokenizerJson, ReadsWhatItWrites) {
 }
 
 TEST(TokenizerJson, KnowsTheSplitsOfQwen2AndLlama3) {
-  for (const WordSplit words : {WordSplit::kNone, WordSplit::kQwen2, WordSplit::kLlama3}) {
+  for (const WordSplit words : {WordSplit::kOff, WordSplit::kQwen2, WordSplit::kLlama3}) {
     BpeDescription bpe = small_bpe();
     bpe.words = words;
     const std::string text = write_tokenizer_json(bpe);
