@@ -6,7 +6,6 @@
 
 #include "base/range.h"
 #include "ir/ops/gelu.h"
-#include "ir/ops/gelu.h"
 
 namespace tessera {
 
