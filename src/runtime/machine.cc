@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/box.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "comm/nccl.h"
 #include "kernels/cast.h"

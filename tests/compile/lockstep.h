@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/bound_op.h"

@@ -2,6 +2,7 @@
 // a run's first start tries it. Says what each takes.
 #include <chrono>
 
+#include "base/error.h"
 #include "kernels/cuda/attention_trial.h"
 #include "tests/cuda/device.h"
 

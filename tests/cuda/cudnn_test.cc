@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "kernels/cuda/dnn_parts.h"
 
 namespace tessera {

@@ -1,5 +1,6 @@
 // What the rest relies on of a device's memory, streams and graphs.
 #include "tests/cuda/device.h"
+#include "base/error.h"
 
 namespace tessera::testing {
 namespace {

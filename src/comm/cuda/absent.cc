@@ -1,4 +1,5 @@
 // What the build takes without the CUDA toolkit.
+#include "base/error.h"
 #include "comm/nccl.h"
 
 namespace tessera {
