@@ -1,9 +1,13 @@
 // Activations and their slopes (kernels/gelu.h, kernels/gated_activation.h) in f32.
 #pragma once
 
-#include "kernels/cuda/operand.h"
+#include <cuda_runtime.h>
+
+#include <cstdint>
 
 namespace tessera::kernels::cuda {
+
+enum class Activation : uint8_t { kSilu, kErf, kTanh };
 
 struct ValueAndSlope {
   float y, slope;

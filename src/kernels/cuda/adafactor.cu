@@ -1,11 +1,12 @@
-#include "kernels/cuda/adafactor.h"
-
+// Adafactor's parts (kernels/adafactor.h).
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/philox.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/squares.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -15,8 +16,28 @@ constexpr int64_t kMostBlocks = 132 * 16;
 
 constexpr int64_t kFactorBlocks = 132 * 4;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int64_t kTile = kFactorTile;
-static_assert(kTile == kWarp * kGroup);
+constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that adds squares
+
+// A stretch of a flat gradient, and what is known of its weight.
+struct FactorWork {
+  Numbers gradient;
+  int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch
+  const double *scale = nullptr, *skip = nullptr;
+
+  __host__ __device__ int64_t first_row() const { return element / columns; }
+  __host__ __device__ int64_t end_row() const {
+    return (element + (end - begin) + columns - 1) / columns;
+  }
+  __host__ __device__ int64_t rows() const { return end_row() - first_row(); }
+};
+
+// `row_partials` has rows x tiles of columns, `column_partials` stripes x columns.
+struct FactorSumsWork {
+  FactorWork of;
+  bool vector = false;  // rows by 16 bytes
+  double epsilon = 0, *rows = nullptr, *columns = nullptr;
+  double *row_partials = nullptr, *column_partials = nullptr;
+};
 
 struct VectorSums {
   FactorSumsWork a;
@@ -92,6 +113,13 @@ struct FactorJoin {
   }
 };
 
+struct FactorMeansWork {
+  int64_t rows = 0, columns = 0;
+  double decay_power = 0;
+  const double *step = nullptr, *skip = nullptr, *row_sums = nullptr, *column_sums = nullptr;
+  float *row_means = nullptr, *column_means = nullptr;
+};
+
 struct Means {
   FactorMeansWork a;
   __host__ __device__ int64_t count() const { return a.rows + a.columns; }
@@ -107,6 +135,12 @@ struct Means {
   }
 };
 
+struct FactorScalesWork {
+  int64_t rows = 0, columns = 0;
+  const float *row_means = nullptr, *column_means = nullptr;
+  float *row_scales = nullptr, *column_scales = nullptr;
+};
+
 // One block, which all rows' mean goes through.
 constexpr int kScalesThreads = 1024;
 __global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScalesWork a) {
@@ -120,6 +154,13 @@ __global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScal
   for (int64_t j = threadIdx.x; j < a.columns; j += blockDim.x)
     a.column_scales[j] = static_cast<float>(1 / sqrt(static_cast<double>(a.column_means[j])));
 }
+
+// *sum += the sum of the changes' squares; `partials` has squares_partials(end - begin) doubles.
+struct UpdateSquaresWork {
+  FactorWork of;
+  const float *row_scales = nullptr, *column_scales = nullptr;
+  double *partials = nullptr, *sum = nullptr;
+};
 
 // Where neighbours of a weight stand in it: one division for all of them. Of a vector there are
 // rows alone.
@@ -166,6 +207,19 @@ __global__ void update_squares_kernel(const UpdateSquaresWork a) {
   block_sums(sum, reinterpret_cast<double*>(shared_floats()));
   if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
 }
+
+// The update of one range.
+struct AdafactorWork {
+  FactorWork of;
+  Numbers weights, m, weights_low;  // no data: none
+  bool decay = true, stochastic = false;
+  uint64_t key = 0;
+  double beta1 = 0, weight_decay = 0;
+  const double *learning_rate = nullptr, *step = nullptr;
+  const float *row_scales = nullptr, *column_scales = nullptr;
+  const double *weight_squares = nullptr, *update_squares = nullptr;  // FactorNorms
+  double elements = 1, least_scale = 0, update_clip = 1;
+};
 
 // What all elements share.
 struct Constants {
@@ -234,18 +288,32 @@ int64_t factor_stripes(const FactorWork& of) {
   return enough < most ? enough : most;
 }
 
+FactorWork work_of(View gradient, const FactorStretch& s, const UpdateNumbers& n) {
+  return {numbers(gradient), s.begin, s.end, s.element, s.columns, n.scale, n.skip};
+}
+
 }  // namespace
 
 // Parts of rows are at most one more a row than 256ths of the elements; stripes and tiles are
 // together at most the blocks and one stripe more.
-int64_t factor_partials(int64_t elements, int64_t factors) {
-  return elements / kTile + 2 * factors + kFactorBlocks * kTile;
+int64_t factor_sums_bytes(int64_t n, int64_t factors) {
+  return (n / kTile + 2 * factors + kFactorBlocks * kTile) * static_cast<int64_t>(sizeof(double));
 }
 
-void launch_factor_sums(const FactorSumsWork& a, Stream s) {
-  if (a.of.begin >= a.of.end) return;
-  if (a.of.columns == 0) return launch_map("factor_vector_sums", s, VectorSums{a});
-  const int64_t tiles = blocks_for(a.of.columns, kTile), stripes = factor_stripes(a.of);
+void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
+                     double epsilon, void* workspace, double* rows, double* columns) {
+  if (stretch.begin >= stretch.end) return;
+  FactorSumsWork a;
+  a.of = work_of(gradient, stretch, n);
+  a.vector = aligned(gradient.data) && stretch.columns % kGroup == 0 &&
+             (stretch.begin - stretch.element) % kGroup == 0;
+  a.epsilon = epsilon;
+  a.rows = rows;
+  a.columns = columns;
+  if (stretch.columns == 0) return launch_map("factor_vector_sums", s, VectorSums{a});
+  const int64_t tiles = blocks_for(stretch.columns, kTile), stripes = factor_stripes(a.of);
+  a.row_partials = static_cast<double*>(workspace);
+  a.column_partials = a.row_partials + tiles * a.of.rows();
   launch("factor_sums", factor_sums_kernel,
          {.x = tiles,
           .y = stripes,
@@ -255,31 +323,68 @@ void launch_factor_sums(const FactorSumsWork& a, Stream s) {
   launch_map("factor_join", s, FactorJoin{a, tiles, stripes});
 }
 
-void launch_factor_means(const FactorMeansWork& a, Stream s) {
-  launch_map("factor_means", s, Means{a});
+void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
+                    const double* row_sums, const double* column_sums, float* rows,
+                    float* columns) {
+  launch_map("factor_means", s,
+             Means{{shape.rows, shape.columns, decay_power, n.step, n.skip, row_sums, column_sums,
+                    rows, columns}});
 }
 
-void launch_factor_scales(const FactorScalesWork& a, Stream s) {
+void factor_scales(Stream s, const FactorShape& shape, const float* rows, const float* columns,
+                   float* row_scales, float* column_scales) {
   launch("factor_scales", scales_kernel,
-         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, s, a);
+         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, s,
+         FactorScalesWork{shape.rows, shape.columns, rows, columns, row_scales, column_scales});
 }
 
-void launch_update_squares(const UpdateSquaresWork& a, Stream s) {
-  const int64_t n = a.of.end - a.of.begin;
-  if (n <= 0) return;
+void add_update_squares(Stream s, View gradient, const FactorStretch& stretch,
+                        const UpdateNumbers& n, const FactorScales& scales, void* workspace,
+                        double* sum) {
+  require(aligned(gradient.data), "a gradient that is not aligned");
+  const int64_t elements = stretch.end - stretch.begin;
+  if (elements <= 0) return;
+  const UpdateSquaresWork a = {work_of(gradient, stretch, n), scales.row_scales,
+                               scales.column_scales, static_cast<double*>(workspace), sum};
   launch("update_squares", update_squares_kernel,
-         {.x = squares_partials(n), .threads = kThreads, .shared_bytes = kWarp * sizeof(double)}, s,
-         a);
-  launch_join({a.partials, squares_partials(n), a.sum}, s);
+         {.x = squares_partials(elements),
+          .threads = kThreads,
+          .shared_bytes = kWarp * sizeof(double)},
+         s, a);
+  launch_join({a.partials, squares_partials(elements), a.sum}, s);
 }
 
-void launch_adafactor(const AdafactorWork& a, Stream s) {
-  const int64_t blocks = blocks_for(a.of.end - a.of.begin, kThreads * kGroup);
-  launch("adafactor", adafactor_kernel,
-         {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
-          .threads = kThreads,
-          .shared_bytes = sizeof(Constants)},
-         s, a);
+void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNumbers& n,
+               const FactorScales& scales, const FactorNorms& norms) {
+  AdafactorWork a;
+  a.weights = numbers(u.weights);
+  a.m = numbers(u.m);
+  a.weights_low = numbers(u.weights_low);
+  a.stochastic = u.stochastic;
+  a.beta1 = step.beta1;
+  a.weight_decay = step.weight_decay;
+  a.learning_rate = n.learning_rate;
+  a.step = n.step;
+  a.row_scales = scales.row_scales;
+  a.column_scales = scales.column_scales;
+  a.weight_squares = norms.weight_squares;
+  a.update_squares = norms.update_squares;
+  a.elements = norms.elements;
+  a.least_scale = norms.least_scale;
+  a.update_clip = norms.update_clip;
+  for (const Numbers& x : {a.weights, a.m, a.weights_low, numbers(u.gradient)})
+    require(aligned(x.data), "an update of weights that are not aligned");
+  for (const UpdateRange& r : u.ranges) {
+    a.of = work_of(u.gradient, {r.begin, r.end, r.element, scales.columns}, n);
+    a.decay = r.decay;
+    a.key = r.key;
+    const int64_t blocks = blocks_for(r.end - r.begin, kThreads * kGroup);
+    launch("adafactor", adafactor_kernel,
+           {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
+            .threads = kThreads,
+            .shared_bytes = sizeof(Constants)},
+           s, a);
+  }
 }
 
 }  // namespace tessera::kernels::cuda

@@ -4,8 +4,8 @@
 // is added by two writers. The other one is for tensor cores (attention_halves.h).
 #pragma once
 
-#include "kernels/cuda/operand.h"
-#include "tensor/stream.h"
+#include "kernels/cuda/philox.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 
@@ -35,6 +35,12 @@ struct RowPlaces {
   }
 };
 
+// Slots of a group in [B, T, KV, slots, D]: a query's rows and a key's rows of such an array.
+inline RowPlaces row_places(View v) {
+  const Shape& s = v.shape;
+  return {s[1] * s[2] * s[3] * s[4], s[2] * s[3] * s[4], s[3] * s[4], s[4]};
+}
+
 struct AttentionWork {
   int64_t b = 0, t = 0, s = 0, kv = 0, g = 0;
   int d = 0;
@@ -63,22 +69,19 @@ struct AttentionWork {
   bool fresh_bias = false;
 
   __host__ __device__ int64_t heads() const { return kv * g; }
+  int64_t delta_floats() const { return b * heads() * t; }
+  // Products of 16-bit numbers, where scores have no biases whose gradients are sums over rows.
+  bool on_tensor_cores() const {
+    return size_of(q.type) == 2 && d <= 128 && d % kGroup == 0 && bias.data == nullptr;
+  }
 };
 
-void launch_attention(const AttentionWork& a, Stream s);
-void launch_attention_grad(const AttentionWork& a, Stream s);
+// The work of a forward, or of a gradient without what only that has.
+AttentionWork work_of(const Attention& a);
+AttentionWork work_of(const AttentionGrad& a);
 
-// All numbers of one 16-bit type, rows of up to 128 in eights, no bias, no start.
+// On tensor cores: see AttentionWork::on_tensor_cores; without a start.
 void launch_attention_halves(const AttentionWork& a, Stream s);
 void launch_attention_halves_grad(const AttentionWork& a, Stream s);
-
-// Keys and values of the new tokens into the cache, the array of a.keys: the last two of the slots
-// of each group in `fresh`.
-struct FreshRows {
-  Numbers data;
-  RowPlaces at;
-  int64_t slots = 2;
-};
-void launch_cache_rows(const AttentionWork& a, const FreshRows& fresh, Stream s);
 
 }  // namespace tessera::kernels::cuda

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/attention_trial.h"
-#include "kernels/cuda/views.h"
+#include "kernels/cuda/table.h"
 
 namespace tessera::kernels {
 namespace {
@@ -145,7 +145,7 @@ int64_t CudaAttention::workspace_bytes() const {
   if (!s.gradient) return 0;
   const TensorView queries = {nullptr, s.dtype, {s.b, s.t, s.kv, s.g + (s.apart ? 0 : 2), s.d}};
   const TensorView keys = {nullptr, s.dtype, {s.b, s.s, s.kv, 2, s.d}};
-  return cuda::attention_grad_bytes(queries, s.apart ? keys : TensorView(), 0);
+  return cuda::attention_grad_bytes(queries, s.apart ? keys : TensorView(), 0, 1);
 }
 
 void CudaAttention::run(Stream s, const Attention& a, void* workspace) const {

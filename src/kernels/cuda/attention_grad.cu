@@ -1,3 +1,5 @@
+// The gradient of attention by plain kernels, and the choice between these and tensor cores
+// (kernels/attention.h).
 #include "kernels/cuda/attention_tiles.h"
 
 namespace tessera::kernels::cuda {
@@ -154,9 +156,7 @@ void launch_both(const AttentionWork& a, Stream s) {
   launch("attention_grad_keys", key_grad_kernel<kPer>, grid, s, a);
 }
 
-}  // namespace
-
-void launch_attention_grad(const AttentionWork& a, Stream s) {
+void launch_plain(const AttentionWork& a, Stream s) {
   if (a.d <= 64)
     launch_both<2>(a, s);
   else if (a.d <= 128)
@@ -164,6 +164,33 @@ void launch_attention_grad(const AttentionWork& a, Stream s) {
   else
     launch_both<8>(a, s);
   if (a.d_bias.data != nullptr) launch_map("attention_grad_bias", s, JoinBias{a});
+}
+
+}  // namespace
+
+int64_t attention_grad_bytes(View qkv, View kv, int64_t buckets, int) {
+  const int64_t queries = qkv.shape[3] - (kv.shape.rank() > 0 ? 0 : 2);  // of a group
+  const int64_t delta = qkv.shape[0] * qkv.shape[1] * qkv.shape[2] * queries;
+  return delta * (1 + buckets) * static_cast<int64_t>(sizeof(float));
+}
+
+void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
+  AttentionWork w = work_of(a);
+  w.d_out = numbers(a.d_out);
+  w.dq = numbers(a.d_qkv);
+  w.d_keys = numbers(a.kv ? a.d_kv : a.d_qkv);
+  w.delta = static_cast<float*>(workspace);
+  if (a.scope.bias) {
+    w.bias_rows = w.delta + w.delta_floats();
+    w.d_bias = numbers(a.d_bias);
+    w.fresh_bias = a.fresh_bias;
+    fill_in_stream(s, w.bias_rows, 0,
+                   w.delta_floats() * w.buckets * static_cast<int64_t>(sizeof(float)));
+  }
+  if (w.on_tensor_cores())
+    launch_attention_halves_grad(w, s);
+  else
+    launch_plain(w, s);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -1,13 +1,25 @@
-#include "kernels/cuda/attention_parts.h"
-
+// Attention's textbook parts, plain: an element a thread (kernels/attention_parts.h).
 #include <cmath>
 
+#include "kernels/cuda/attention.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
+
+struct PartsWork {
+  int64_t b = 0, t = 0, kv = 0, g = 0, d = 0;
+  float scale = 1;
+  Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
+  RowPlaces at;              // of their rows
+  Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
+  Numbers out;               // [B, T, H, D]; or its gradient
+
+  __host__ __device__ int64_t heads() const { return kv * g; }
+};
 
 // Where an element of [B, H, T, T] is of.
 struct Cell {
@@ -102,6 +114,12 @@ struct OverQueries {
   }
 };
 
+struct SoftmaxWork {
+  int64_t rows = 0, columns = 0;
+  Numbers x, y;  // of the gradient: y, dy
+  Numbers to;
+};
+
 constexpr int kRowsOfBlock = 8;  // a warp has a row
 
 __device__ int64_t row_of_warp() {
@@ -135,26 +153,61 @@ Grid rows_grid(const SoftmaxWork& a) {
   return {.x = blocks_for(a.rows, kRowsOfBlock), .threads = kRowsOfBlock * kWarp};
 }
 
+PartsWork work_of(View qkv) {
+  const Shape& q = qkv.shape;
+  PartsWork w;
+  w.b = q[0];
+  w.t = q[1];
+  w.kv = q[2];
+  w.g = q[3] - 2;
+  w.d = q[4];
+  w.qkv = numbers(qkv);
+  w.at = row_places(qkv);
+  return w;
+}
+
 }  // namespace
 
-void launch_attention_scores(const PartsWork& a, Stream s) {
-  launch_map("attention_scores", s, Scores{a});
+void attention_scores(Stream s, View qkv, float scale, View scores, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.scale = scale;
+  w.square = numbers(scores);
+  launch_map("attention_scores", s, Scores{w});
 }
-void launch_attention_scores_grad(const PartsWork& a, Stream s) {
-  launch_map("attention_scores_grad_queries", s, OverKeys<true>{a});
-  launch_map("attention_scores_grad_keys", s, OverQueries<true>{a});
+
+void attention_scores_grad(Stream s, View qkv, float scale, View d_scores, View d_qkv, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.scale = scale;
+  w.d_square = numbers(d_scores);
+  w.d_qkv = numbers(d_qkv);
+  launch_map("attention_scores_grad_queries", s, OverKeys<true>{w});
+  launch_map("attention_scores_grad_keys", s, OverQueries<true>{w});
 }
-void launch_attention_mix(const PartsWork& a, Stream s) {
-  launch_map("attention_mix", s, OverKeys<false>{a});
+
+void attention_mix(Stream s, View qkv, View probabilities, View out, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.square = numbers(probabilities);
+  w.out = numbers(out);
+  launch_map("attention_mix", s, OverKeys<false>{w});
 }
-void launch_attention_mix_grad(const PartsWork& a, Stream s) {
-  launch_map("attention_mix_grad", s, ProbabilityGrads{a});
-  launch_map("attention_mix_grad_values", s, OverQueries<false>{a});
+
+void attention_mix_grad(Stream s, const AttentionMixGrad& a, void*) {
+  PartsWork w = work_of(a.qkv);
+  w.square = numbers(a.probabilities);
+  w.d_square = numbers(a.d_probabilities);
+  w.out = numbers(a.d_out);
+  w.d_qkv = numbers(a.d_qkv);
+  launch_map("attention_mix_grad", s, ProbabilityGrads{w});
+  launch_map("attention_mix_grad_values", s, OverQueries<false>{w});
 }
-void launch_softmax(const SoftmaxWork& a, Stream s) {
+
+void softmax(Stream s, View x, View y) {
+  const SoftmaxWork a = {rows_of(x), columns_of(x), numbers(x), {}, numbers(y)};
   launch("softmax", softmax_kernel, rows_grid(a), s, a);
 }
-void launch_softmax_grad(const SoftmaxWork& a, Stream s) {
+
+void softmax_grad(Stream s, View y, View dy, View dx) {
+  const SoftmaxWork a = {rows_of(y), columns_of(y), numbers(y), numbers(dy), numbers(dx)};
   launch("softmax_grad", softmax_grad_kernel, rows_grid(a), s, a);
 }
 

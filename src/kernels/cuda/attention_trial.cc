@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/noise.h"
-#include "kernels/cuda/views.h"
+#include "kernels/cuda/table.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -100,7 +100,7 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
     if (z.padding) clear_last(g.d_out);  // its queries see no key
     g.d_qkv = take("gradient of queries", z.dtype, a.qkv.shape);
     if (z.apart) g.d_kv = take("gradient of keys", z.dtype, a.kv.shape);
-    require_workspace(attention_grad_bytes(a.qkv, a.kv, 0));
+    require_workspace(attention_grad_bytes(a.qkv, a.kv, 0, 1));
   }
   poison(stream_.get());
   run_own(stream_.get());

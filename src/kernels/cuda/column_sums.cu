@@ -1,10 +1,10 @@
 // Sums over rows. A block takes a stripe of rows and 256 columns, eight a lane; its warps take
 // turns at the rows and are added in order. The stripes are then added in order.
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/column_sums.h"
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/rows.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -88,12 +88,13 @@ __global__ void join_kernel(const ColumnJoin a) {
   }
 }
 
-}  // namespace
-
 int64_t column_stripes(int64_t rows) {
   const int64_t stripes = blocks_for(rows, kStripeRows);
   return stripes < 1 ? 1 : stripes > kMostStripes ? kMostStripes : stripes;
 }
+
+}  // namespace
+
 int64_t column_partials(int64_t rows, int64_t columns) {
   return 2 * column_stripes(rows) * columns;
 }

@@ -1,12 +1,23 @@
+// Tables of embeddings and their gradients (kernels/embedding.h).
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/tokens.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
+
+// An id outside of [0, total) gives a row of NaN, and no gradient.
+struct TableWork {
+  const int32_t* ids = nullptr;
+  int64_t tokens = 0, columns = 0, rows = 0;  // of the table
+  int64_t first = 0, total = 0;
+  bool vector = false;
+  Numbers table, y;     // of the forward
+  Numbers dy, d_table;  // of the gradient
+};
 
 struct LookUp {
   TableWork a;
@@ -93,13 +104,32 @@ __global__ void embedding_grad_kernel(const TableWork a) {
   if (n > 0) write_group(a.d_table, row * a.columns + c, n, a.vector, sum);
 }
 
+TableWork table_work(View ids, int64_t columns, View table, const TableRows& rows) {
+  TableWork a;
+  a.ids = ids.as<int32_t>();
+  a.tokens = ids.elements();
+  a.columns = columns;
+  a.rows = table.shape[0];
+  a.first = rows.first;
+  a.total = rows.total > 0 ? rows.total : a.rows;
+  return a;
+}
+
 }  // namespace
 
-void launch_embedding(const TableWork& a, Stream s) {
+void embedding(Stream s, View ids, View table, View y, const TableRows& rows) {
+  TableWork a = table_work(ids, table.shape[1], table, rows);
+  a.vector = a.columns % kGroup == 0 && aligned(table.data) && aligned(y.data);
+  a.table = numbers(table);
+  a.y = numbers(y);
   launch_map("embedding", s, LookUp{a, {a.tokens, a.columns, a.vector}});
 }
 
-void launch_embedding_grad(const TableWork& a, Stream s) {
+void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows, void*) {
+  TableWork a = table_work(ids, columns_of(dy), d_table, rows);
+  a.vector = a.columns % kGroup == 0 && aligned(dy.data) && aligned(d_table.data);
+  a.dy = numbers(dy);
+  a.d_table = numbers(d_table);
   launch("embedding_grad", embedding_grad_kernel,
          {.x = a.tokens,
           .y = blocks_for(a.columns, kTile),

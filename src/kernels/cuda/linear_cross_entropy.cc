@@ -3,8 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "kernels/cuda/tokens.h"
-#include "kernels/cuda/views.h"
+#include "kernels/cuda/loss.h"
 #include "kernels/cuda_products.h"
 
 namespace tessera::kernels {

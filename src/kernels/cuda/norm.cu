@@ -1,9 +1,10 @@
 // Norms: a block a row, which is read three times at most, from the cache but for the first. The
-// gradient goes through a stripe of rows once.
+// gradient goes through a stripe of rows once (kernels/norm.h).
+#include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/sum.h"
 
 namespace tessera::kernels::cuda {
 namespace {
@@ -49,6 +50,16 @@ __device__ float make_sum(const SumRows& a, int64_t row, int64_t c, int n, bool 
   return total;
 }
 
+// The norm of `sum.out`, which is made first where there are terms.
+struct NormRows {
+  SumRows sum;
+  bool centred = true;
+  float epsilon = 0;
+  int outputs = 0;
+  Numbers gain[kMostTerms], bias[kMostTerms], y[kMostTerms];
+  float* stats = nullptr;
+};
+
 __global__ void norm_kernel(const NormRows a) {
   const Groups& g = a.sum.groups;
   const int64_t row = blockIdx.x;
@@ -87,6 +98,13 @@ __global__ void norm_kernel(const NormRows a) {
     }
   });
 }
+
+struct NormGradRows {
+  Groups groups;
+  bool centred = true, accumulate = false;
+  Numbers x, gain, dy, dx;
+  const float* stats = nullptr;
+};
 
 struct GradTerms {
   float g[kGroup], xh[kGroup];
@@ -131,6 +149,15 @@ __global__ void norm_grad_kernel(const NormGradRows a) {
     write_group(a.dx, row * g.columns + c, n, g.vector, dx);
   });
 }
+
+// dx and the sums over rows in one sweep: dgain[c] += sum_n dy xh, dbias[c] += sum_n dy. Rows of up
+// to kMostSweptColumns.
+constexpr int64_t kMostSweptColumns = 4096;
+struct NormGradSweep {
+  NormGradRows rows;
+  Numbers dgain, dbias;       // no data: none
+  float* partials = nullptr;  // norm_grad_bytes()
+};
 
 // A block has a stripe of rows and all columns, eight a thread, whose sums over the rows it keeps;
 // the next row is on its way while this one is summed.
@@ -208,14 +235,25 @@ int64_t sweep_stripes(int64_t rows, int64_t columns) {
   return stripes < 1 ? 1 : stripes > most ? most : stripes;
 }
 
-}  // namespace
-
-int64_t norm_grad_partials(int64_t rows, int64_t columns) {
-  return columns <= kMostSweptColumns ? 2 * sweep_stripes(rows, columns) * columns
-                                      : column_partials(rows, columns);
+void finish_norm(Stream s, NormRows a, const Norm& n) {
+  require(!n.outputs.empty() && n.outputs.size() <= kMaxNormOutputs,
+          "a norm has 1 to kMaxNormOutputs outputs");
+  for (const NormOutput& o : n.outputs) {
+    a.gain[a.outputs] = numbers(o.gain);
+    a.bias[a.outputs] = numbers(o.bias);
+    a.y[a.outputs++] = numbers(o.y);
+    a.sum.groups.vector =
+        a.sum.groups.vector && aligned(o.gain.data) && aligned(o.bias.data) && aligned(o.y.data);
+  }
+  a.centred = n.kind == NormKind::kLayer;
+  a.epsilon = n.epsilon;
+  a.stats = n.stats ? n.stats.f32() : nullptr;
+  const Groups& g = a.sum.groups;
+  launch("norm", norm_kernel,
+         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, a);
 }
 
-void launch_norm_grad_sweep(const NormGradSweep& a, Stream s) {
+void sweep_norm_grad(const NormGradSweep& a, Stream s) {
   const Groups& g = a.rows.groups;
   const int64_t stripes = sweep_stripes(g.rows, g.columns);
   launch("norm_grad_sweep", norm_grad_sweep_kernel,
@@ -223,16 +261,52 @@ void launch_norm_grad_sweep(const NormGradSweep& a, Stream s) {
   launch_column_join({a.partials, stripes, g.columns, a.dbias, a.dgain}, s);
 }
 
-void launch_norm(const NormRows& a, Stream s) {
-  const Groups& g = a.sum.groups;
-  launch("norm", norm_kernel,
-         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, a);
+}  // namespace
+
+void norm(Stream s, View x, const Norm& n) {
+  NormRows a;
+  a.sum.groups = groups_of(rows_of(x), columns_of(x), x);
+  a.sum.out = numbers(x);
+  finish_norm(s, a, n);
 }
 
-void launch_norm_grad(const NormGradRows& a, Stream s) {
-  const Groups& g = a.groups;
+void sum_norm(Stream s, Views terms, Views biases, View out, const Norm& n) {
+  NormRows a;
+  a.sum = sum_rows(terms, biases, out);
+  finish_norm(s, a, n);
+}
+
+int64_t norm_grad_bytes(int64_t n, int64_t d) {
+  const int64_t partials =
+      d <= kMostSweptColumns ? 2 * sweep_stripes(n, d) * d : column_partials(n, d);
+  return partials * static_cast<int64_t>(sizeof(float));
+}
+
+void norm_grad(Stream s, const NormGrad& a, void* workspace) {
+  const NormGradRows rows = {
+      .groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx),
+      .centred = a.kind == NormKind::kLayer,
+      .accumulate = a.accumulate_dx,
+      .x = numbers(a.x),
+      .gain = numbers(a.gain),
+      .dy = numbers(a.dy),
+      .dx = numbers(a.dx),
+      .stats = a.stats.f32()};
+  auto* const partials = static_cast<float*>(workspace);
+  if (rows.groups.columns <= kMostSweptColumns)
+    return sweep_norm_grad({rows, numbers(a.dgain), numbers(a.dbias), partials}, s);
+  ColumnSums sums;
+  sums.groups = rows.groups;
+  sums.dy = rows.dy;
+  sums.x = rows.x;
+  sums.stats = rows.stats;
+  sums.gain = numbers(a.dgain);
+  sums.to = numbers(a.dbias);
+  sums.partials = partials;
+  launch_column_sums(sums, s);  // first: dx may take the place of dy
+  const Groups& g = rows.groups;
   launch("norm_grad", norm_grad_kernel,
-         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, a);
+         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, rows);
 }
 
 }  // namespace tessera::kernels::cuda

@@ -1,10 +1,20 @@
 // Random words of base/philox.h on the device.
 #pragma once
 
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
 #include "base/philox.h"
-#include "kernels/cuda/operand.h"
 
 namespace tessera::kernels::cuda {
+
+// Of masks: see Dropout in kernels/dropout.h.
+struct MaskKey {
+  uint64_t key = 0;
+  const double *seed = nullptr, *step = nullptr;
+  int64_t layer = 0;
+};
 
 __device__ inline PhiloxBlock philox_block(uint64_t key, uint64_t index, uint64_t lane) {
   return philox({static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)},

@@ -1,9 +1,21 @@
+// Rotation of queries and keys by their positions (kernels/rotary.h).
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
-#include "kernels/cuda/tokens.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
+
+constexpr int kMostRotaryPairs = 128;  // dims / 2
+
+struct RotaryWork {
+  Numbers qkv;  // [tokens, groups, slots, d]; all slots but the last turn
+  const int32_t* positions = nullptr;
+  int64_t tokens = 0, groups = 0, slots = 0, d = 0, half = 0;
+  bool inverse = false, vector = false;
+  float* table = nullptr;  // [tokens, 2, half]: cosines, sines
+  float frequency[kMostRotaryPairs] = {};
+};
 
 struct FillAngles {
   RotaryWork a;
@@ -46,7 +58,25 @@ struct Turn {
 
 }  // namespace
 
-void launch_rotary(const RotaryWork& a, Stream s) {
+int64_t rotary_bytes(int64_t positions, const Rotary& r) {
+  return positions * r.dims * static_cast<int64_t>(sizeof(float));
+}
+
+void rotary(Stream s, View qkv, View positions, const Rotary& r, void* workspace) {
+  require(qkv.shape.rank() == 5 && r.dims % 2 == 0 && r.dims <= 2 * kMostRotaryPairs,
+          "rotary needs [B, T, KV, slots, D] and an even number of dims, at most 256");
+  RotaryWork a;
+  a.qkv = numbers(qkv);
+  a.positions = positions.as<int32_t>();
+  a.tokens = qkv.shape[0] * qkv.shape[1];
+  a.groups = qkv.shape[2];
+  a.slots = qkv.shape[3];
+  a.d = qkv.shape[4];
+  a.half = r.dims / 2;
+  a.inverse = r.inverse;
+  a.vector = a.d % kGroup == 0 && a.half % kGroup == 0 && aligned(qkv.data) && aligned(workspace);
+  a.table = static_cast<float*>(workspace);
+  for (int64_t i = 0; i < a.half; ++i) a.frequency[i] = rotary_frequency(r, i);
   launch_map("rotary_angles", s, FillAngles{a});
   launch_map("rotary", s, Turn{a});
 }

@@ -1,16 +1,24 @@
-// The norm of the gradient and what follows from it; the search for a number that is not finite.
-#include <cmath>
+// Sums of squares, and the search for an element that is not finite (kernels/squares.h).
+#include "kernels/cuda/squares.h"
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/reduce.h"
-#include "kernels/cuda/step.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr size_t kSharedBytes = kWarp * sizeof(double);
+
+// *sum += sum of squares; `partials` has squares_partials(n) doubles.
+struct SquaresWork {
+  Numbers x;
+  int64_t n = 0;
+  bool vector = false;
+  double *partials = nullptr, *sum = nullptr;
+};
 
 __global__ void squares_kernel(const SquaresWork a) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
@@ -46,6 +54,15 @@ __device__ int64_t block_min(int64_t x, int64_t* shared) {
   return x;
 }
 
+// *first = the number of the first element that is not finite, or -1; `firsts` has
+// squares_partials(n) numbers.
+struct SearchWork {
+  Numbers x;
+  int64_t n = 0;
+  bool vector = false;
+  int64_t *firsts = nullptr, *first = nullptr;
+};
+
 __global__ void search_kernel(const SearchWork a) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
   const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
@@ -69,42 +86,38 @@ __global__ void search_join_kernel(const SearchWork a) {
   if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
 }
 
-struct ClipOnce {
-  ClipWork a;
-  __host__ __device__ int64_t count() const { return 1; }
-  __device__ void operator()(int64_t) const {
-    constexpr double kTiny = 1e-6;  // as kernels/clip.h
-    const double tokens = fmax(*a.tokens, 1.0) * *a.loss_scale;
-    *a.norm = sqrt(*a.squares) / tokens;
-    const double clip = a.limit > 0 ? fmin(1.0, a.limit / (*a.norm + kTiny)) : 1.0;
-    *a.scale = clip / tokens;
-    const bool finite = isfinite(*a.squares) && isfinite(*a.loss);
-    *a.skip = finite && *a.skip_before == 0 ? 0.0 : 1.0;
-  }
-};
-
 }  // namespace
 
 int64_t squares_partials(int64_t n) { return blocks_for(n, kSquaresOfBlock); }
-
-void launch_squares(const SquaresWork& a, Stream s) {
-  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
-  if (a.n == 0) return;
-  launch("squares", squares_kernel, grid, s, a);
-  launch_join({a.partials, squares_partials(a.n), a.sum}, s);
-}
 
 void launch_join(const JoinWork& a, Stream s) {
   launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
 }
 
-void launch_search(const SearchWork& a, Stream s) {
+int64_t squares_bytes(int64_t n) {
+  return squares_partials(n) * static_cast<int64_t>(sizeof(double));
+}
+
+void squares(Stream s, View x, void* workspace, double* sum) {
+  const SquaresWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<double*>(workspace),
+                         sum};
+  if (a.n == 0) return;
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("squares", squares_kernel, grid, s, a);
+  launch_join({a.partials, squares_partials(a.n), a.sum}, s);
+}
+
+int64_t first_non_finite_bytes(int64_t n) {
+  return squares_partials(n) * static_cast<int64_t>(sizeof(int64_t));
+}
+
+void first_non_finite(Stream s, View x, void* workspace, int64_t* first) {
+  const SearchWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<int64_t*>(workspace),
+                        first};
   const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
   launch("search", search_kernel, grid, s, a);
   launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s,
          a);
 }
-
-void launch_clip(const ClipWork& a, Stream s) { launch_map("clip", s, ClipOnce{a}); }
 
 }  // namespace tessera::kernels::cuda

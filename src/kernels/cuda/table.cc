@@ -1,13 +1,7 @@
-#include "kernels/cuda/adafactor.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/rows.h"
-#include "kernels/cuda/step.h"
-#include "kernels/cuda/views.h"
+#include "kernels/cuda/table.h"
 
 namespace tessera::kernels {
 namespace {
-
-constexpr int64_t kFloat = sizeof(float), kDouble = sizeof(double);
 
 constexpr Kernels kTable = {
     .clear = cuda::clear,
@@ -52,19 +46,17 @@ constexpr Kernels kTable = {
     .add_update_squares = cuda::add_update_squares,
     .adafactor = cuda::adafactor,
     .workspace = {
-        .norm_grad = [](int64_t n, int64_t d) { return cuda::norm_grad_partials(n, d) * kFloat; },
-        .gelu_grad = [](int64_t n, int64_t d) { return cuda::column_partials(n, d) * kFloat; },
-        .bias_grad = [](int64_t n, int64_t d) { return cuda::column_partials(n, d) * kFloat; },
+        .norm_grad = cuda::norm_grad_bytes,
+        .gelu_grad = cuda::gelu_grad_bytes,
+        .bias_grad = cuda::bias_grad_bytes,
         .embedding_grad = [](int64_t, DType) { return int64_t{0}; },
-        .rotary = [](int64_t positions, const Rotary& r) { return positions * r.dims * kFloat; },
-        .squares = [](int64_t n) { return cuda::squares_partials(n) * kDouble; },
-        .first_non_finite = [](int64_t n) { return cuda::squares_partials(n) * kDouble; },
-        .factor_sums = [](int64_t n,
-                          int64_t factors) { return cuda::factor_partials(n, factors) * kDouble; },
-        .cross_entropy = [](int64_t rows) { return rows * kDouble; },
+        .rotary = cuda::rotary_bytes,
+        .squares = cuda::squares_bytes,
+        .first_non_finite = cuda::first_non_finite_bytes,
+        .factor_sums = cuda::factor_sums_bytes,
+        .cross_entropy = cuda::cross_entropy_bytes,
         .attention = [](View, View, int) { return int64_t{0}; },
-        .attention_grad = [](View qkv, View kv, int64_t buckets,
-                             int) { return cuda::attention_grad_bytes(qkv, kv, buckets); },
+        .attention_grad = cuda::attention_grad_bytes,
         .cached_attention = [](int64_t, int64_t, int) { return int64_t{0}; },
         .attention_parts = [](int64_t, int64_t, int) { return int64_t{0}; },
     }};
@@ -73,15 +65,4 @@ constexpr Kernels kTable = {
 
 const Kernels& cuda_kernels() { return kTable; }
 
-namespace cuda {
-
-// Declared in launch.h, which only nvcc takes.
-void check_launch(cudaError_t code, const char* kernel) {
-  if (code == cudaSuccess) return;
-  cudaGetLastError();
-  throw Error("the device refused to start {}: {} ({}).", kernel, cudaGetErrorString(code),
-              cudaGetErrorName(code));
-}
-
-}  // namespace cuda
 }  // namespace tessera::kernels

@@ -1,16 +1,29 @@
-// AdamW, Lion and SGD in one sweep over the arena's stretches.
+// AdamW, Lion and SGD in one sweep over the arena's stretches (kernels/update.h).
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"
 #include "kernels/cuda/philox.h"
-#include "kernels/cuda/step.h"
+#include "kernels/cuda/views.h"
 
 namespace tessera::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 132 * 16;
+
+constexpr int kMostSpans = 32;  // of one launch
+
+struct UpdateWork {
+  UpdateRule rule = UpdateRule::kAdamW;
+  Numbers weights, m, v, gradient, weights_low;  // no data: none
+  bool stochastic = false;
+  double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
+  int spans = 0;
+  UpdateRange span[kMostSpans];
+};
 
 // What all elements share, made once a block in double precision, as on the CPU.
 struct Constants {
@@ -31,11 +44,11 @@ struct Element {
 __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Element& x) {
   const auto f = [](double y) { return static_cast<float>(y); };
   const float keep = decay ? c.keep : 1.0f;
-  if (a.kind == UpdateKind::kAdamW) {
+  if (a.rule == UpdateRule::kAdamW) {
     x.m += f(1 - a.beta1) * (x.g - x.m);
     x.v = x.g * x.g * f(1 - a.beta2) + x.v * f(a.beta2);
     x.w = x.w * keep - c.step_size * (x.m / (sqrtf(x.v) + c.epsilon));
-  } else if (a.kind == UpdateKind::kLion) {
+  } else if (a.rule == UpdateRule::kLion) {
     const float mixed = x.m * f(a.beta1) + x.g * f(1 - a.beta1);
     const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
     x.m = x.m * f(a.beta2) + x.g * f(1 - a.beta2);
@@ -47,7 +60,7 @@ __device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Eleme
   }
 }
 
-__device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateSpan& span,
+__device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateRange& span,
                              int64_t i, int n, bool vector) {
   float g[kGroup], w[kGroup], m[kGroup] = {}, v[kGroup] = {};
   read_group(a.gradient, i, n, vector, g);
@@ -77,7 +90,7 @@ __device__ void update_group(const UpdateWork& a, const Constants& c, const Upda
 
 __global__ void update_kernel(const UpdateWork a) {
   if (*a.skip != 0) return;  // every thread sees the same
-  const UpdateSpan& span = a.span[blockIdx.y];
+  const UpdateRange& span = a.span[blockIdx.y];
   // Blocks are as many as the longest span keeps busy.
   if (span.begin + static_cast<int64_t>(blockIdx.x) * kThreads * kGroup >= span.end) return;
   auto* const shared = reinterpret_cast<Constants*>(shared_floats());
@@ -93,8 +106,6 @@ __global__ void update_kernel(const UpdateWork a) {
                  vector);
 }
 
-}  // namespace
-
 void launch_update(const UpdateWork& a, Stream s) {
   int64_t longest = 0;
   for (int i = 0; i < a.spans; ++i) {
@@ -108,6 +119,36 @@ void launch_update(const UpdateWork& a, Stream s) {
           .threads = kThreads,
           .shared_bytes = sizeof(Constants)},
          s, a);
+}
+
+}  // namespace
+
+void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
+            const UpdateNumbers& n) {
+  UpdateWork a;
+  a.rule = rule;
+  a.weights = numbers(u.weights);
+  a.m = numbers(u.m);
+  a.v = numbers(u.v);
+  a.gradient = numbers(u.gradient);
+  a.weights_low = numbers(u.weights_low);
+  a.stochastic = u.stochastic;
+  a.beta1 = step.beta1;
+  a.beta2 = step.beta2;
+  a.epsilon = step.epsilon;
+  a.weight_decay = step.weight_decay;
+  a.learning_rate = n.learning_rate;
+  a.step = n.step;
+  a.scale = n.scale;
+  a.skip = n.skip;
+  for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
+    require(aligned(x.data), "an update of weights that are not aligned");
+  for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
+    const size_t count = std::min<size_t>(kMostSpans, u.ranges.size() - first);
+    a.spans = static_cast<int>(count);
+    std::copy_n(u.ranges.begin() + static_cast<int64_t>(first), count, a.span);
+    launch_update(a, s);
+  }
 }
 
 }  // namespace tessera::kernels::cuda
