@@ -203,12 +203,12 @@ class Lockstep {
         op.kind == OpKind::kMatmulGradWeight)
       b.product = &library_.product(product_shape(op, local_));
     if (op.kind == OpKind::kLinearCrossEntropy) b.head = &library_.head(head_shape(op, local_));
-    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind)(b);
+    library_.on_gpu() ? run_on_gpu(b) : run_op(op.kind)(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
-  void run_on_cuda(const BoundOp& given) {
-    const CudaStream stream;
+  void run_on_gpu(const BoundOp& given) {
+    const GpuStream stream;
     std::map<void*, DeviceBuffer> buffers;
     BoundOp b = given;
     b.kernels = &library_.kernels();
