@@ -3,6 +3,7 @@
 
   - an #include of a room that the line does not allow, and on rooms that include in a circle
   - a third-party header in two rooms, or a heavy one in two files
+  - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
   - #if: absence is a file
 
@@ -75,6 +76,31 @@ def library_of(header):
     return None
 
 
+INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def check_device_sources(root, src, files):
+    """nvcc cannot compile the format strings of fmt."""
+    def included(path):
+        for line in path.read_text(errors="replace").splitlines():
+            if found := INCLUDE.match(line):
+                yield found[1] or found[2]
+
+    for start in files:
+        if start.suffix != ".cu" and not (start.suffix == ".h" and start.parent == src / "kernels"):
+            continue
+        seen, stack = {start}, [start]
+        while stack:
+            path = stack.pop()
+            for header in included(path):
+                if header.startswith("fmt/"):
+                    wrong(f"{start.relative_to(root)}: fmt, by {path.relative_to(root)}. nvcc cannot "
+                          "compile it: use base/require.h instead of base/error.h")
+                elif (src / header).is_file() and src / header not in seen:
+                    seen.add(src / header)
+                    stack.append(src / header)
+
+
 def check_includes(root, src, rooms, files):
     used = collections.defaultdict(set)
     by_library = collections.defaultdict(lambda: collections.defaultdict(set))
@@ -86,7 +112,7 @@ def check_includes(root, src, rooms, files):
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if re.match(r"\s*#\s*if", line) and "HWY" not in line:
                 wrong(f"{where}:{number}: #if. Absence is a file the build leaves out")
-            found = re.match(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', line)
+            found = INCLUDE.match(line)
             if not found:
                 continue
             ours, theirs = found.groups()
@@ -155,6 +181,7 @@ def main():
         sys.exit(f"{src}: no source found")
     rooms = declared_rooms(src)
     check_includes(root, src, rooms, files)
+    check_device_sources(root, src, files)
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)

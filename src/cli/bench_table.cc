@@ -23,8 +23,8 @@ struct Limits {
 };
 
 Limits limits_of(const Library& library, double seconds) {
-  return {library.on_cuda() ? measure_copy(library, kCopied, now_s, seconds)
-                            : measure_memory(library.cpu(), library.threads(), seconds).copy,
+  return {library.on_gpu() ? measure_copy(library, kCopied, now_s, seconds)
+                           : measure_memory(library.cpu(), library.threads(), seconds).copy,
           measure_matrix_rate(library, DType::kBF16, now_s),
           measure_matrix_rate(library, DType::kF32, now_s)};
 }
@@ -77,14 +77,14 @@ void print_table(const std::string& device, const Limits& l, const std::vector<K
 
 int print_kernels(const std::string& device, int threads, double seconds, bool json) {
   const CpuFeatures cpu = read_cpu_features();
-  const std::optional<CudaFeatures> cuda = cuda_named(device, *self_world());
-  const auto library = cuda ? std::make_unique<Library>(cpu, threads, *cuda)
-                            : std::make_unique<Library>(cpu, threads);
+  const std::optional<GpuFeatures> gpu = gpu_named(device, *self_world());
+  const auto library =
+      gpu ? std::make_unique<Library>(cpu, threads, *gpu) : std::make_unique<Library>(cpu, threads);
   const Limits limits = limits_of(*library, seconds);
   KernelSizes sizes;
-  if (!cuda) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
+  if (!gpu) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
   const std::vector<KernelRate> rates = measure_kernels(*library, sizes, now_s, seconds);
-  const std::string& name = cuda ? cuda->model : cpu.model;
+  const std::string& name = gpu ? gpu->model : cpu.model;
   if (json)
     fmt::print("{}\n", to_json(as_tree(name, limits, rates)));
   else

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-std::optional<CudaFeatures> cuda_named(const std::string& word, const World& world) {
+std::optional<GpuFeatures> gpu_named(const std::string& word, const World& world) {
   RunConfig config;
   if (word == "auto")
     config.run.device = Device::kAuto;
@@ -15,7 +15,7 @@ std::optional<CudaFeatures> cuda_named(const std::string& word, const World& wor
     config.run.device = Device::kCuda;
   else
     throw UsageError("--device is auto, cpu or cuda, not '{}'.", word);
-  return resolve_device(config, world).cuda;
+  return resolve_device(config, world).gpu;
 }
 
 }  // namespace tessera

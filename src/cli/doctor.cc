@@ -18,7 +18,7 @@
 #include "cli/verbs.h"
 #include "measure/rank_rates.h"
 #include "tensor/cpu_features.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 namespace {
@@ -122,17 +122,17 @@ Finding disk() {
 std::string cuda_version(int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); }
 
 Finding gpu() {
-  if (compiled_cuda_architectures().empty()) {
+  if (compiled_gpu_architectures().empty()) {
     if (!std::filesystem::exists("/dev/nvidia0"))
       return {"GPU", "none; this build runs on the CPU", ""};
-    return {"GPU", "an NVIDIA device, which this build does not use", why_no_cuda()};
+    return {"GPU", "an NVIDIA device, which this build does not use", why_no_gpu()};
   }
-  const std::string compiled = fmt::format("compiled for sm_{}", compiled_cuda_architectures());
-  if (const std::string why = why_no_cuda(); !why.empty())
+  const std::string compiled = fmt::format("compiled for sm_{}", compiled_gpu_architectures());
+  if (const std::string why = why_no_gpu(); !why.empty())
     return {"GPU", fmt::format("none that can be used; {}", compiled),
             std::filesystem::exists("/dev/nvidia0") ? why : ""};
   try {
-    const CudaFeatures f = use_cuda_device(0);
+    const GpuFeatures f = use_gpu(0);
     return {"GPU",
             fmt::format("{} x {}, sm_{}, {} multiprocessors, {:.1f} GiB, {:.1f} free; driver for "
                         "CUDA {}, {}",

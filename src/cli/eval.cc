@@ -286,7 +286,7 @@ int verb_eval(Args args) {
   const bool ranks = !tasks.files.empty() && read_rank_place().ranks > 1;
   const std::unique_ptr<World> world = ranks ? mpi_world() : self_world();
   const ModelOptions options = {precision_named(precision), threads_or_all(threads),
-                                cuda_named(device, *world)};
+                                gpu_named(device, *world)};
   CheckpointReader reader(choose_checkpoint(checkpoint));
   if (!logits_file.empty()) save_logits(reader, logits_file, tokens_file, source_file, options);
   Tree results = Tree::list();

@@ -90,7 +90,7 @@ int verb_generate(Args args) {
     ids.push_back(*rules.alone);  // nothing to continue: a text from its beginning
   }
   const ModelOptions where = {.threads = threads_or_all(threads),
-                              .cuda = cuda_named(device, *self_world())};
+                              .gpu = gpu_named(device, *self_world())};
   Decoder decoder(reader, where, source);
   TokenStream stream;
   bool begun =

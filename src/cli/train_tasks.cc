@@ -13,7 +13,7 @@ namespace {
 ModelOptions options_of(const RunConfig& c) {
   const bool bf16 = c.precision == Precision::kBf16 || c.precision == Precision::kBf16Sr;
   ModelOptions o = {bf16 ? Precision::kBf16 : Precision::kFp32, static_cast<int>(c.run.threads)};
-  if (c.run.device == Device::kCuda) o.cuda.emplace();  // the one that this process trains on
+  if (c.run.device == Device::kCuda) o.gpu.emplace();  // the one that this process trains on
   return o;
 }
 

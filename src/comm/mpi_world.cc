@@ -9,6 +9,7 @@
 #include <deque>
 #include <exception>
 
+#include "base/error.h"
 #include "comm/idle.h"
 #include "comm/reduce.h"
 #include "comm/transfer.h"

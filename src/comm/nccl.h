@@ -1,4 +1,4 @@
-// Ranks with a CUDA device each, by NCCL: messages between devices, without the host. Transfers are
+// Ranks with a GPU each, by NCCL: messages between devices, without the host. Transfers are
 // enqueued in the stream that Communicator::use() names and over for the host at once; what comes
 // after them in the stream finds their results. Sums are those of comm/communicator.h, bit for
 // bit: every rank sends each other rank its part, and adds what comes in the order of ranks.

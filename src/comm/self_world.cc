@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/error.h"
 #include "comm/reduce.h"
 #include "comm/world.h"
 

@@ -61,8 +61,8 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
 
 std::unique_ptr<Library> library_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
-  return o.cuda ? std::make_unique<Library>(cpu, o.threads, *o.cuda)
-                : std::make_unique<Library>(cpu, o.threads);
+  return o.gpu ? std::make_unique<Library>(cpu, o.threads, *o.gpu)
+               : std::make_unique<Library>(cpu, o.threads);
 }
 
 // A part of a larger tensor must not pass for the whole.

@@ -16,8 +16,8 @@ namespace tessera {
 struct ModelOptions {
   Precision precision = Precision::kFp32;
   int threads = 1;
-  // Of the device that use_cuda_device() made this process's own; without: the CPU.
-  std::optional<CudaFeatures> cuda = {};
+  // Of the device that use_gpu() made this process's own; without: the CPU.
+  std::optional<GpuFeatures> gpu = {};
 };
 
 struct Score {

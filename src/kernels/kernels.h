@@ -1,5 +1,5 @@
 // The kernels of a device as one table: what an op's binding calls without knowing where its
-// operands lie. Each does what the header of its name says. On the CPU it does so at once; on CUDA
+// operands lie. Each does what the header of its name says. On the CPU it does so at once; on a GPU
 // it is enqueued in the stream, memory is the device's, and no call waits.
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "kernels/norm.h"
 #include "kernels/rotary.h"
 #include "kernels/update.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels {
 
@@ -101,6 +101,6 @@ struct Kernels {
 };
 
 const Kernels& cpu_kernels();
-const Kernels& cuda_kernels();  // only where why_no_cuda() says nothing
+const Kernels& gpu_kernels();  // only where why_no_gpu() says nothing
 
 }  // namespace tessera::kernels

@@ -6,7 +6,7 @@
 //
 // A line is a machine and its library, a product, what was chosen (workspace, seconds, the
 // algorithm's words in hexadecimal), and a checksum of all before it. Attention has such lines too,
-// which say by what it is made (kernels/cuda_attention.h):
+// which say by what it is made (kernels/gpu_attention.h):
 //
 //   … | attention cuDNN 91900 b=4 t=1024 … bf16 | eng2_k24=7 4 25 256 9.1e-05 | 77e0…
 //   … | attention cuDNN 91900 b=4 t=1024 … gradient bf16 | own 0 0 0 0.000412 | 03d5…

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "kernels/cuda_attention.h"
+#include "kernels/gpu_attention.h"
 #include "kernels/kernels.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kFilling = 0x3c;
 // Memory of the device that a kernel is measured on, as long as this lives.
 class Operands {
  public:
-  explicit Operands(const Library& l) : on_cuda_(l.on_cuda()) {}
+  explicit Operands(const Library& l) : on_gpu_(l.on_gpu()) {}
 
   TensorView numbers(DType type, Shape shape) {
     TensorView v = {space(shape.elements() * size_of(type)), type, std::move(shape)};
@@ -36,9 +36,9 @@ class Operands {
   T* given(const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
     void* const to = space(bytes);
-    if (!on_cuda_)
+    if (!on_gpu_)
       return static_cast<T*>(std::memcpy(to, values.data(), static_cast<size_t>(bytes)));
-    const CudaStream s;
+    const GpuStream s;
     copy_in_stream(s.get(), to, values.data(), bytes);
     synchronise(s.get());
     return static_cast<T*>(to);
@@ -47,22 +47,22 @@ class Operands {
     return {given(values), DType::kI32, std::move(shape)};
   }
   void* space(int64_t bytes) {
-    if (on_cuda_) return device_.emplace_back("a kernel's operand", bytes + 64).data();
+    if (on_gpu_) return device_.emplace_back("a kernel's operand", bytes + 64).data();
     return host_.emplace_back("a kernel's operand", bytes + 64).data();
   }
 
  private:
   void fill(const TensorView& v) const {
-    if (!on_cuda_) {
+    if (!on_gpu_) {
       std::memset(v.data, kFilling, static_cast<size_t>(v.bytes()));
       return;
     }
-    const CudaStream s;
+    const GpuStream s;
     fill_in_stream(s.get(), v.data, kFilling, v.bytes());
     synchronise(s.get());
   }
 
-  bool on_cuda_;
+  bool on_gpu_;
   std::vector<Buffer> host_;
   std::vector<DeviceBuffer> device_;
 };
@@ -79,11 +79,11 @@ double best_on_cpu(const Work& work, const std::function<double()>& now_s, doubl
   }
 }
 
-double best_on_cuda(const Work& work, const std::function<double()>& now_s, double seconds) {
-  const CudaStream stream;
+double best_on_gpu(const Work& work, const std::function<double()>& now_s, double seconds) {
+  const GpuStream stream;
   const Stream s = stream.get();
   work(s);  // its code is loaded
-  CudaGraph graph;
+  GpuGraph graph;
   graph.begin(s);
   for (int i = 0; i < kRunsOfGraph; ++i) work(s);
   graph.end(s);
@@ -131,8 +131,8 @@ class KernelBench {
   }
 
   void time(std::string name, DType type, double bytes, const Work& work, double flops = 0) {
-    const double s = library_.on_cuda() ? best_on_cuda(work, now_s_, seconds_)
-                                        : best_on_cpu(work, now_s_, seconds_);
+    const double s = library_.on_gpu() ? best_on_gpu(work, now_s_, seconds_)
+                                       : best_on_cpu(work, now_s_, seconds_);
     rates_.push_back({std::move(name), type, bytes, flops, s});
   }
 
@@ -360,7 +360,7 @@ class KernelBench {
     time(
         "attention gradient", type, 0, [&](Stream s) { k_.attention_grad(s, backward, room); },
         5 * product);
-    if (!library_.on_cuda() || type != kLow) return;
+    if (!library_.on_gpu() || type != kLow) return;
     kernels::AttentionShape shape = {sequences, t, t, z_.heads, 1, d, type};
     shape.scale = forward.scale;
     by_library("attention by cuDNN", shape, forward, 2 * product);
@@ -372,14 +372,14 @@ class KernelBench {
   template <class Kernel>
   void by_library(const std::string& name, const kernels::AttentionShape& shape, const Kernel& a,
                   double flops) {
-    if (!kernels::CudaAttention::may_choose(shape)) return;
+    if (!kernels::GpuAttention::may_choose(shape)) return;
     try {
       if (!dnn_) dnn_ = std::make_unique<kernels::CudaDnn>();
     } catch (const Error&) {
       return;
     }
     kernels::ProductChoices choices("here");
-    const kernels::CudaAttention attention(shape, {dnn_.get(), &choices, now_s_, {}});
+    const kernels::GpuAttention attention(shape, {dnn_.get(), &choices, now_s_, {}});
     if (!attention.by_library()) return;
     Operands o(library_);
     void* const room = o.space(attention.workspace_bytes());
@@ -409,8 +409,7 @@ double measure_copy(const Library& library, int64_t bytes, const std::function<d
   const TensorView from = o.numbers(DType::kU8, {bytes}), to = o.numbers(DType::kU8, {bytes});
   const Work work = [&](Stream s) { library.kernels().copy(s, from, to); };
   return 2 * static_cast<double>(bytes) /
-         (library.on_cuda() ? best_on_cuda(work, now_s, seconds)
-                            : best_on_cpu(work, now_s, seconds));
+         (library.on_gpu() ? best_on_gpu(work, now_s, seconds) : best_on_cpu(work, now_s, seconds));
 }
 
 }  // namespace tessera

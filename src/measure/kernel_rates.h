@@ -1,5 +1,5 @@
 // What `tessera bench --kernels` measures: every own kernel of a training step by itself, in the
-// sizes of a model, on the CPU or on a CUDA device. The bytes are those that the op must read and
+// sizes of a model, on the CPU or on a GPU. The bytes are those that the op must read and
 // write once by its definition, whatever its kernel does; sums over rows and tables are counted
 // where they are not small beside them.
 #pragma once

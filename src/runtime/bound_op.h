@@ -50,7 +50,7 @@ struct BoundOp {
   const Product* product = nullptr;
   const Product* fresh_product = nullptr;  // the same, writing instead of adding
   const Head* head = nullptr;
-  const kernels::CudaAttention* attention = nullptr;  // where it is prepared; or the table's
+  const kernels::GpuAttention* attention = nullptr;  // where it is prepared; or the table's
   const kernels::Kernels* kernels = &kernels::cpu_kernels();
   Stream stream;                      // where they run; the CPU has none
   const double* host_step = nullptr;  // value `step` for the host, where operands are a device's

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "ir/program.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 #include "tensor/tensor.h"
 
 namespace tessera {

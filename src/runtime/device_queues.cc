@@ -4,10 +4,10 @@ namespace tessera {
 
 DeviceQueues::DeviceQueues(const Program& program)
     : program_(program), event_of_(program.schedule.size(), kNone) {
-  streams_[static_cast<size_t>(Queue::kCompute)] = std::make_unique<CudaStream>();
+  streams_[static_cast<size_t>(Queue::kCompute)] = std::make_unique<GpuStream>();
   for (const CallId c : program.schedule.ids()) {
     auto& stream = streams_[static_cast<size_t>(queue_of(c))];
-    if (!stream) stream = std::make_unique<CudaStream>();
+    if (!stream) stream = std::make_unique<GpuStream>();
     for (const CallId y : program.call(c).after) {
       int64_t& event = event_of_[y];
       if (queue_of(y) == queue_of(c) || event != kNone) continue;

@@ -1,4 +1,4 @@
-// The queues of a program as streams of a CUDA device, and `after` as events.
+// The queues of a program as streams of a GPU, and `after` as events.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 
@@ -31,13 +31,13 @@ class DeviceQueues {
   Queue queue_of(CallId c) const { return program_.segment(program_.call(c)).queue; }
 
   const Program& program_;
-  std::array<std::unique_ptr<CudaStream>, kQueues> streams_;  // of the queues it has
+  std::array<std::unique_ptr<GpuStream>, kQueues> streams_;  // of the queues it has
   IdVector<CallId, int64_t> event_of_;  // of each call that another queue waits for; else kNone
-  std::vector<CudaEvent> events_;
+  std::vector<GpuEvent> events_;
   CallId first_{0};
-  CudaEvent fork_, transfer_;
-  bool transferred_ = false;      // since fork()
-  std::vector<CudaEvent> joins_;  // one a queue
+  GpuEvent fork_, transfer_;
+  bool transferred_ = false;     // since fork()
+  std::vector<GpuEvent> joins_;  // one a queue
 };
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// The state of an executor on a CUDA device, in addition to the arena.
+// The state of an executor on a GPU, in addition to the arena.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ namespace tessera {
 // one after another, each of a piece of the schedule.
 constexpr int64_t kMostGraphNodes = 16'384;
 // Nodes of all graphs of a program, which take memory of the device (about 4 KiB each: estimated,
-// part of kCudaOutsideBytes). A run of more stays call by call.
+// part of kGpuOutsideBytes). A run of more stays call by call.
 constexpr int64_t kMostNodes = 65'536;
 // With several ranks, the times of transfers are measured in one run of this many, call by call.
 constexpr int64_t kRunsPerTiming = 100;
@@ -28,13 +28,13 @@ struct DeviceState {
   std::vector<TensorView> sent;     // before each run: addresses of the mirror
   std::vector<TensorView> fetched;  // after it: addresses of the device
   std::vector<MemoryRange> pinned;  // of the mirror
-  CudaEvent read, fetched_results;  // of what was sent; of the oldest run
+  GpuEvent read, fetched_results;   // of what was sent; of the oldest run
   bool fetching = false;            // the oldest run's results are enqueued
   int under_way = 0;                // runs that are not finished
   int64_t runs = 0;                 // started, without those with an observer
 
   // The run as graphs, in order; empty: call by call.
-  std::vector<CudaGraph> graphs;
+  std::vector<GpuGraph> graphs;
   double graph_seed = 0;
   bool too_many_nodes = false;
   std::map<GroupRef, int64_t> graph_bytes;  // group: bytes that a launch sends

@@ -27,7 +27,7 @@ namespace tessera {
 struct ExecutorOptions {
   bool poison = false;                 // see poison.h
   std::function<double()> now_s = {};  // without it all times are zero
-  // Of an arena of a CUDA device: memory of the host, as large, for what both sides see.
+  // Of an arena of a GPU: memory of the host, as large, for what both sides see.
   std::byte* mirror = nullptr;
   std::byte* host = nullptr;  // program.host_bytes of memory of the host
   bool graphs = true;         // runs on a device become one launch where no rank waits for another
@@ -72,7 +72,7 @@ class Executor {
 
   const Program& program() const { return program_; }
   // A value in a state frame, for the host. layer and microbatch count only where the value has one
-  // for each. On a CUDA device it is a copy: what is in `batch` and `step` goes there before each
+  // for each. On a GPU it is a copy: what is in `batch` and `step` goes there before each
   // run, what is in `report` and activations comes from there after it.
   TensorView view(ValueId v, int64_t layer = 0, int64_t microbatch = 0) const;
   // Other values: the device's bytes to their copy, which is returned, or the copy's bytes to the
@@ -81,9 +81,9 @@ class Executor {
   void send(const TensorView& host) const;
   TensorView mirrored(const TensorView& device) const;       // the copy's place
   int64_t first_non_finite(const TensorView& device) const;  // see OpEvent
-  // On a CUDA device, what each run brings to it and back: places of the copy.
+  // On a GPU, what each run brings to it and back: places of the copy.
   std::vector<TensorView> exchanged() const;
-  DeviceState& device() { return *device_; }  // on a CUDA device only
+  DeviceState& device() { return *device_; }  // on a GPU only
   // Returns the value of a role that one value of the program has. Aborts if there is none.
   ValueId only(Role role) const;
   bool has(Role role) const { return find(role) != kNone; }
@@ -112,7 +112,7 @@ class Executor {
   std::byte* address(const PreparedOperand& o, const Call& call, const Segment& segment) const;
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
 
-  // On a CUDA device (executor_cuda.cc).
+  // On a GPU (executor_gpu.cc).
   void prepare_device();
   bool graph_wanted() const;
   void run_on_device();
@@ -129,7 +129,7 @@ class Executor {
   std::map<GroupRef, int64_t> bytes_sent() const;
   void exchange_through_host(PreparedOp& op);
   void exchange_on_stream(CallId c, PreparedOp& op, Enqueue how);
-  void wait_for(const CudaEvent& event);
+  void wait_for(const GpuEvent& event);
   void tell_transfer(double since_s);
   void abandon();
   TensorView fetch_in(const BoundOp& b, const TensorView& t) const;
@@ -177,7 +177,7 @@ class Executor {
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
   std::vector<std::pair<GroupRef, Communicator*>> used_;  // by group
   std::optional<Poison> poison_;
-  std::optional<DeviceState> device_;  // on a CUDA device
+  std::optional<DeviceState> device_;  // on a GPU
   const double* host_step_ = nullptr;
   std::function<void(const std::string&)> captured_;
   IdVector<SegmentId, bool> updates_;

@@ -25,7 +25,7 @@ auto key(const LinearCrossEntropyShape& s) {
 template <class Shape, class Kernel>
 const Kernel& find_or_make(std::vector<std::pair<Shape, std::unique_ptr<Kernel>>>& all,
                            const Shape& shape, const CpuFeatures& cpu, int threads,
-                           const kernels::CudaBlas* blas) {
+                           const kernels::GpuBlas* blas) {
   for (const auto& [known, kernel] : all)
     if (key(known) == key(shape)) return *kernel;
   all.emplace_back(shape, std::make_unique<Kernel>(shape, cpu, threads, blas));
@@ -209,15 +209,15 @@ std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan v
   return s;
 }
 
-Library::Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, bool tf32)
+Library::Library(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu, bool tf32)
     : cpu_(cpu),
       threads_(threads),
-      cuda_(cuda),
-      blas_(std::make_unique<kernels::CudaBlas>(tf32)),
+      gpu_(gpu),
+      blas_(std::make_unique<kernels::GpuBlas>(tf32)),
       choices_(std::make_unique<kernels::ProductChoices>(
-          fmt::format("{} sm_{} cuBLASLt {}{}", cuda.model, cuda.architecture, blas_->version(),
+          fmt::format("{} sm_{} cuBLASLt {}{}", gpu.model, gpu.architecture, blas_->version(),
                       tf32 ? " TF32" : ""))),
-      kernels_(&kernels::cuda_kernels()) {
+      kernels_(&kernels::gpu_kernels()) {
   blas_->choose_by(*choices_);
 }
 
@@ -232,10 +232,10 @@ void Library::choose_attention(std::function<void(const std::string&)> say) {
   asks_dnn_ = true;
 }
 
-const kernels::CudaAttention* Library::attention(const Op& op, ValueSpan values) {
+const kernels::GpuAttention* Library::attention(const Op& op, ValueSpan values) {
   if (attention_by_.choices == nullptr) return nullptr;
   const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
-  if (!shape || !kernels::CudaAttention::may_choose(*shape)) return nullptr;
+  if (!shape || !kernels::GpuAttention::may_choose(*shape)) return nullptr;
   if (asks_dnn_) {
     asks_dnn_ = false;
     try {
@@ -247,7 +247,7 @@ const kernels::CudaAttention* Library::attention(const Op& op, ValueSpan values)
   }
   for (const auto& [known, kernel] : attention_)
     if (known == *shape) return kernel.get();
-  attention_.emplace_back(*shape, std::make_unique<kernels::CudaAttention>(*shape, attention_by_));
+  attention_.emplace_back(*shape, std::make_unique<kernels::GpuAttention>(*shape, attention_by_));
   return attention_.back().second.get();
 }
 
@@ -272,7 +272,7 @@ int64_t Library::workspace_bytes(const Op& op, ValueSpan values) {
     case Prepared::kHead:
       return head(head_shape(op, values)).workspace_bytes();
     case Prepared::kAttention:
-      if (const kernels::CudaAttention* prepared = attention(op, values))
+      if (const kernels::GpuAttention* prepared = attention(op, values))
         return prepared->workspace_bytes();
       break;
     case Prepared::kNothing:
@@ -283,8 +283,8 @@ int64_t Library::workspace_bytes(const Op& op, ValueSpan values) {
 
 Target Library::target() {
   Target t;
-  if (on_cuda()) t.alignment = kernels::kBlasWorkspaceAlignment;
-  t.ordered_transfers = on_cuda();
+  if (on_gpu()) t.alignment = kernels::kBlasWorkspaceAlignment;
+  t.ordered_transfers = on_gpu();
   t.workspace_bytes = [this](const Op& op, ValueSpan values) {
     return workspace_bytes(op, values);
   };

@@ -9,7 +9,7 @@
 
 #include "compile/target.h"
 #include "ir/program.h"
-#include "kernels/cuda_attention.h"
+#include "kernels/gpu_attention.h"
 #include "kernels/kernels.h"
 #include "runtime/product.h"
 
@@ -18,21 +18,21 @@ namespace tessera {
 class Library {
  public:
   Library(const CpuFeatures& cpu, int threads) : cpu_(cpu), threads_(threads) {}
-  // Of the device that use_cuda_device() made this process's own. tf32: see CudaBlas.
-  Library(const CpuFeatures& cpu, int threads, const CudaFeatures& cuda, bool tf32 = false);
+  // Of the device that use_gpu() made this process's own. tf32: see GpuBlas.
+  Library(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu, bool tf32 = false);
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
   int threads() const { return threads_; }
   const CpuFeatures& cpu() const { return cpu_; }
-  bool on_cuda() const { return blas_ != nullptr; }
-  const CudaFeatures& cuda() const { return cuda_; }
-  bool tf32() const { return on_cuda() && blas_->tf32(); }
-  // On CUDA: which algorithms products take that are made from now on. With a clock, those that
-  // have none are measured; without, none is any more. See CudaBlas::choose_by.
+  bool on_gpu() const { return blas_ != nullptr; }
+  const GpuFeatures& gpu() const { return gpu_; }
+  bool tf32() const { return on_gpu() && blas_->tf32(); }
+  // On a GPU: which algorithms products take that are made from now on. With a clock, those that
+  // have none are measured; without, none is any more. See GpuBlas::choose_by.
   kernels::ProductChoices& choices() { return *choices_; }
   void measure_products(std::function<double()> now_s);
-  // On CUDA: from now on attention that cuDNN could make is made by what the choices have for it,
+  // On a GPU: from now on attention that cuDNN could make is made by what the choices have for it,
   // or what is measured (measure_products). cuDNN is opened at the first of these; `say` hears it,
   // or why it cannot be, and why it is not taken for a shape.
   void choose_attention(std::function<void(const std::string&)> say);
@@ -40,7 +40,7 @@ class Library {
   const Product& product(const kernels::MatmulShape& shape);
   const Head& head(const kernels::LinearCrossEntropyShape& shape);
   // For an op whose rule says Prepared::kAttention. nullptr: the table's function computes it.
-  const kernels::CudaAttention* attention(const Op& op, ValueSpan values);
+  const kernels::GpuAttention* attention(const Op& op, ValueSpan values);
 
   // Refers to this library: it must outlive the target.
   Target target();
@@ -50,8 +50,8 @@ class Library {
 
   CpuFeatures cpu_;
   int threads_;
-  CudaFeatures cuda_;
-  std::unique_ptr<kernels::CudaBlas> blas_;  // on CUDA alone, as is what follows
+  GpuFeatures gpu_;
+  std::unique_ptr<kernels::GpuBlas> blas_;  // on a GPU alone, as is what follows
   std::unique_ptr<kernels::ProductChoices> choices_;
   const kernels::Kernels* kernels_ = &kernels::cpu_kernels();
   std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<Product>>> products_;
@@ -59,7 +59,7 @@ class Library {
   std::unique_ptr<kernels::CudaDnn> dnn_;
   kernels::AttentionChoosing attention_by_;
   bool asks_dnn_ = false;  // choose_attention was called, and cuDNN is not open yet
-  std::vector<std::pair<kernels::AttentionShape, std::unique_ptr<kernels::CudaAttention>>>
+  std::vector<std::pair<kernels::AttentionShape, std::unique_ptr<kernels::GpuAttention>>>
       attention_;
 };
 

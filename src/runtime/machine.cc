@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/box.h"
+#include "base/error.h"
 #include "base/philox.h"
 #include "comm/nccl.h"
 #include "kernels/cast.h"
@@ -72,23 +73,23 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   ExecutorOptions each = {options.poison, options.now_s};
   each.host = host_arena_.data();
-  if (library_->on_cuda()) {
+  if (library_->on_gpu()) {
     device_arena_ = DeviceBuffer("the arena", arena_.bytes());
     each.mirror = arena_.data();
   }
-  std::byte* const arena = on_cuda() ? device_arena_.data() : arena_.data();
+  std::byte* const arena = on_gpu() ? device_arena_.data() : arena_.data();
   for (Program& p : programs)
     executors_.push_back(
         std::make_unique<Executor>(std::move(p), arena, *library_, channels_, each));
-  if (on_cuda()) pin();
+  if (on_gpu()) pin();
 }
 
 // NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
 std::unique_ptr<World> Machine::device_world(World& world) {
   transport_ = world.transport();
-  if (!library_->on_cuda() || world.size() == 1) return nullptr;
+  if (!library_->on_gpu() || world.size() == 1) return nullptr;
   const std::vector<std::string> devices =
-      world.all_gather(fmt::format("{} {}", world.host(world.rank()), library_->cuda().uuid));
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), library_->gpu().uuid));
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
         "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
@@ -120,7 +121,7 @@ void Machine::pin() {
 TensorView Machine::elements(const Program& p, FrameKindId kind, int64_t layer, int64_t first,
                              int64_t count) const {
   const DType type = p[p.kind(kind).values.at(0)].dtype;
-  std::byte* const arena = on_cuda() ? device_arena_.data() : arena_.data();
+  std::byte* const arena = on_gpu() ? device_arena_.data() : arena_.data();
   return {arena + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
 }
 

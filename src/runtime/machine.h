@@ -41,17 +41,17 @@ class Machine {
   const Program& program(size_t i = 0) const { return executors_[i]->program(); }
   const Position& position() const { return channels_.position(); }
   int64_t host_arena_bytes() const { return host_arena_.bytes(); }
-  int64_t arena_bytes() const { return on_cuda() ? device_arena_.bytes() : arena_.bytes(); }
+  int64_t arena_bytes() const { return on_gpu() ? device_arena_.bytes() : arena_.bytes(); }
   int64_t planned_bytes() const;  // of the largest program
   void touch() const {            // a device's memory is there from the start
-    if (!on_cuda()) arena_.touch();
+    if (!on_gpu()) arena_.touch();
     host_arena_.touch();
   }
-  bool on_cuda() const { return device_arena_.bytes() > 0; }
+  bool on_gpu() const { return device_arena_.bytes() > 0; }
   Library& library() { return *library_; }
   const Library& library() const { return *library_; }
 
-  // Returns the elements of a piece of that program, in the extents of its box; on a CUDA device a
+  // Returns the elements of a piece of that program, in the extents of its box; on a GPU a
   // copy of them on the host, made now. Programs agree on state; gradients have other offsets in
   // each.
   TensorView view(const StatePiece& piece, size_t program = 0) const;
@@ -74,11 +74,11 @@ class Machine {
   std::unique_ptr<Library> library_;
   std::string transport_ = "one rank";
   std::unique_ptr<World> alone_;    // where no world was given
-  std::unique_ptr<World> devices_;  // where each rank has a CUDA device of its own
+  std::unique_ptr<World> devices_;  // where each rank has a GPU of its own
   Channels channels_;
-  Buffer arena_;               // on CUDA: the host's copy, of which little is ever touched
+  Buffer arena_;               // on a GPU: the host's copy, of which little is ever touched
   Buffer host_arena_;          // of what is offloaded
-  DeviceBuffer device_arena_;  // on CUDA alone
+  DeviceBuffer device_arena_;  // on a GPU alone
   PinnedPages pinned_;         // of both on the host, what a step exchanges with the device
   std::vector<std::unique_ptr<Executor>> executors_;
 };

@@ -3,15 +3,15 @@
 
 #include <optional>
 
-#include "kernels/cuda_products.h"
+#include "kernels/gpu_products.h"
 
 namespace tessera {
 
 class Product {
  public:
-  // `blas`: of CUDA; nullptr: on the CPU.
+  // `blas`: of the GPU; nullptr: on the CPU.
   Product(const kernels::MatmulShape& shape, const CpuFeatures& cpu, int threads,
-          const kernels::CudaBlas* blas);
+          const kernels::GpuBlas* blas);
 
   int64_t workspace_bytes() const;
   int64_t packed_bytes() const { return cpu_ ? cpu_->packed_bytes() : 0; }
@@ -20,20 +20,20 @@ class Product {
 
  private:
   std::optional<kernels::Matmul> cpu_;
-  std::optional<kernels::CudaMatmul> cuda_;
+  std::optional<kernels::GpuMatmul> gpu_;
 };
 
 class Head {
  public:
   Head(const kernels::LinearCrossEntropyShape& shape, const CpuFeatures& cpu, int threads,
-       const kernels::CudaBlas* blas);
+       const kernels::GpuBlas* blas);
 
   int64_t workspace_bytes() const;
   void run(Stream s, const kernels::LinearCrossEntropyOperands& operands, void* workspace) const;
 
  private:
   std::optional<kernels::LinearCrossEntropy> cpu_;
-  std::optional<kernels::CudaLinearCrossEntropy> cuda_;
+  std::optional<kernels::GpuLinearCrossEntropy> gpu_;
 };
 
 }  // namespace tessera

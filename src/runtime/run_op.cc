@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "runtime/bound_op.h"
 
 namespace tessera {

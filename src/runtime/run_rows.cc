@@ -1,4 +1,5 @@
 // Ops that work on rows: norms, activations, sums, embeddings.
+#include "base/error.h"
 #include "ir/state.h"
 #include "runtime/bound_op.h"
 

@@ -1,4 +1,5 @@
 // The optimizer's updates of a flat frame.
+#include "base/error.h"
 #include "base/philox.h"
 #include "ir/state.h"
 #include "runtime/bound_update.h"

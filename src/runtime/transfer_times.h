@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/events.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 
 namespace tessera {
 
@@ -21,7 +21,7 @@ class TransferTimes {
 
  private:
   struct Span {
-    CudaEvent from{CudaEvent::Timing::kOn}, to{CudaEvent::Timing::kOn};
+    GpuEvent from{GpuEvent::Timing::kOn}, to{GpuEvent::Timing::kOn};
     What what = What::kTransfer;
     GroupRef group;
   };

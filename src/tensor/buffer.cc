@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
 #include "tensor/pages.h"
 #include "tensor/tensor.h"
 

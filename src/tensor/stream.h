@@ -5,7 +5,7 @@
 namespace tessera {
 
 struct Stream {
-  void* handle = nullptr;  // a cudaStream_t
+  void* handle = nullptr;  // a gpuStream_t
   explicit operator bool() const { return handle != nullptr; }
 };
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/dtype.h"
-#include "base/error.h"
 #include "base/shape.h"
 
 namespace tessera {
@@ -23,14 +22,9 @@ struct TensorView {
   T* as() const {
     return static_cast<T*>(data);
   }
-  float* f32() const {
-    CHECK(dtype == DType::kF32, "a view of {} is read as f32", name_of(dtype));
-    return as<float>();
-  }
-  BF16* bf16() const {
-    CHECK(dtype == DType::kBF16, "a view of {} is read as bf16", name_of(dtype));
-    return as<BF16>();
-  }
+  // The elements as one type. CHECKs that the view has it.
+  float* f32() const;
+  BF16* bf16() const;
   explicit operator bool() const { return data != nullptr; }
 };
 

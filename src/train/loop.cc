@@ -199,7 +199,7 @@ void Run::count_step(const StepResult& r) {
 
 void Run::measure() {
   Library& library = trainer_->machine().library();
-  if (library.on_cuda()) say(device_memory_line(trainer_->machine()));
+  if (library.on_gpu()) say(device_memory_line(trainer_->machine()));
   try {
     figures_.measure(config_, library, world_.size(), options_.now_s);
   } catch (const Error& e) {

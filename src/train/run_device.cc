@@ -24,17 +24,17 @@ int64_t number_on_host(const World& world) {
 
 // Seconds of a square product on the device, by the clock of the host: of several, to hide the
 // launches, where one is short.
-double product_s(DType type, const kernels::CudaBlas& blas, int64_t size,
+double product_s(DType type, const kernels::GpuBlas& blas, int64_t size,
                  const std::function<double()>& now_s) {
   constexpr double kLong = 0.01;
   constexpr int64_t kRepeats = 20;
   const int64_t bytes = size * size * 4;
-  const kernels::CudaMatmul product(
+  const kernels::GpuMatmul product(
       {.m = size, .n = size, .k = size, .transpose_b = true, .a = type, .b = type, .c = type},
       blas);
   const DeviceBuffer memory("measuring products", 3 * bytes + product.workspace_bytes());
   std::byte* const at = memory.data();
-  const CudaStream stream;
+  const GpuStream stream;
   for (std::byte* const operand : {at, at + bytes})
     kernels::fill_with_noise(stream.get(), operand, type, size * size);
   const auto seconds = [&](int64_t times) {
@@ -50,13 +50,13 @@ double product_s(DType type, const kernels::CudaBlas& blas, int64_t size,
 
 // Of products on the device, in operations a second: the best of sizes that grow as long as they
 // take little time, and as memory has room for them beside the arena.
-double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& now_s) {
+double measure_gpu_rate(DType type, bool tf32, const std::function<double()>& now_s) {
   constexpr int64_t kLeast = 512, kMost = 4096, kWorkspace = 64 << 20;
   constexpr double kLong = 0.1;
-  const kernels::CudaBlas blas(tf32);
+  const kernels::GpuBlas blas(tf32);
   double rate = 0;
   for (int64_t size = kLeast; size <= kMost; size *= 2) {
-    if (size > kLeast && 3 * size * size * 4 + kWorkspace > free_cuda_bytes()) break;
+    if (size > kLeast && 3 * size * size * 4 + kWorkspace > free_gpu_bytes()) break;
     const double seconds = product_s(type, blas, size, now_s);
     rate = std::max(rate, 2.0 * static_cast<double>(size * size * size) / seconds);
     if (seconds > kLong) break;
@@ -66,19 +66,19 @@ double measure_cuda_rate(DType type, bool tf32, const std::function<double()>& n
 
 }  // namespace
 
-int64_t RunDevice::memory_limit() const { return cuda ? cuda->free_bytes : cpu.memory_bytes; }
+int64_t RunDevice::memory_limit() const { return gpu ? gpu->free_bytes : cpu.memory_bytes; }
 
 int64_t RunDevice::outside_bytes(const MemoryPlan& m) const {
-  return tessera::outside_bytes(cuda ? Device::kCuda : Device::kCpu, m.communicators);
+  return tessera::outside_bytes(gpu ? Device::kCuda : Device::kCpu, m.communicators);
 }
 
 int64_t RunDevice::need(const MemoryPlan& m) const {
-  return m.arena + outside_bytes(m) + (cuda ? 0 : m.host);
+  return m.arena + outside_bytes(m) + (gpu ? 0 : m.host);
 }
 
 std::unique_ptr<Library> RunDevice::library(int threads) const {
-  return cuda ? std::make_unique<Library>(cpu, threads, *cuda, tf32)
-              : std::make_unique<Library>(cpu, threads);
+  return gpu ? std::make_unique<Library>(cpu, threads, *gpu, tf32)
+             : std::make_unique<Library>(cpu, threads);
 }
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
@@ -86,7 +86,7 @@ int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   return std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
 }
 
-void require_card_for(const RunConfig& config, const CudaFeatures& card) {
+void require_card_for(const RunConfig& config, const GpuFeatures& card) {
   constexpr int kFirstOfEightBits = 89;
   if (config.compiler.products == ProductType::kFp8 && card.architecture < kFirstOfEightBits)
     throw Error(
@@ -100,8 +100,8 @@ RunDevice resolve_device(RunConfig& config, const World& world) {
   d.cpu = read_cpu_features();
   resolve_machine(config, d.cpu);
   if (config.run.device == Device::kCuda) {
-    d.cuda = use_cuda_device(number_on_host(world));
-    require_card_for(config, *d.cuda);
+    d.gpu = use_gpu(number_on_host(world));
+    require_card_for(config, *d.gpu);
   }
   d.tf32 = config.run.tf32;
   return d;
@@ -150,7 +150,7 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 }
 
 std::vector<std::string> device_lines(const Machine& machine) {
-  const CudaFeatures& f = machine.library().cuda();
+  const GpuFeatures& f = machine.library().gpu();
   return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
                       f.model),
@@ -159,10 +159,10 @@ std::vector<std::string> device_lines(const Machine& machine) {
 
 std::string device_memory_line(const Machine& machine) {
   constexpr double kMib = 1 << 20;
-  const auto& device = machine.library().cuda();
+  const auto& device = machine.library().gpu();
   const auto total = static_cast<double>(device.memory_bytes);
   const auto arena = static_cast<double>(machine.arena_bytes());
-  const double outside = total - static_cast<double>(free_cuda_bytes()) - arena;
+  const double outside = total - static_cast<double>(free_gpu_bytes()) - arena;
   return fmt::format(
       "memory    of the device: {} bytes planned, {} allocated; outside_bytes {:.0f} MiB (driver, "
       "code, libraries, NCCL, and other processes), {:.0f} of them before the arena",
@@ -172,7 +172,7 @@ std::string device_memory_line(const Machine& machine) {
 
 double measure_matrix_rate(const Library& library, DType type,
                            const std::function<double()>& now_s) {
-  if (library.on_cuda()) return measure_cuda_rate(type, library.tf32(), now_s);
+  if (library.on_gpu()) return measure_gpu_rate(type, library.tf32(), now_s);
   return kernels::measure_matrix_rate(type, library.cpu(), library.threads());
 }
 

@@ -13,25 +13,25 @@ namespace tessera {
 
 struct RunDevice {
   CpuFeatures cpu;
-  std::optional<CudaFeatures> cuda;  // without: the run computes on the CPU
-  bool tf32 = false;                 // run.tf32
+  std::optional<GpuFeatures> gpu;  // without: the run computes on the CPU
+  bool tf32 = false;               // run.tf32
 
   // What the process may take for its arena and beside it.
   int64_t memory_limit() const;                      // were it alone on its host
   int64_t outside_bytes(const MemoryPlan& m) const;  // in addition to the arena
   // What a program takes of the memory it computes on, and of the host's; on the CPU they are one.
   int64_t need(const MemoryPlan& m) const;
-  int64_t host_need(const MemoryPlan& m) const { return cuda ? m.host : need(m); }
+  int64_t host_need(const MemoryPlan& m) const { return gpu ? m.host : need(m); }
   std::unique_ptr<Library> library(int threads) const;
 };
 
-// Writes cpu or cuda into config.run.device, and a precision in place of auto. With CUDA every rank
+// Writes cpu or cuda into config.run.device, and a precision in place of auto. On GPUs every rank
 // of a host takes another of its devices. Throws Error where cuda was asked for and is not there,
 // or is too old for the run.
 RunDevice resolve_device(RunConfig& config, const World& world);
 
 // Throws Error where the card has not what the run asks for: tensor cores for eight bits.
-void require_card_for(const RunConfig& config, const CudaFeatures& card);
+void require_card_for(const RunConfig& config, const GpuFeatures& card);
 
 // Ranks of one host share its cores, unless who started them gave each its own.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);

@@ -19,7 +19,7 @@ void prepare_products(Library& library, const RunConfig& config) {
 void share_products(Library& library, const RunConfig& config, World& world,
                     const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
-  if (!library.on_cuda() || config.run.products == ProductChoosing::kProposed) return;
+  if (!library.on_gpu() || config.run.products == ProductChoosing::kProposed) return;
   library.choose_attention(say);
   kernels::ProductChoices& choices = library.choices();
   std::string text;

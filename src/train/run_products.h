@@ -1,4 +1,4 @@
-// Which algorithms the matrix products and the attention of a run on CUDA take
+// Which algorithms the matrix products and the attention of a run on a GPU take
 // (kernels/product_choices.h).
 #pragma once
 

@@ -8,7 +8,7 @@
 #include "comm/nccl.h"
 #include "compile/communicators.h"
 #include "data/tokenizer.h"
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 #include "train/origin.h"
 
 namespace tessera {
@@ -75,8 +75,8 @@ std::vector<std::pair<std::string, int64_t>> other_runs(const RunConfig& config,
         },
         found);
   };
-  const bool cuda = config.run.device == Device::kCuda;
-  if (cuda && config.layout.offload == "none")
+  const bool on_gpu = config.run.device == Device::kCuda;
+  if (on_gpu && config.layout.offload == "none")
     try_run("layout.offload=activations", [](RunConfig& c) { c.layout.offload = "activations"; });
   try_run("precision=bf16_sr", [](RunConfig& c) { c.precision = Precision::kBf16Sr; });
   if (config.lora.rank == 0)
@@ -105,7 +105,7 @@ Precision resolve_precision(Precision asked, const CpuFeatures& cpu) {
 
 void resolve_machine(RunConfig& config, const CpuFeatures& cpu) {
   Device& device = config.run.device;
-  if (device == Device::kAuto) device = why_no_cuda().empty() ? Device::kCuda : Device::kCpu;
+  if (device == Device::kAuto) device = why_no_gpu().empty() ? Device::kCuda : Device::kCpu;
   if (device == Device::kCuda && config.precision == Precision::kAuto)
     config.precision = Precision::kBf16;
   config.precision = resolve_precision(config.precision, cpu);
@@ -127,7 +127,7 @@ void resolve_sizes(RunConfig& config) {
 int64_t outside_bytes(Device device, int64_t communicators) {
   static_assert(kCommunicatorBytes > kNcclStagingBytes);
   if (device != Device::kCuda) return kOutsideBytes;
-  return kCudaOutsideBytes + (communicators > 0 ? kNcclBytes : 0) +
+  return kGpuOutsideBytes + (communicators > 0 ? kNcclBytes : 0) +
          communicators * kCommunicatorBytes;
 }
 

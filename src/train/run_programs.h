@@ -23,10 +23,10 @@ void resolve_sizes(RunConfig& config);
 // Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
 
-// The same of a CUDA device's memory: the driver's context and code, libraries, graphs. The cluster
+// The same of a GPU's memory: the driver's context and code, libraries, graphs. The cluster
 // files of GPUs (configs/clusters) have the same three figures. Estimates: not yet measured on a
 // GPU.
-constexpr int64_t kCudaOutsideBytes = 1 << 30;
+constexpr int64_t kGpuOutsideBytes = 1 << 30;
 constexpr int64_t kNcclBytes = 256 << 20;          // where there are several ranks
 constexpr int64_t kCommunicatorBytes = 128 << 20;  // each: staging of sums, and NCCL's buffers
 // Returns the memory outside of the arena of a run whose program makes that many communicators, on

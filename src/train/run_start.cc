@@ -64,7 +64,7 @@ void Run::prepare() {
                   parameters[0] / 1e6, name_of_entry(config_.precision),
                   format_count(config_.batch.global * row_tokens(config_))));
   if (parameters[1] < parameters[0]) say(trained_line(config_, parameters[1], parameters[0]));
-  if (device.cuda)
+  if (device.gpu)
     for (const std::string& line : device_lines(trainer_->machine())) say(line);
   trainer_->machine().on_capture([this](const std::string& line) { say(line); });
   say(layout_line(config_));

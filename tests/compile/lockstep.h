@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "base/error.h"
 #include "ir/rule.h"
 #include "ir/state.h"
 #include "runtime/bound_op.h"
@@ -198,12 +199,12 @@ class Lockstep {
     const Prepared prepared = rule_of(op).prepared;
     if (prepared == Prepared::kProduct) b.product = &library_.product(product_shape(op, local_));
     if (prepared == Prepared::kHead) b.head = &library_.head(head_shape(op, local_));
-    library_.on_cuda() ? run_on_cuda(b) : run_op(op.kind())(b);
+    library_.on_gpu() ? run_on_gpu(b) : run_op(op.kind())(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
-  void run_on_cuda(const BoundOp& given) {
-    const CudaStream stream;
+  void run_on_gpu(const BoundOp& given) {
+    const GpuStream stream;
     std::map<void*, DeviceBuffer> buffers;
     BoundOp b = given;
     b.kernels = &library_.kernels();

@@ -4,7 +4,7 @@
 
 #include "comm/nccl.h"
 #include "comm/world.h"
-#include "kernels/cuda_products.h"
+#include "kernels/gpu_products.h"
 #include "tests/train/tiny_run.h"
 #include "train/run_device.h"
 
@@ -12,11 +12,11 @@ namespace tessera {
 namespace {
 
 TEST(WithoutCuda, RunsTakeTheCpu) {
-  EXPECT_NE(why_no_cuda().find("built without CUDA"), std::string::npos);
-  EXPECT_EQ(compiled_cuda_architectures(), "");
+  EXPECT_NE(why_no_gpu().find("built without CUDA"), std::string::npos);
+  EXPECT_EQ(compiled_gpu_architectures(), "");
   RunConfig config = tiny(Family::kLlama);
   config.run.device = Device::kAuto;
-  EXPECT_FALSE(resolve_device(config, *self_world()).cuda);
+  EXPECT_FALSE(resolve_device(config, *self_world()).gpu);
   EXPECT_EQ(config.run.device, Device::kCpu);
   config.run.device = Device::kCuda;
   EXPECT_THROW(resolve_device(config, *self_world()), Error);
@@ -24,8 +24,8 @@ TEST(WithoutCuda, RunsTakeTheCpu) {
 
 TEST(WithoutCudaDeathTest, NothingElseIsThere) {
   const auto world = self_world();
-  EXPECT_DEATH(kernels::cuda_kernels(), "without CUDA");
-  EXPECT_DEATH(kernels::CudaBlas(), "without CUDA");
+  EXPECT_DEATH(kernels::gpu_kernels(), "without CUDA");
+  EXPECT_DEATH(kernels::GpuBlas(), "without CUDA");
   EXPECT_DEATH(nccl_world(*world), "without CUDA");
 }
 

@@ -1,8 +1,8 @@
 // Attention by cuDNN, of which a stand-in runs here (emulator/cudnn.cc): whether it is asked for
 // what lies in our arrays, when it is taken, and that what was measured is kept.
-#include "kernels/cuda_attention.h"
+#include "kernels/gpu_attention.h"
 
-#include "kernels/cuda/attention_trial.h"
+#include "kernels/gpu/attention_trial.h"
 #include "tests/checkpoint/temporary_folder.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/emulator/cudnn.h"
@@ -16,17 +16,17 @@ namespace {
 using cuda_emulator::dnn_conduct;
 using kernels::AttentionChoice;
 using kernels::AttentionShape;
-using kernels::CudaAttention;
 using kernels::CudaDnn;
+using kernels::GpuAttention;
 using kernels::ProductChoices;
-using kernels::cuda::AttentionTrial;
-using kernels::cuda::DnnParts;
-using kernels::cuda::DnnRuns;
+using kernels::gpu::AttentionTrial;
+using kernels::gpu::DnnParts;
+using kernels::gpu::DnnRuns;
 
-class AttentionChoosing : public testing::OnCuda {
+class AttentionChoosing : public testing::OnGpu {
  protected:
   void SetUp() override {
-    OnCuda::SetUp();
+    OnGpu::SetUp();
     dnn_conduct = {};
   }
   void TearDown() override { dnn_conduct = {}; }
@@ -42,8 +42,8 @@ class AttentionChoosing : public testing::OnCuda {
     const CudaDnn dnn;
     ProductChoices choices("here");
     said_.clear();
-    const CudaAttention attention(shape, {&dnn, &choices, [&] { return now_s(); },
-                                          [&](const std::string& s) { said_.push_back(s); }});
+    const GpuAttention attention(shape, {&dnn, &choices, [&] { return now_s(); },
+                                         [&](const std::string& s) { said_.push_back(s); }});
     const AttentionChoice* found =
         choices.find_attention("cuDNN 1 " + kernels::attention_text(shape));
     EXPECT_NE(found, nullptr);
@@ -184,16 +184,16 @@ TEST_F(AttentionChoosing, WhatIsKnownIsTakenWithoutMeasuring) {
   const std::string text = "cuDNN 1 " + kernels::attention_text(shape);
   ProductChoices choices("here");
   choices.add_attention(text, {"plain_too", 1, 3, 0, 1e-3});
-  EXPECT_TRUE(CudaAttention(shape, {&dnn, &choices, {}, {}}).by_library());
+  EXPECT_TRUE(GpuAttention(shape, {&dnn, &choices, {}, {}}).by_library());
   EXPECT_EQ(dnn_conduct.runs, 0);
   choices.add_attention(text, {.seconds = 1e-3});
-  EXPECT_FALSE(CudaAttention(shape, {&dnn, &choices, {}, {}}).by_library());
+  EXPECT_FALSE(GpuAttention(shape, {&dnn, &choices, {}, {}}).by_library());
   // Neither a clock nor a choice: ours.
-  EXPECT_FALSE(CudaAttention(shapes()[1], {&dnn, &choices, {}, {}}).by_library());
+  EXPECT_FALSE(GpuAttention(shapes()[1], {&dnn, &choices, {}, {}}).by_library());
   choices.add_attention(text, {"another", 1, 3, 0, 1e-3});
-  EXPECT_THROW(CudaAttention(shape, {&dnn, &choices, {}, {}}), Error);
+  EXPECT_THROW(GpuAttention(shape, {&dnn, &choices, {}, {}}), Error);
   choices.add_attention(text, {"plain", 1, 2, 0, 1e-3});  // 3 groups by twos
-  EXPECT_THROW(CudaAttention(shape, {&dnn, &choices, {}, {}}), Error);
+  EXPECT_THROW(GpuAttention(shape, {&dnn, &choices, {}, {}}), Error);
 }
 
 TEST(AttentionDifference, RowsAreHeldToUlps) {
@@ -207,7 +207,7 @@ TEST(AttentionDifference, RowsAreHeldToUlps) {
   const auto said = [&](size_t i, float x) {
     std::vector<float> got = want;
     got[i] = x;
-    return kernels::cuda::difference(DType::kBF16, {2, 3, 2}, bytes(got), bytes(want));
+    return kernels::gpu::difference(DType::kBF16, {2, 3, 2}, bytes(got), bytes(want));
   };
   EXPECT_EQ(said(0, 1), "");
   EXPECT_EQ(said(0, 1.0078125f), "");
@@ -227,7 +227,7 @@ class AttentionRuns : public AttentionChoosing {
   }
   Curve train(std::string* log = nullptr) {
     const auto world = self_world();
-    auto library = cuda_library();
+    auto library = gpu_library();
     share_products(
         *library, config_, *world, [&] { return now_s(); },
         [&](const std::string& s) {

@@ -2,7 +2,8 @@
 // a run's first start tries it. Says what each takes.
 #include <chrono>
 
-#include "kernels/cuda/attention_trial.h"
+#include "base/error.h"
+#include "kernels/gpu/attention_trial.h"
 #include "tests/cuda/device.h"
 
 namespace tessera::testing {
@@ -10,18 +11,18 @@ namespace {
 
 using kernels::AttentionShape;
 using kernels::CudaDnn;
-using kernels::cuda::AttentionTrial;
-using kernels::cuda::DnnParts;
-using kernels::cuda::DnnRuns;
+using kernels::gpu::AttentionTrial;
+using kernels::gpu::DnnParts;
+using kernels::gpu::DnnRuns;
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-class CudaDnnAttention : public OnCuda {
+class CudaDnnAttention : public OnGpu {
  protected:
   void SetUp() override {
-    OnCuda::SetUp();
+    OnGpu::SetUp();
     if (IsSkipped()) return;
     try {
       dnn_ = std::make_unique<CudaDnn>();
@@ -43,7 +44,7 @@ class CudaDnnAttention : public OnCuda {
         runs.dnn->build(i);
         const std::string why = trial.fault(runs, i);
         // A run does not choose such a plan, so this is not a failure.
-        if (why == kernels::cuda::kOtherBits) {
+        if (why == kernels::gpu::kOtherBits) {
           std::printf("%s: %s is not deterministic\n", text.c_str(), runs.dnn->plans()[i].c_str());
           continue;
         }

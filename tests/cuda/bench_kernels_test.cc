@@ -28,9 +28,9 @@ void expect_all_kernels(const Library& library) {
   EXPECT_GT(measure_copy(library, 1 << 16, now_s, 0), 0);
 }
 
-class CudaBench : public OnCuda {};
+class CudaBench : public OnGpu {};
 
-TEST_F(CudaBench, EveryKernelIsMeasured) { expect_all_kernels(*cuda_library()); }
+TEST_F(CudaBench, EveryKernelIsMeasured) { expect_all_kernels(*gpu_library()); }
 
 TEST(CpuBench, EveryKernelIsMeasured) { expect_all_kernels(Library(read_cpu_features(), 1)); }
 

@@ -3,15 +3,16 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/dnn_parts.h"
+#include "base/error.h"
+#include "kernels/gpu/dnn_parts.h"
 
 namespace tessera {
 namespace {
 
 using kernels::AttentionShape;
 using kernels::CudaDnn;
-using kernels::cuda::DnnAttention;
-using kernels::cuda::DnnParts;
+using kernels::gpu::DnnAttention;
+using kernels::gpu::DnnParts;
 
 // As cuDNN describes a card itself, with the figures of NVIDIA's data sheet and of its driver.
 constexpr std::string_view kH100 = R"({

@@ -10,16 +10,16 @@
 namespace tessera::testing {
 
 // Skips where there is no device, and says why.
-class OnCuda : public ::testing::Test {
+class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
-    features_ = use_cuda_device(0);
+    if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
+    features_ = use_gpu(0);
   }
-  std::unique_ptr<Library> cuda_library() const {
+  std::unique_ptr<Library> gpu_library() const {
     return std::make_unique<Library>(CpuFeatures(), 1, features_);
   }
-  CudaFeatures features_;
+  GpuFeatures features_;
 };
 
 // An array that both sides have.

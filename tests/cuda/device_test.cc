@@ -1,12 +1,13 @@
 // What the rest relies on of a device's memory, streams and graphs.
 #include "tests/cuda/device.h"
+#include "base/error.h"
 
 namespace tessera::testing {
 namespace {
 
 constexpr int64_t kBytes = 1 << 20;
 
-class CudaDevice : public OnCuda {
+class CudaDevice : public OnGpu {
  protected:
   static std::vector<std::byte> fetched(Stream s, const void* from, int64_t bytes) {
     std::vector<std::byte> got(static_cast<size_t>(bytes));
@@ -21,19 +22,19 @@ class CudaDevice : public OnCuda {
 
 // Whoever writes to it first is not overtaken by what makes it zero.
 TEST_F(CudaDevice, MemoryIsZeroFromTheStart) {
-  const CudaStream stream;
+  const GpuStream stream;
   const DeviceBuffer buffer("a buffer", kBytes);
   expect_all(fetched(stream.get(), buffer.data(), kBytes), 0);
   const DeviceBuffer another("another", kBytes);
   fill_in_stream(stream.get(), another.data(), 7, kBytes);
-  const CudaStream later;
+  const GpuStream later;
   synchronise(stream.get());
   expect_all(fetched(later.get(), another.data(), kBytes), 7);
 }
 
 // A copy of pages of which some are pinned is refused; cut, it is not.
 TEST_F(CudaDevice, CopiesArePinnedOrNot) {
-  const CudaStream stream;
+  const GpuStream stream;
   const DeviceBuffer buffer("a buffer", kBytes);
   const Buffer host("the host's", kBytes);
   const MemoryRange middle = {host.data() + 3 * kPageBytes + 100, 2 * kPageBytes};
@@ -50,8 +51,8 @@ TEST_F(CudaDevice, CopiesArePinnedOrNot) {
 // A stream goes on when what it waits for is over, directly and as a graph.
 TEST_F(CudaDevice, EventsHoldStreams) {
   const DeviceBuffer buffer("a buffer", kBytes), copy("its copy", kBytes);
-  const CudaStream first, second;
-  CudaEvent begun, written, over;
+  const GpuStream first, second;
+  GpuEvent begun, written, over;
   const auto enqueue = [&](int byte) {
     begun.record(first.get());
     begun.make_wait(second.get());
@@ -67,7 +68,7 @@ TEST_F(CudaDevice, EventsHoldStreams) {
     synchronise(first.get());
     expect_all(fetched(first.get(), copy.data(), kBytes), byte);
   }
-  CudaGraph graph;
+  GpuGraph graph;
   graph.begin(first.get());
   enqueue(77);
   graph.end(first.get());
@@ -81,9 +82,9 @@ TEST_F(CudaDevice, EventsHoldStreams) {
 // What does not come back, or waits, is refused; after giving up all is as before.
 TEST_F(CudaDevice, CapturesAreClosed) {
   const DeviceBuffer buffer("a buffer", kBytes);
-  const CudaStream first, second;
-  CudaEvent begun;
-  CudaGraph graph;
+  const GpuStream first, second;
+  GpuEvent begun;
+  GpuGraph graph;
   graph.begin(first.get());
   begun.record(first.get());
   begun.make_wait(second.get());

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "ir/state.h"
-#include "kernels/cuda/noise.h"
+#include "kernels/gpu/noise.h"
 #include "tests/cuda/device.h"
 #include "tests/cuda/emulator/streams.h"
 #include "tests/train/tiny_run.h"
@@ -14,18 +14,18 @@ namespace {
 
 using cuda_emulator::device_conduct;
 
-class CudaEmulated : public testing::OnCuda {
+class CudaEmulated : public testing::OnGpu {
  protected:
   void SetUp() override {
     device_conduct = {};
-    OnCuda::SetUp();
+    OnGpu::SetUp();
   }
   void TearDown() override { device_conduct = {}; }
 
   // The host is one step ahead where that is possible.
   Curve ahead(const RunConfig& c, int steps) const {
     const auto world = self_world();
-    Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
     BatchSource source = batches(c);
     trainer.initialise();
     Curve got;
@@ -63,7 +63,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   const Curve want = run(c, 5);
   device_conduct.early = true;
   const auto world = self_world();
-  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   trainer.initialise();
   for (int step = 1; step <= 3; ++step) trainer.step(step, 1e-3, source);
@@ -86,29 +86,29 @@ TEST_F(CudaEmulated, D_B10_PinningThatFailsLeavesNothingPinned) {
                                {host.data() + 4 * kPageBytes, kPageBytes}};
   device_conduct.most_pinned = 2;
   EXPECT_THROW(PinnedPages("a test", parts), Error);
-  EXPECT_EQ(device_conduct.last_error, cudaSuccess);
+  EXPECT_EQ(device_conduct.last_error, gpuSuccess);
   device_conduct.most_pinned = 3;
   EXPECT_EQ(PinnedPages("a test", parts).bytes(), 3 * kPageBytes);
 }
 
 // Otherwise a library that asks for the last error would get ours.
 TEST_F(CudaEmulated, D_B10_AnErrorIsForgottenWhenItIsThrown) {
-  const CudaStream stream;
-  CudaEvent event;
-  device_conduct.last_error = cudaErrorInvalidValue;
+  const GpuStream stream;
+  GpuEvent event;
+  device_conduct.last_error = gpuErrorInvalidValue;
   EXPECT_THROW(fill_in_stream(stream.get(), &event, 0, 8), Error);  // not of the device
-  EXPECT_EQ(device_conduct.last_error, cudaSuccess);
+  EXPECT_EQ(device_conduct.last_error, gpuSuccess);
   fill_in_stream(stream.get(), DeviceBuffer("a buffer", 64).data(), 0, 0);
   event.record(stream.get());
-  while (!event.is_over()) EXPECT_EQ(device_conduct.last_error, cudaSuccess);
-  EXPECT_EQ(device_conduct.last_error, cudaSuccess);
+  while (!event.is_over()) EXPECT_EQ(device_conduct.last_error, gpuSuccess);
+  EXPECT_EQ(device_conduct.last_error, gpuSuccess);
 }
 
 TEST_F(CudaEmulated, D_B10_ACaptureThatAnErrorLeavesIsClosed) {
   const DeviceBuffer buffer("a buffer", 64);
-  const CudaStream stream;
+  const GpuStream stream;
   try {
-    CudaGraph graph;
+    GpuGraph graph;
     graph.begin(stream.get());
     fill_in_stream(stream.get(), buffer.data(), 5, 64);
     throw Error("in the middle");
@@ -121,11 +121,11 @@ TEST_F(CudaEmulated, D_B10_ACaptureThatAnErrorLeavesIsClosed) {
 // A forked process cannot use the device of its parent: death tests of the device's own calls fail.
 TEST_F(CudaEmulated, D_B3_AForkedProcessHasNoDevice) {
   ::testing::FLAGS_gtest_death_test_style = "fast";
-  const kernels::CudaBlas blas;
+  const kernels::GpuBlas blas;
   EXPECT_EXIT(
       {
         try {
-          const kernels::CudaBlas another;
+          const kernels::GpuBlas another;
           std::exit(1);
         } catch (const Error&) {
           std::exit(0);
@@ -136,7 +136,7 @@ TEST_F(CudaEmulated, D_B3_AForkedProcessHasNoDevice) {
 
 // The manual's alignment of a product's workspace; the stand-in for cuBLASLt checks every product.
 TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
-  const auto library = cuda_library();
+  const auto library = gpu_library();
   EXPECT_EQ(library->target().alignment, kernels::kBlasWorkspaceAlignment);
   for (const int64_t layers : {1, 3})
     for (const int64_t hidden : {20, 36}) {
@@ -147,7 +147,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
       c.model.kv_heads = c.model.feed_forward = 0;
       derive_sizes(c.model);
       const auto world = self_world();
-      Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+      Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
       const Program& p = trainer.program();
       EXPECT_EQ(p.scratch_offset % kernels::kBlasWorkspaceAlignment, 0);
       for (const Segment& s : p.segments)
@@ -162,7 +162,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
 // Measurements are made on numbers as a model has them.
 TEST_F(CudaEmulated, D_R1_NoiseIsNoZeros) {
   constexpr int64_t kN = 3 << 20;
-  const CudaStream stream;
+  const GpuStream stream;
   const DeviceBuffer memory("noise", kN * 4);
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
     kernels::fill_with_noise(stream.get(), memory.data(), type, kN);
@@ -180,7 +180,7 @@ TEST_F(CudaEmulated, D_R1_NoiseIsNoZeros) {
     EXPECT_NEAR(sum / kN, 0, 0.01) << name_of(type);
     EXPECT_NEAR(squares / kN, 1, 0.02) << name_of(type);
   }
-  kernels::cuda::fill_with_codes(stream.get(), memory.data(), kN);
+  kernels::gpu::fill_with_codes(stream.get(), memory.data(), kN);
   std::set<uint8_t> codes;
   for (int64_t i = 0; i < kN; ++i) codes.insert(static_cast<uint8_t>(memory.data()[i]));
   EXPECT_GT(codes.size(), 100u);
@@ -189,7 +189,7 @@ TEST_F(CudaEmulated, D_R1_NoiseIsNoZeros) {
 }
 
 TEST_F(CudaEmulated, D_R3_ProductsOfOtherStridesAreOthers) {
-  const auto library = cuda_library();
+  const auto library = gpu_library();
   const kernels::MatmulShape dense = {.m = 8, .n = 8, .k = 8};
   kernels::MatmulShape slice = dense;
   slice.lda = 24;
@@ -206,7 +206,7 @@ TEST_F(CudaEmulated, D_R3_ProductsOfOtherStridesAreOthers) {
 
 TEST_F(CudaEmulated, D_B1_DevicesHaveNames) {
   device_conduct.number = 0xab;
-  EXPECT_EQ(use_cuda_device(0).uuid, "abababababababababababababababab");
+  EXPECT_EQ(use_gpu(0).uuid, "abababababababababababababababab");
 }
 
 }  // namespace

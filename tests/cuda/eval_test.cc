@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kRounding = 2e-5;  // of logits, whose sums differ in their order
 
-class CudaEval : public testing::OnCuda {
+class CudaEval : public testing::OnGpu {
  protected:
-  ModelOptions there() const { return {.cuda = features_}; }
+  ModelOptions there() const { return {.gpu = features_}; }
   TemporaryFolder folder_;
 };
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ir/state.h"
-#include "kernels/cuda/fp8_operands.h"
+#include "kernels/gpu/fp8_operands.h"
 #include "tests/cuda/device.h"
 
 namespace tessera::testing {
@@ -10,16 +10,16 @@ namespace {
 
 using kernels::UpdateRule;
 
-class CudaKernels : public OnCuda {
+class CudaKernels : public OnGpu {
  protected:
   void SetUp() override {
-    OnCuda::SetUp();
+    OnGpu::SetUp();
     if (IsSkipped()) return;
-    stream_ = std::make_unique<CudaStream>();
+    stream_ = std::make_unique<GpuStream>();
   }
   Stream stream() const { return stream_->get(); }
   static const kernels::Kernels& cpu() { return kernels::cpu_kernels(); }
-  static const kernels::Kernels& cuda() { return kernels::cuda_kernels(); }
+  static const kernels::Kernels& gpu() { return kernels::gpu_kernels(); }
 
   void fill(Both& x, double scale, double shift = 0) {
     for (int64_t i = 0; i < x.host().elements(); ++i)
@@ -28,7 +28,7 @@ class CudaKernels : public OnCuda {
   }
 
  private:
-  std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<GpuStream> stream_;
 };
 
 // Products of operands in eight bits, in every order in which they can stand: codes are the CPU's
@@ -37,7 +37,7 @@ TEST_F(CudaKernels, ProductsInEightBits) {
   using kernels::Fp8;
   constexpr int64_t kM = 80, kN = 48, kK = 112;
   Library here(read_cpu_features(), 1);
-  const auto there = cuda_library();
+  const auto there = gpu_library();
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
@@ -75,9 +75,9 @@ TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
   const auto expect_refused = [&](void (*change)(kernels::MatmulShape&), const char* why) {
     kernels::MatmulShape s = fits;
     change(s);
-    EXPECT_DEATH(kernels::cuda::check_fp8_product(s), why);
+    EXPECT_DEATH(kernels::gpu::check_fp8_product(s), why);
   };
-  EXPECT_GT(cuda_library()->product(fits).workspace_bytes(), 0);
+  EXPECT_GT(gpu_library()->product(fits).workspace_bytes(), 0);
   expect_refused([](kernels::MatmulShape& s) { s.m = 40; }, "an extent of 40");
   expect_refused([](kernels::MatmulShape& s) { s.n = 50; }, "an extent of 50");
   expect_refused([](kernels::MatmulShape& s) { s.k = 63; }, "an extent of 63");
@@ -120,7 +120,7 @@ class CudaUpdates : public CudaKernels {
       const kernels::UpdateStep constants = {
           .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
       const auto* n = side(numbers).as<double>();
-      const auto& table = on_device ? cuda() : cpu();
+      const auto& table = on_device ? gpu() : cpu();
       table.update(on_device ? stream() : Stream(), c.rule, u, constants, {n, n + 1, n + 2, n + 3});
     };
     update(false);
@@ -156,7 +156,7 @@ TEST_F(CudaKernels, SquaresAndClip) {
   report.send(stream());
   step.send(stream());
   std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.squares(kN)));
-  const DeviceBuffer there("a workspace", cuda().workspace.squares(kN));
+  const DeviceBuffer there("a workspace", gpu().workspace.squares(kN));
   const auto run = [&](const kernels::Kernels& k, Stream s, const TensorView& v, double* r,
                        const double* of_step, void* workspace) {
     k.squares(s, v, workspace, r + kSquares);
@@ -165,7 +165,7 @@ TEST_F(CudaKernels, SquaresAndClip) {
                of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
   };
   run(cpu(), {}, x.host(), report.host().as<double>(), step.host().as<double>(), here.data());
-  run(cuda(), stream(), x.device(), report.device().as<double>(), step.device().as<double>(),
+  run(gpu(), stream(), x.device(), report.device().as<double>(), step.device().as<double>(),
       there.data());
   const std::vector<double> got = report.fetch(stream()), want = report.here();
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
@@ -188,14 +188,14 @@ TEST_F(CudaKernels, SumsOfSquaresByRowAndColumn) {
     numbers.set(1, 0);     // no skip
     for (Both* b : {&g, &rows, &columns, &numbers}) b->send(stream());
     const kernels::FactorStretch stretch = {kBefore, kBefore + n, c.first, c.columns};
-    const DeviceBuffer space("a workspace", cuda().workspace.factor_sums(n, c.rows + c.columns));
+    const DeviceBuffer space("a workspace", gpu().workspace.factor_sums(n, c.rows + c.columns));
     const auto sums = [&](const kernels::Kernels& k, Stream s, bool here, void* workspace) {
       const auto data = [&](Both& b) { return (here ? b.host() : b.device()).as<double>(); };
       k.add_factor_sums(s, here ? g.host() : g.device(), stretch,
                         {nullptr, nullptr, data(numbers), data(numbers) + 1}, 1e-3, workspace,
                         data(rows), data(columns));
     };
-    sums(cuda(), stream(), false, space.data());
+    sums(gpu(), stream(), false, space.data());
     sums(cpu(), {}, true, nullptr);
     const std::string what = fmt::format("{} x {}", c.rows, c.columns);
     testing::expect_close(rows.fetch(stream()), rows.here(), 1e-12, what);
@@ -214,12 +214,12 @@ TEST_F(CudaKernels, TheFirstThatIsNotFinite) {
         for (const int64_t i : bad)
           x.set(shift + i, i % 2 == 0 ? NAN : -std::numeric_limits<double>::infinity());
         x.send(stream());
-        const DeviceBuffer space("a workspace", cuda().workspace.first_non_finite(kN));
+        const DeviceBuffer space("a workspace", gpu().workspace.first_non_finite(kN));
         const auto part = [&](const TensorView& v) {
           return TensorView{v.as<std::byte>() + shift * size_of(type), type, {kN}};
         };
-        cuda().first_non_finite(stream(), part(x.device()), space.data(),
-                                first.device().as<int64_t>());
+        gpu().first_non_finite(stream(), part(x.device()), space.data(),
+                               first.device().as<int64_t>());
         cpu().first_non_finite({}, part(x.host()), nullptr, first.host().as<int64_t>());
         const double want = bad.empty() ? -1 : static_cast<double>(bad[0]);
         EXPECT_EQ(first.here()[0], want) << name_of(type);
@@ -236,7 +236,7 @@ TEST_F(CudaKernels, CastsOfAnyLength) {
       Both x(from, {n}), y(to, {n});
       fill(x, 3.0);
       cpu().cast({}, x.host(), y.host());
-      cuda().cast(stream(), x.device(), y.device());
+      gpu().cast(stream(), x.device(), y.device());
       EXPECT_EQ(y.fetch(stream()), y.here()) << n;
     }
 }
@@ -259,13 +259,13 @@ TEST_F(CudaKernels, CachedAttention) {
                           .out = out.host(),
                           .scale = 0.25f},
                          here.data() + (64 - at % 64) % 64);
-  cuda().cached_attention(stream(),
-                          {.qkv = qkv.device(),
-                           .cache = cache.device(),
-                           .start = start.device().as<int32_t>(),
-                           .out = out.device(),
-                           .scale = 0.25f},
-                          nullptr);
+  gpu().cached_attention(stream(),
+                         {.qkv = qkv.device(),
+                          .cache = cache.device(),
+                          .start = start.device().as<int32_t>(),
+                          .out = out.device(),
+                          .scale = 0.25f},
+                         nullptr);
   expect_close(out.fetch(stream()), out.here(), 1e-6, "out");
   EXPECT_EQ(cache.fetch(stream()), cache.here());
 }

@@ -2,7 +2,7 @@
 // CPU writes, whatever is done between steps.
 #include <chrono>
 
-#include "tensor/cuda.h"
+#include "tensor/gpu.h"
 #include "tests/cli/program.h"
 #include "train/load_run.h"
 #include "train/loop.h"
@@ -23,7 +23,7 @@ constexpr const char* kRun =
 class CudaLoop : public ProgramFolder {
  protected:
   void SetUp() override {
-    if (const std::string why = why_no_cuda(); !why.empty()) GTEST_SKIP() << why;
+    if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
     put("run.yaml", kRun);
     before_ = std::filesystem::current_path();
     std::filesystem::current_path(folder_);

@@ -9,13 +9,13 @@ namespace {
 // A sum in another order may round to the other neighbour where it is stored in 16 bits.
 constexpr double kBound = 2e-6, kRoundedBound = 4e-3;
 
-class CudaOps : public OnCuda {
+class CudaOps : public OnGpu {
  protected:
   void expect_same(const Case& c) {
     const Built built(c);
     Library cpu(CpuFeatures(), 1);
-    const auto cuda = cuda_library();
-    Lockstep here(built.graph, cpu), there(built.graph, *cuda);
+    const auto gpu = gpu_library();
+    Lockstep here(built.graph, cpu), there(built.graph, *gpu);
     for (const ValueId v : built.given) {
       const Array numbers = contents(built.graph[v], v);
       here.write(v, 0, numbers);

@@ -14,10 +14,10 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-class CudaProducts : public testing::OnCuda {
+class CudaProducts : public testing::OnGpu {
  protected:
   void SetUp() override {
-    OnCuda::SetUp();
+    OnGpu::SetUp();
     config_ = tiny(Family::kLlama);
     config_.run.directory = folder_.path().string();
     config_.run.device = Device::kCuda;
@@ -90,7 +90,7 @@ TEST_F(CudaProducts, ProposedOnesAreNotKept) {
 
 TEST_F(CudaProducts, MeasuredOnesTrainTheSame) {
   const auto world = self_world();
-  auto library = cuda_library();
+  auto library = gpu_library();
   share_products(*library, config_, *world, now_s, [](const std::string&) {});
   Trainer trainer(config_, std::move(library), INT64_MAX, *world, {});
   expect_same(curve_of(trainer, config_, 3), run(config_, 3), 1e-5);

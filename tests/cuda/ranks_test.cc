@@ -35,7 +35,7 @@ class CudaRanks : public ::testing::Test {
     device_conduct.number = 1 + static_cast<int>(ranks().rank());
   }
   static std::unique_ptr<Library> library() {
-    return std::make_unique<Library>(CpuFeatures(), 1, use_cuda_device(0));
+    return std::make_unique<Library>(CpuFeatures(), 1, use_gpu(0));
   }
   static RunConfig config(const std::string& layout) {
     RunConfig c = tiny(Family::kLlama);
@@ -131,7 +131,7 @@ TEST_F(CudaRanks, D_B5_OperationsWithoutOrderAreSeen) {
   std::vector<int64_t> all(static_cast<size_t>(ranks().size()));
   std::iota(all.begin(), all.end(), 0);
   const auto first = world->group(all), second = world->group(all);
-  const CudaStream one, two;
+  const GpuStream one, two;
   const DeviceBuffer a("a", 64 * ranks().size()), b("b", 64 * ranks().size());
   const auto gather = [&](Communicator& c, const DeviceBuffer& to, Stream s) {
     c.use(s);
@@ -234,7 +234,7 @@ TEST_F(CudaRanks, D_B10_NoGroupStaysOpen) {
   std::iota(all.begin(), all.end(), 0);
   {
     const auto group = world->group(all);
-    const CudaStream stream;
+    const GpuStream stream;
     group->use(stream.get());
     const DeviceBuffer memory("all", 64 * ranks().size());
     const TensorView whole = {memory.data(), DType::kF32, {16 * ranks().size()}};
@@ -266,9 +266,9 @@ TEST_F(CudaRanks, D_B6_StepsTakeNoMemory) {
   for (const std::string& layout : layouts()) {
     const RunConfig c = config(layout);
     Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
-    const int64_t before = free_cuda_bytes();
+    const int64_t before = free_gpu_bytes();
     train(trainer, c, 4);
-    EXPECT_EQ(free_cuda_bytes(), before) << layout;
+    EXPECT_EQ(free_gpu_bytes(), before) << layout;
     const MemoryPlan m = memory_plan(trainer.program());
     EXPECT_EQ(nccl_conduct.joined, m.communicators) << layout;
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());

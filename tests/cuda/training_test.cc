@@ -9,11 +9,11 @@
 namespace tessera {
 namespace {
 
-class CudaTraining : public testing::OnCuda {
+class CudaTraining : public testing::OnGpu {
  protected:
-  Curve on_cuda(const RunConfig& c, int steps) {
+  Curve on_gpu(const RunConfig& c, int steps) {
     const auto world = self_world();
-    Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
     return curve_of(trainer, c, steps);
   }
 };
@@ -22,7 +22,7 @@ class CudaTraining : public testing::OnCuda {
 TEST_F(CudaTraining, FamiliesInF32) {
   for (const Family family : {Family::kGpt2, Family::kNeox, Family::kLlama}) {
     const RunConfig c = tiny(family);
-    expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
+    expect_same(on_gpu(c, 4), run(c, 4), 1e-5);
   }
 }
 
@@ -30,7 +30,7 @@ TEST_F(CudaTraining, PoliciesOfPrecision) {
   for (const Precision p : {Precision::kBf16, Precision::kBf16Sr}) {
     RunConfig c = tiny(Family::kLlama);
     c.precision = p;
-    expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
+    expect_same(on_gpu(c, 3), run(c, 3), 2e-3);
   }
 }
 
@@ -39,12 +39,12 @@ TEST_F(CudaTraining, ProductsInEightBits) {
   RunConfig c = tiny(Family::kLlama);
   c.model.layers = 1;
   c.compiler.products = ProductType::kFp8;
-  expect_same(on_cuda(c, 3), run(c, 3), 2e-3);
+  expect_same(on_gpu(c, 3), run(c, 3), 2e-3);
 }
 
 TEST(CardOf, EightBitsAreRefusedBeforeACardThatHasThem) {
   RunConfig c = tiny(Family::kLlama);
-  CudaFeatures card;
+  GpuFeatures card;
   card.model = "an older card";
   card.architecture = 80;
   EXPECT_NO_THROW(require_card_for(c, card));
@@ -68,13 +68,13 @@ TEST_F(CudaTraining, EncoderAndDecoderInSixteenBits) {
   RunConfig c = tiny(Family::kT5);
   c.model.layers = c.model.encoder_layers = 1;
   c.precision = Precision::kBf16Sr;
-  expect_same(on_cuda(c, 2), run(c, 2), 2e-3);
+  expect_same(on_gpu(c, 2), run(c, 2), 2e-3);
 }
 
 TEST_F(CudaTraining, ArenasAreAsPlanned) {
   const RunConfig c = tiny(Family::kGpt2);
   const auto world = self_world();
-  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
   EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
   const std::string line = device_memory_line(trainer.machine());
   const std::string bytes = std::to_string(trainer.program().bytes);
@@ -85,16 +85,16 @@ TEST_F(CudaTraining, ArenasAreAsPlanned) {
 TEST_F(CudaTraining, RecomputedLayers) {
   RunConfig c = tiny(Family::kNeox);
   c.layout.recompute = "full";
-  expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
+  expect_same(on_gpu(c, 3), run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, OffloadedActivations) {
   RunConfig c = tiny(Family::kNeox);
   c.model.layers = 3;
-  const Curve kept = on_cuda(c, 3);
+  const Curve kept = on_gpu(c, 3);
   c.layout.offload = "activations";
-  EXPECT_GT(Trainer(c, cuda_library(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
-  const Curve offloaded = on_cuda(c, 3);
+  EXPECT_GT(Trainer(c, gpu_library(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
+  const Curve offloaded = on_gpu(c, 3);
   EXPECT_EQ(offloaded.losses, kept.losses);
   EXPECT_EQ(offloaded.norms, kept.norms);
   expect_same(offloaded, run(c, 3), 1e-5);
@@ -103,24 +103,24 @@ TEST_F(CudaTraining, OffloadedActivations) {
 TEST_F(CudaTraining, AttentionInParts) {
   RunConfig c = tiny(Family::kLlama);
   c.compiler.attention = AttentionKind::kMaterialised;
-  expect_same(on_cuda(c, 3), run(c, 3), 1e-5);
+  expect_same(on_gpu(c, 3), run(c, 3), 1e-5);
 }
 
 TEST_F(CudaTraining, Adafactor) {
   RunConfig c = tiny(Family::kGpt2);
   c.optimizer.kind = OptimizerKind::kAdafactor;
   c.optimizer.beta1 = 0.9;
-  expect_same(on_cuda(c, 4), run(c, 4), 1e-5);
+  expect_same(on_gpu(c, 4), run(c, 4), 1e-5);
 }
 
 // A run in several graphs gives the same results; one with too many nodes uses no graph.
 TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   const RunConfig c = tiny(Family::kLlama);
-  const Curve want = on_cuda(c, 4);
+  const Curve want = on_gpu(c, 4);
   std::vector<std::string> said;
   for (const int64_t most : {INT64_MAX, int64_t{100}}) {
     const auto world = self_world();
-    Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
     trainer.machine().on_capture([&](const std::string& line) { said.push_back(line); });
     DeviceState& device = trainer.machine().executor(0).device();
     device.most_graph_nodes = 30;
@@ -144,9 +144,9 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
 // The host starts a step while the one before is under way: the same bits.
 TEST_F(CudaTraining, TheHostIsAhead) {
   const RunConfig c = tiny(Family::kLlama);
-  const Curve want = on_cuda(c, 7);
+  const Curve want = on_gpu(c, 7);
   const auto world = self_world();
-  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   trainer.initialise();
   Curve got;
@@ -189,10 +189,10 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
     t.initialise();
     for (int step = 1; step < kBad; ++step) EXPECT_TRUE(t.step(step, 1e-3, s).finite);
   };
-  Trainer until(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer until(c, gpu_library(), INT64_MAX, *world, {});
   BatchSource its = source();
   begin(until, its);
-  Trainer trainer(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
   BatchSource ours = source();
   begin(trainer, ours);
   trainer.prepare_step(kBad, 1e-3, ours);
@@ -216,7 +216,7 @@ TEST_F(CudaTraining, StateComesBackToTheHost) {
   const RunConfig c = tiny(Family::kGpt2);
   const auto world = self_world();
   Trainer here(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
-  Trainer there(c, cuda_library(), INT64_MAX, *world, {});
+  Trainer there(c, gpu_library(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   for (Trainer* t : {&here, &there}) {
     t->initialise();

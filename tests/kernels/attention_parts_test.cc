@@ -1,5 +1,6 @@
 #include "kernels/attention_parts.h"
 
+#include "base/error.h"
 #include "tests/kernels/attention_reference.h"
 
 namespace tessera::kernels {

@@ -1,5 +1,6 @@
 #include "kernels/attention.h"
 
+#include "base/error.h"
 #include "tests/kernels/attention_reference.h"
 
 namespace tessera::kernels {

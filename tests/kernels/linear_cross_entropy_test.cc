@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.h"
 #include "kernels/cross_entropy.h"
 #include "tensor/tensor.h"
 #include "tests/kernels/array.h"

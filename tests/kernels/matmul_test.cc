@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "tensor/tensor.h"
 #include "tests/kernels/array.h"
 

@@ -1,5 +1,6 @@
 #include "kernels/norm.h"
 
+#include "base/error.h"
 #include "tests/kernels/array.h"
 
 namespace tessera::kernels {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "tensor/tensor.h"
 
 namespace tessera {

@@ -112,7 +112,7 @@ TEST(Allowances, D_B6_ClusterFilesAgreeWithTheRun) {
   EXPECT_EQ(m.communicators, communicator_count(p));
   RunDevice device;
   EXPECT_EQ(device.outside_bytes(m), kOutsideBytes);
-  device.cuda.emplace();
+  device.gpu.emplace();
   EXPECT_EQ(device.need(m), m.arena + outside_bytes(Device::kCuda, m.communicators));
 }
 
@@ -124,7 +124,7 @@ TEST(Allowances, D_B6_CommunicatorsAreCounted) {
   const int64_t need = p.bytes + outside_bytes(Device::kCuda, communicator_count(p));
   EXPECT_NO_THROW(require_memory(c, p, need, Target()));
   EXPECT_THROW(require_memory(c, p, need - 1, Target()), Error);
-  EXPECT_GT(need, p.bytes + kCudaOutsideBytes + kNcclBytes);
+  EXPECT_GT(need, p.bytes + kGpuOutsideBytes + kNcclBytes);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/error.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {

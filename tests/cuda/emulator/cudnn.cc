@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "cuda_runtime.h"
+#include "gpu_runtime.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/cuda/cudnn.h"
+#include "kernels/gpu/cudnn.h"
 
 cuda_emulator::DnnConduct cuda_emulator::dnn_conduct;
 
@@ -22,7 +22,7 @@ CudaDnn::CudaDnn(std::string_view, int) {}
 CudaDnn::~CudaDnn() = default;
 int64_t CudaDnn::version() const { return 1; }
 
-namespace cuda {
+namespace gpu {
 namespace {
 
 // One head of queries with its keys and values.
@@ -148,10 +148,10 @@ int64_t DnnAttention::workspace_bytes(size_t) const {
 void DnnAttention::run(Stream s, size_t, const DnnOperands& o, void* workspace) const {
   if (dnn_conduct.breaks) throw Error("cuDNN cannot run plain");
   const DnnShape z = shape_;
-  const cudaError_t code = cuda_emulator::enqueue(static_cast<cudaStream_t>(s.handle),
-                                                  [=] { compute(z, o, workspace); });
-  CHECK(code == cudaSuccess, "attention outside of the capture");
+  const gpuError_t code =
+      cuda_emulator::enqueue(static_cast<gpuStream_t>(s.handle), [=] { compute(z, o, workspace); });
+  CHECK(code == gpuSuccess, "attention outside of the capture");
 }
 
-}  // namespace cuda
+}  // namespace gpu
 }  // namespace tessera::kernels

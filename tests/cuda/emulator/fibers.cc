@@ -11,16 +11,16 @@
 #include <vector>
 
 #include "base/error.h"
-#include "cuda_runtime.h"
+#include "gpu_runtime.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-namespace tessera::kernels::cuda {
+namespace tessera::kernels::gpu {
 
 constexpr size_t kSharedBytes = 227 << 10;  // of a Hopper card
 alignas(16) uint4 launch_shared_memory[kSharedBytes / sizeof(uint4)];
 
-}  // namespace tessera::kernels::cuda
+}  // namespace tessera::kernels::gpu
 
 namespace cuda_emulator {
 namespace {
@@ -146,7 +146,7 @@ uint64_t& slot(int lane) {
 }
 
 void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes, const std::function<void()>& thread) {
-  using tessera::kernels::cuda::kSharedBytes;
+  using tessera::kernels::gpu::kSharedBytes;
   CHECK(shared_bytes <= kSharedBytes, "a launch with {} bytes of shared memory", shared_bytes);
   gridDim = grid;
   blockDim = threads;
@@ -156,19 +156,19 @@ void run_blocks(dim3 grid, dim3 threads, size_t shared_bytes, const std::functio
       for (unsigned x = 0; x < grid.x; ++x) {
         blockIdx = dim3(x, y, z);
         // What is read before it is written is a NaN, and what a launch did not ask for too.
-        std::memset(tessera::kernels::cuda::launch_shared_memory, 0xff, shared_bytes);
+        std::memset(tessera::kernels::gpu::launch_shared_memory, 0xff, shared_bytes);
         run_block(static_cast<int>(threads.x));
       }
 }
 
 }  // namespace cuda_emulator
 
-unsigned __ballot_sync(unsigned, bool x) {
+uint32_t tessera::ballot(bool x) {
   using namespace cuda_emulator;
   check_whole_warp();
   slot(own_lane()) = x ? 1 : 0;
   warp_barrier();
-  unsigned bits = 0;
+  uint32_t bits = 0;
   for (int l = 0; l < kWarp; ++l)
     if (slot(l) == 1) bits |= 1u << l;
   warp_barrier();

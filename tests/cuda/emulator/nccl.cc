@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/cuda/late_library.h"
+#include "tensor/gpu/late_library.h"
 #include "tests/cuda/emulator/streams.h"
 
 cuda_emulator::NcclConduct cuda_emulator::nccl_conduct;
@@ -29,7 +29,7 @@ using cuda_emulator::nccl_conduct;
 struct EmulatedComm {
   int number = 0, own = 0;
   std::vector<int> ranks;  // in MPI_COMM_WORLD
-  cudaEvent_t last = nullptr;
+  gpuEvent_t last = nullptr;
 };
 
 namespace {
@@ -42,12 +42,12 @@ struct Part {
   int peer = 0;
   bool receives = false;
   EmulatedComm* comm = nullptr;
-  cudaStream_t stream = nullptr;
+  gpuStream_t stream = nullptr;
 };
 
 int made = 0;  // identifiers of this rank
 std::vector<Part> pending;
-cudaEvent_t last = nullptr;  // of all communicators of the device
+gpuEvent_t last = nullptr;  // of all communicators of the device
 EmulatedComm* last_comm = nullptr;
 cuda_emulator::Moment last_moment;
 std::string complaint;
@@ -108,17 +108,17 @@ struct Kernel {
 
 // Waits for an event. One from outside of the present capture is ignored: graphs are ordered when
 // they are launched.
-ncclResult_t wait(cudaStream_t s, cudaEvent_t e) {
+ncclResult_t wait(gpuStream_t s, gpuEvent_t e) {
   if (e == nullptr) return ncclSuccess;
-  const cudaError_t code = cudaStreamWaitEvent(s, e, 0);
-  cudaGetLastError();
-  return code == cudaSuccess || code == cudaErrorStreamCaptureIsolation ? ncclSuccess
-                                                                        : ncclInvalidUsage;
+  const gpuError_t code = gpuStreamWaitEvent(s, e, 0);
+  gpuGetLastError();
+  return code == gpuSuccess || code == gpuErrorStreamCaptureIsolation ? ncclSuccess
+                                                                      : ncclInvalidUsage;
 }
 
 ncclResult_t launch(const std::vector<Part>& parts) {
   EmulatedComm* const comm = parts.front().comm;
-  const cudaStream_t s = parts.front().stream;
+  const gpuStream_t s = parts.front().stream;
   ncclResult_t code = wait(s, comm->last);
   if (code == ncclSuccess && orders()) code = wait(s, last);
   if (code != ncclSuccess) return code;
@@ -129,11 +129,11 @@ ncclResult_t launch(const std::vector<Part>& parts) {
   }
   const auto kernel = std::make_shared<Kernel>();
   kernel->parts = parts;
-  if (cuda_emulator::enqueue_until(s, [kernel] { return kernel->attempt(); }) != cudaSuccess)
+  if (cuda_emulator::enqueue_until(s, [kernel] { return kernel->attempt(); }) != gpuSuccess)
     return ncclInvalidUsage;
-  for (cudaEvent_t* e : {&comm->last, &last}) {
-    if (*e == nullptr) cudaEventCreateWithFlags(e, cudaEventDisableTiming);
-    cudaEventRecord(*e, s);
+  for (gpuEvent_t* e : {&comm->last, &last}) {
+    if (*e == nullptr) gpuEventCreateWithFlags(e, gpuEventDisableTiming);
+    gpuEventRecord(*e, s);
   }
   last_comm = comm;
   last_moment = cuda_emulator::last_of(s);
@@ -152,7 +152,7 @@ ncclResult_t add(const Part& p) {
 ncclResult_t end(ncclComm_t comm, int& counter) {
   ++counter;
   if (comm == last_comm) last_comm = nullptr;
-  if (comm->last != nullptr) cudaEventDestroy(comm->last);
+  if (comm->last != nullptr) gpuEventDestroy(comm->last);
   delete comm;
   return ncclSuccess;
 }
@@ -223,12 +223,12 @@ ncclResult_t ncclGroupEnd() {
   return launch(parts);
 }
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+                      gpuStream_t stream) {
   if (std::exchange(nccl_conduct.refuses_sends, false)) return ncclInvalidArgument;
   return add({static_cast<std::byte*>(const_cast<void*>(data)), count, peer, false, comm, stream});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
-                      cudaStream_t stream) {
+                      gpuStream_t stream) {
   return add({static_cast<std::byte*>(data), count, peer, true, comm, stream});
 }
 const char* ncclGetErrorString(ncclResult_t) {

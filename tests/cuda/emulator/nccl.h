@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cuda_runtime.h"
+#include "gpu_runtime.h"
 
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -39,9 +39,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
-                      ncclComm_t comm, cudaStream_t stream);
+                      ncclComm_t comm, gpuStream_t stream);
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream);
+                      gpuStream_t stream);
 const char* ncclGetErrorString(ncclResult_t code);
 
 namespace cuda_emulator {

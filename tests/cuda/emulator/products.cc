@@ -4,20 +4,20 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "cuda_runtime.h"
+#include "gpu_runtime.h"
 #include "kernels/cpu/operand.h"
-#include "kernels/cuda/fp8_operands.h"
-#include "kernels/cuda_products.h"
+#include "kernels/gpu/fp8_operands.h"
+#include "kernels/gpu_products.h"
 
 namespace tessera::kernels {
 
-struct CudaBlas::Handle {};
-CudaBlas::CudaBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {
+struct GpuBlas::Handle {};
+GpuBlas::GpuBlas(bool tf32) : handle_(std::make_unique<Handle>()), tf32_(tf32) {
   if (cuda_emulator::is_forked())
     throw Error("cublasLtCreate failed: a forked process cannot use the device of its parent.");
 }
-CudaBlas::~CudaBlas() = default;
-int64_t CudaBlas::version() const { return 0; }
+GpuBlas::~GpuBlas() = default;
+int64_t GpuBlas::version() const { return 0; }
 
 namespace {
 
@@ -36,12 +36,12 @@ float number_of(uint8_t code, Fp8 format) {
 
 }  // namespace
 
-struct CudaMatmul::Plan {
+struct GpuMatmul::Plan {
   MatmulShape s;
   AlgorithmWords algorithm{};  // its first word: whether sums begin with the last term
 
   // Two algorithms are proposed; the clock alone says which is faster.
-  void choose(const CudaBlas& blas) {
+  void choose(const GpuBlas& blas) {
     ProductChoices* const choices = blas.choices();
     if (choices == nullptr) return;
     if (const ProductChoice* known = choices->find(s)) {
@@ -56,10 +56,10 @@ struct CudaMatmul::Plan {
     }
   }
 
-  Plan(const MatmulShape& shape, const CudaBlas& blas) : s(shape) {
+  Plan(const MatmulShape& shape, const GpuBlas& blas) : s(shape) {
     choose(blas);
     CHECK(s.a == s.b && !s.packed_b && s.batch == 1, "a product that CUDA does not make");
-    if (s.fp8_a != Fp8::kNone) cuda::check_fp8_product(s);
+    if (s.fp8_a != Fp8::kNone) gpu::check_fp8_product(s);
     if (s.lda == 0) s.lda = s.transpose_a ? s.m : s.k;
     if (s.ldb == 0) s.ldb = s.transpose_b ? s.k : s.n;
     if (s.ldc == 0) s.ldc = s.n;
@@ -81,7 +81,7 @@ struct CudaMatmul::Plan {
     write_number(c, s.c, at, before + s.alpha * sum);
   }
   // Of codes with k contiguous.
-  void run_codes(const cuda::Fp8Operands::Codes& x, void* c, bool add) const {
+  void run_codes(const gpu::Fp8Operands::Codes& x, void* c, bool add) const {
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
         float sum = 0;
@@ -90,37 +90,37 @@ struct CudaMatmul::Plan {
         write_sum(c, i * s.ldc + j, sum * *x.factor_a * *x.factor_b, add);
       }
   }
-  int64_t codes_bytes() const { return s.fp8_a == Fp8::kNone ? 0 : cuda::Fp8Operands(s).bytes(); }
+  int64_t codes_bytes() const { return s.fp8_a == Fp8::kNone ? 0 : gpu::Fp8Operands(s).bytes(); }
   void start(Stream stream, const void* a, const void* b, void* c, void* workspace,
              bool add) const {
     const Plan plan = *this;
     void* const room = static_cast<std::byte*>(workspace) + codes_bytes();
     CHECK(reinterpret_cast<uintptr_t>(room) % kBlasWorkspaceAlignment == 0,
           "a product's workspace at {}", room);
-    const auto in = static_cast<cudaStream_t>(stream.handle);
-    cudaError_t code = cudaMemsetAsync(room, 0xff, kWorkspaceBytes, in);
-    CHECK(code == cudaSuccess, "a product's workspace: {}", cudaGetErrorString(code));
+    const auto in = static_cast<gpuStream_t>(stream.handle);
+    gpuError_t code = gpuMemsetAsync(room, 0xff, kWorkspaceBytes, in);
+    CHECK(code == gpuSuccess, "a product's workspace: {}", gpuGetErrorString(code));
     if (s.fp8_a == Fp8::kNone) {
       code = cuda_emulator::enqueue(in, [=] { plan.run(a, b, c, add); });
     } else {
-      const auto codes = cuda::Fp8Operands(s).write(stream, a, b, workspace);
+      const auto codes = gpu::Fp8Operands(s).write(stream, a, b, workspace);
       code = cuda_emulator::enqueue(in, [=] { plan.run_codes(codes, c, add); });
     }
-    CHECK(code == cudaSuccess, "a product outside of the capture");
+    CHECK(code == gpuSuccess, "a product outside of the capture");
   }
 };
 
-CudaMatmul::CudaMatmul(const MatmulShape& shape, const CudaBlas& blas)
+GpuMatmul::GpuMatmul(const MatmulShape& shape, const GpuBlas& blas)
     : plan_(std::make_unique<Plan>(shape, blas)) {}
-CudaMatmul::~CudaMatmul() = default;
-CudaMatmul::CudaMatmul(CudaMatmul&&) noexcept = default;
-CudaMatmul& CudaMatmul::operator=(CudaMatmul&&) noexcept = default;
+GpuMatmul::~GpuMatmul() = default;
+GpuMatmul::GpuMatmul(GpuMatmul&&) noexcept = default;
+GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
 
-int64_t CudaMatmul::workspace_bytes() const { return plan_->codes_bytes() + kWorkspaceBytes; }
-void CudaMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
+int64_t GpuMatmul::workspace_bytes() const { return plan_->codes_bytes() + kWorkspaceBytes; }
+void GpuMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->start(s, a, b, c, workspace, plan_->s.accumulate);
 }
-void CudaMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
+void GpuMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
   plan_->start(s, a, b, c, workspace, false);
 }
 

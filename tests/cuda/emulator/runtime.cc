@@ -50,16 +50,16 @@ Place place_of(const void* p, size_t bytes) {
   return device == 0 && host == bytes ? Place::kPinned : Place::kMixed;
 }
 
-cudaError_t check_launch(const cudaLaunchConfig_t& c, const void* kernel) {
+gpuError_t check_launch(const gpuLaunchConfig_t& c, const void* kernel) {
   const dim3 &g = c.gridDim, &b = c.blockDim;
   constexpr unsigned kMostX = 0x7fffffffu, kMostY = 65535;
   if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > kMostX || g.y > kMostY || g.z > kMostY ||
       b.x == 0 || b.x > 1024 || b.y != 1 || b.z != 1)
-    return cudaErrorInvalidConfiguration;
+    return gpuErrorInvalidConfiguration;
   const auto allowed = dynamic_bytes.find(kernel);
   return c.dynamicSmemBytes <= (allowed == dynamic_bytes.end() ? kPlainShared : allowed->second)
-             ? cudaSuccess
-             : cudaErrorInvalidValue;
+             ? gpuSuccess
+             : gpuErrorInvalidValue;
 }
 
 }  // namespace cuda_emulator
@@ -68,110 +68,109 @@ using cuda_emulator::device_conduct;
 using cuda_emulator::Place;
 using cuda_emulator::place_of;
 
-cudaError_t cudaGetLastError() { return std::exchange(device_conduct.last_error, cudaSuccess); }
-const char* cudaGetErrorString(cudaError_t code) {
+gpuError_t gpuGetLastError() { return std::exchange(device_conduct.last_error, gpuSuccess); }
+const char* gpuGetErrorString(gpuError_t code) {
   switch (code) {
-    case cudaErrorInvalidConfiguration:
+    case gpuErrorInvalidConfiguration:
       return "more blocks or threads than there can be";
-    case cudaErrorStreamCaptureUnsupported:
+    case gpuErrorStreamCaptureUnsupported:
       return "not during a capture";
-    case cudaErrorStreamCaptureUnjoined:
+    case gpuErrorStreamCaptureUnjoined:
       return "a stream of the capture did not come back";
-    case cudaErrorStreamCaptureIsolation:
+    case gpuErrorStreamCaptureIsolation:
       return "an event of another capture, or of none";
-    case cudaErrorStreamCaptureImplicit:
+    case gpuErrorStreamCaptureImplicit:
       return "work beside a capture";
-    case cudaErrorCapturedEvent:
+    case gpuErrorCapturedEvent:
       return "an event of a capture";
     default:
       return "emulated";
   }
 }
 
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
-  if (bytes < 0 || static_cast<size_t>(bytes) > kMostShared) return cudaErrorInvalidValue;
+gpuError_t gpuFuncSetAttribute(const void* kernel, gpuFuncAttribute, int bytes) {
+  if (bytes < 0 || static_cast<size_t>(bytes) > kMostShared) return gpuErrorInvalidValue;
   dynamic_bytes[kernel] = static_cast<size_t>(bytes);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGetDeviceCount(int* count) {
+gpuError_t gpuGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+gpuError_t gpuSetDevice(int) { return gpuSuccess; }
+gpuError_t gpuGetDeviceProperties(gpuDeviceProp* p, int) {
   std::strcpy(p->name, "the host, emulating");
   p->major = 9;
   p->minor = 0;
   p->multiProcessorCount = 1;
   std::memset(p->uuid.bytes, device_conduct.number, sizeof(p->uuid.bytes));
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+gpuError_t gpuMemGetInfo(size_t* free, size_t* total) {
   *total = kMemory;
   *free = kMemory;
   for (const auto& [at, bytes] : allocated) *free -= bytes;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaMalloc(void** p, size_t bytes) {
-  if (cuda_emulator::is_forked()) return cudaErrorInitializationError;
-  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
+gpuError_t gpuMalloc(void** p, size_t bytes) {
+  if (cuda_emulator::is_forked()) return gpuErrorInitializationError;
+  if (cuda_emulator::is_capturing()) return gpuErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (*p == nullptr) return cudaErrorMemoryAllocation;
+  if (*p == nullptr) return gpuErrorMemoryAllocation;
   allocated[static_cast<std::byte*>(*p)] = bytes;
-  return cudaSuccess;
+  return gpuSuccess;
 }
 // Waits for the device, as the driver's does.
-cudaError_t cudaFree(void* p) {
-  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
+gpuError_t gpuFree(void* p) {
+  if (cuda_emulator::is_capturing()) return gpuErrorStreamCaptureUnsupported;
   cuda_emulator::finish_all();
   allocated.erase(static_cast<std::byte*>(p));
   std::free(p);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
+gpuError_t gpuHostRegister(void* p, size_t bytes, unsigned) {
   if (overlap(pinned, static_cast<std::byte*>(p), bytes) > 0 ||
       pinned.size() >= device_conduct.most_pinned)
-    return device_conduct.last_error = cudaErrorMemoryAllocation;
+    return device_conduct.last_error = gpuErrorMemoryAllocation;
   pinned[static_cast<std::byte*>(p)] = bytes;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaHostUnregister(void* p) {
+gpuError_t gpuHostUnregister(void* p) {
   cuda_emulator::finish_all();
-  return pinned.erase(static_cast<std::byte*>(p)) == 1 ? cudaSuccess : cudaErrorInvalidValue;
+  return pinned.erase(static_cast<std::byte*>(p)) == 1 ? gpuSuccess : gpuErrorInvalidValue;
 }
 // In the legacy stream, and over when that is: the host does not wait.
-cudaError_t cudaMemset(void* p, int byte, size_t bytes) {
-  if (cuda_emulator::is_capturing()) return cudaErrorStreamCaptureUnsupported;
-  return cudaMemsetAsync(p, byte, bytes, nullptr);
+gpuError_t gpuMemset(void* p, int byte, size_t bytes) {
+  if (cuda_emulator::is_capturing()) return gpuErrorStreamCaptureUnsupported;
+  return gpuMemsetAsync(p, byte, bytes, nullptr);
 }
-cudaError_t cudaMemsetAsync(void* p, int byte, size_t bytes, cudaStream_t s) {
-  if (place_of(p, bytes) != Place::kDevice) return cudaErrorInvalidValue;
+gpuError_t gpuMemsetAsync(void* p, int byte, size_t bytes, gpuStream_t s) {
+  if (place_of(p, bytes) != Place::kDevice) return gpuErrorInvalidValue;
   return cuda_emulator::enqueue(s, [=] { std::memset(p, byte, bytes); });
 }
 
 // What is pinned or on the device is read and written when the stream comes to it. Pageable memory
 // is read now, and is written when the call returns.
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
-                            cudaStream_t s) {
+gpuError_t gpuMemcpyAsync(void* to, const void* from, size_t bytes, gpuMemcpyKind, gpuStream_t s) {
   const Place target = place_of(to, bytes), source = place_of(from, bytes);
-  if (target == Place::kMixed || source == Place::kMixed) return cudaErrorInvalidValue;
+  if (target == Place::kMixed || source == Place::kMixed) return gpuErrorInvalidValue;
   const bool captured = cuda_emulator::is_captured(s);
   if (source == Place::kPageable && !captured) {
     const auto* const bytes_of = static_cast<const std::byte*>(from);
     const auto copy = std::make_shared<std::vector<std::byte>>(bytes_of, bytes_of + bytes);
     return cuda_emulator::enqueue(s, [=] { std::memcpy(to, copy->data(), bytes); });
   }
-  const cudaError_t code = cuda_emulator::enqueue(s, [=] { std::memmove(to, from, bytes); });
-  if (code != cudaSuccess || target != Place::kPageable || captured) return code;
+  const gpuError_t code = cuda_emulator::enqueue(s, [=] { std::memmove(to, from, bytes); });
+  if (code != gpuSuccess || target != Place::kPageable || captured) return code;
   return cuda_emulator::finish(s);
 }
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
-                              size_t bytes, size_t rows, cudaMemcpyKind, cudaStream_t s) {
-  if (bytes > to_pitch || bytes > from_pitch) return cudaErrorInvalidValue;
+gpuError_t gpuMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                            size_t bytes, size_t rows, gpuMemcpyKind, gpuStream_t s) {
+  if (bytes > to_pitch || bytes > from_pitch) return gpuErrorInvalidValue;
   const size_t last = rows - 1;
   if (place_of(to, last * to_pitch + bytes) != Place::kDevice ||
       place_of(from, last * from_pitch + bytes) != Place::kDevice)
-    return cudaErrorInvalidValue;  // of the host there is no need
+    return gpuErrorInvalidValue;  // of the host there is no need
   return cuda_emulator::enqueue(s, [=] {
     for (size_t r = 0; r < rows; ++r)
       std::memcpy(static_cast<std::byte*>(to) + r * to_pitch,

@@ -52,7 +52,7 @@ struct EmulatedGraph {
 
 namespace {
 
-EmulatedStream legacy;  // which the others, all of cudaStreamNonBlocking, do not wait for
+EmulatedStream legacy;  // which the others, all of gpuStreamNonBlocking, do not wait for
 std::vector<EmulatedStream*> streams = {&legacy};
 EmulatedGraph* capturing = nullptr;
 EmulatedStream* origin = nullptr;
@@ -73,7 +73,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-EmulatedStream& stream_of(cudaStream_t s) { return s == nullptr ? legacy : *s; }
+EmulatedStream& stream_of(gpuStream_t s) { return s == nullptr ? legacy : *s; }
 
 // A draw that is the same in every run of a test.
 size_t draw(size_t n) {
@@ -154,16 +154,16 @@ bool is_joined(const EmulatedGraph& g) {
 namespace cuda_emulator {
 
 bool is_capturing() { return capturing != nullptr; }
-bool is_captured(cudaStream_t s) { return stream_of(s).capture != 0; }
+bool is_captured(gpuStream_t s) { return stream_of(s).capture != 0; }
 
-cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
+gpuError_t enqueue(gpuStream_t handle, std::function<void()> work) {
   return enqueue_until(handle, [work = std::move(work)] {
     work();
     return true;
   });
 }
 
-cudaError_t enqueue_until(cudaStream_t handle, std::function<bool()> attempt) {
+gpuError_t enqueue_until(gpuStream_t handle, std::function<bool()> attempt) {
   EmulatedStream& s = stream_of(handle);
   advance(s);
   if (s.capture != 0) {
@@ -173,17 +173,17 @@ cudaError_t enqueue_until(cudaStream_t handle, std::function<bool()> attempt) {
     };
     capturing->nodes.push_back({until_done, s.nodes});
     s.nodes = {capturing->nodes.size() - 1};
-    return cudaSuccess;
+    return gpuSuccess;
   }
   // The driver would run it beside the capture; nobody here means that.
-  if (capturing != nullptr) return cudaErrorStreamCaptureImplicit;
+  if (capturing != nullptr) return gpuErrorStreamCaptureImplicit;
   s.tasks.push_back({std::move(attempt), nullptr, nullptr, 0});
   enqueued();
-  return cudaSuccess;
+  return gpuSuccess;
 }
 
-Moment last_of(cudaStream_t s) { return {stream_of(s).id, stream_of(s).clock[stream_of(s).id]}; }
-bool comes_after(cudaStream_t handle, const Moment& m) {
+Moment last_of(gpuStream_t s) { return {stream_of(s).id, stream_of(s).clock[stream_of(s).id]}; }
+bool comes_after(gpuStream_t handle, const Moment& m) {
   const bool there = m.stream == 0 || std::any_of(streams.begin(), streams.end(),
                                                   [&](auto* each) { return each->id == m.stream; });
   Clock seen = stream_of(handle).clock;
@@ -191,10 +191,10 @@ bool comes_after(cudaStream_t handle, const Moment& m) {
   return !there || seen[m.stream] >= m.count;
 }
 
-cudaError_t finish(cudaStream_t s) {
+gpuError_t finish(gpuStream_t s) {
   while (!stream_of(s).tasks.empty()) run_one();
   join(host, stream_of(s).clock);
-  return cudaSuccess;
+  return gpuSuccess;
 }
 
 void finish_all() {
@@ -203,103 +203,103 @@ void finish_all() {
 
 }  // namespace cuda_emulator
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
-  if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;  // others wait for `legacy`
-  if (cuda_emulator::is_forked()) return cudaErrorInitializationError;
+gpuError_t gpuStreamCreateWithFlags(gpuStream_t* s, unsigned flags) {
+  if (flags != gpuStreamNonBlocking) return gpuErrorInvalidValue;  // others wait for `legacy`
+  if (cuda_emulator::is_forked()) return gpuErrorInitializationError;
   *s = new EmulatedStream;
   (*s)->id = ++made;
   streams.push_back(*s);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t s) {
+gpuError_t gpuStreamDestroy(gpuStream_t s) {
   cuda_emulator::finish(s);  // its work goes on in peace
   streams.erase(std::find(streams.begin(), streams.end(), s));
   for (EmulatedStream* each : streams) each->clock.erase(s->id);
   host.erase(s->id);
   delete s;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+gpuError_t gpuStreamSynchronize(gpuStream_t s) {
   if (stream_of(s).capture != 0 || (s == nullptr && capturing != nullptr))
-    return cudaErrorStreamCaptureUnsupported;
+    return gpuErrorStreamCaptureUnsupported;
   return cuda_emulator::finish(s);
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {
+gpuError_t gpuStreamWaitEvent(gpuStream_t handle, gpuEvent_t e, unsigned) {
   EmulatedStream& s = stream_of(handle);
   const std::shared_ptr<EventState>& event = e->state;
   const bool of_capture = capturing != nullptr && event->capture == captures;
-  if (s.capture != 0 && !of_capture) return cudaErrorStreamCaptureIsolation;
+  if (s.capture != 0 && !of_capture) return gpuErrorStreamCaptureIsolation;
   if (of_capture) {
     join(s.clock, event->clock);
     s.capture = captures;
     s.nodes.insert(event->nodes.begin(), event->nodes.end());
-    return cudaSuccess;
+    return gpuSuccess;
   }
-  if (event->capture != 0) return cudaErrorStreamCaptureIsolation;  // of one that is over
+  if (event->capture != 0) return gpuErrorStreamCaptureIsolation;  // of one that is over
   join(s.clock, event->clock);
   s.tasks.push_back({nullptr, nullptr, event, event->recorded});
   enqueued();
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
+gpuError_t gpuEventCreateWithFlags(gpuEvent_t* e, unsigned flags) {
   *e = new EmulatedEvent;
-  (*e)->state->timing = flags != cudaEventDisableTiming;
-  return cudaSuccess;
+  (*e)->state->timing = flags != gpuEventDisableTiming;
+  return gpuSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t e) {
+gpuError_t gpuEventDestroy(gpuEvent_t e) {
   delete e;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t handle) {
+gpuError_t gpuEventRecord(gpuEvent_t e, gpuStream_t handle) {
   EmulatedStream& s = stream_of(handle);
   advance(s);
   e->state->clock = s.clock;
   e->state->capture = s.capture;
   e->state->nodes = s.nodes;
-  if (s.capture != 0) return cudaSuccess;
+  if (s.capture != 0) return gpuSuccess;
   ++e->state->recorded;
   s.tasks.push_back({nullptr, e->state, nullptr, 0});
   enqueued();
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+gpuError_t gpuEventElapsedTime(float* milliseconds, gpuEvent_t from, gpuEvent_t to) {
   const EventState &a = *from->state, &b = *to->state;
-  if (!a.timing || !b.timing || a.capture != 0 || b.capture != 0) return cudaErrorInvalidValue;
-  if (a.over < a.recorded || b.over < b.recorded) return cudaErrorNotReady;
+  if (!a.timing || !b.timing || a.capture != 0 || b.capture != 0) return gpuErrorInvalidValue;
+  if (a.over < a.recorded || b.over < b.recorded) return gpuErrorNotReady;
   *milliseconds = static_cast<float>((b.over_s - a.over_s) * 1e3);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  if (e->state->capture != 0) return cudaErrorCapturedEvent;
+gpuError_t gpuEventSynchronize(gpuEvent_t e) {
+  if (e->state->capture != 0) return gpuErrorCapturedEvent;
   while (e->state->over < e->state->recorded) run_one();
   join(host, e->state->clock);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t e) {
-  if (e->state->capture != 0) return cudaErrorCapturedEvent;
+gpuError_t gpuEventQuery(gpuEvent_t e) {
+  if (e->state->capture != 0) return gpuErrorCapturedEvent;
   if (e->state->over == e->state->recorded) {
     join(host, e->state->clock);
-    return cudaSuccess;
+    return gpuSuccess;
   }
   // The host sleeps between its questions; the device continues until it waits for other ranks.
   constexpr int kTasks = 256;
   for (int i = 0; i < kTasks && e->state->over < e->state->recorded; ++i)
     if (run_one() == Ran::kWaits) break;
-  return cuda_emulator::device_conduct.last_error = cudaErrorNotReady;
+  return cuda_emulator::device_conduct.last_error = gpuErrorNotReady;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-  if (s == nullptr) return cudaErrorStreamCaptureUnsupported;
-  if (capturing != nullptr) return cudaErrorStreamCaptureImplicit;
+gpuError_t gpuStreamBeginCapture(gpuStream_t s, gpuStreamCaptureMode) {
+  if (s == nullptr) return gpuErrorStreamCaptureUnsupported;
+  if (capturing != nullptr) return gpuErrorStreamCaptureImplicit;
   capturing = new EmulatedGraph;
   origin = s;
   s->capture = ++captures;
   s->nodes.clear();
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
+gpuError_t gpuStreamEndCapture(gpuStream_t s, gpuGraph_t* graph) {
   *graph = nullptr;
-  if (capturing == nullptr || s != origin) return cudaErrorInvalidValue;
+  if (capturing == nullptr || s != origin) return gpuErrorInvalidValue;
   EmulatedGraph* const g = capturing;
   const bool joined = is_joined(*g);
   capturing = nullptr;
@@ -309,36 +309,34 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
   }
   if (!joined) {
     delete g;
-    return cudaErrorStreamCaptureUnjoined;
+    return gpuErrorStreamCaptureUnjoined;
   }
   *graph = g;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status,
-                                     unsigned long long*, cudaGraph_t* graph,
-                                     const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
+gpuError_t gpuStreamGetCaptureInfo(gpuStream_t s, gpuStreamCaptureStatus* status,
+                                   gpuGraph_t* graph) {
   const bool active = stream_of(s).capture != 0;
-  *status = active ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  *status = active ? gpuStreamCaptureStatusActive : gpuStreamCaptureStatusNone;
   *graph = active ? capturing : nullptr;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+gpuError_t gpuGraphGetNodes(gpuGraph_t graph, gpuGraphNode_t*, size_t* count) {
   *count = graph->nodes.size();
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
+gpuError_t gpuGraphInstantiate(gpuGraphExec_t* executable, gpuGraph_t graph, unsigned long long) {
   *executable = new EmulatedGraph(*graph);
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+gpuError_t gpuGraphDestroy(gpuGraph_t graph) {
   delete graph;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+gpuError_t gpuGraphExecDestroy(gpuGraphExec_t executable) {
   delete executable;
-  return cudaSuccess;
+  return gpuSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t s) {
+gpuError_t gpuGraphLaunch(gpuGraphExec_t executable, gpuStream_t s) {
   return cuda_emulator::enqueue(s, [graph = *executable] { run_graph(graph); });
 }

@@ -8,7 +8,7 @@
 #include <functional>
 #include <memory>
 
-#include "cuda_runtime.h"
+#include "gpu_runtime.h"
 
 namespace cuda_emulator {
 
@@ -17,7 +17,7 @@ struct DeviceConduct {
   bool early = false;             // streams run as early as they may, instead of as late
   int number = 1;                 // the device's own: its UUID
   size_t most_pinned = SIZE_MAX;  // ranges; more are an error
-  cudaError_t last_error = cudaSuccess;
+  gpuError_t last_error = gpuSuccess;
 };
 extern DeviceConduct device_conduct;
 
@@ -26,17 +26,17 @@ extern DeviceConduct device_conduct;
 struct Moment {
   int64_t stream = 0, count = 0;
 };
-Moment last_of(cudaStream_t s);
-bool comes_after(cudaStream_t s, const Moment& m);
+Moment last_of(gpuStream_t s);
+bool comes_after(gpuStream_t s, const Moment& m);
 
 // Behind what stands in the stream; of a capture, a node of its graph.
-cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
+gpuError_t enqueue(gpuStream_t s, std::function<void()> work);
 // Work that is retried until it reports that it is done; other streams continue meanwhile.
-cudaError_t enqueue_until(cudaStream_t s, std::function<bool()> attempt);
-cudaError_t finish(cudaStream_t s);  // until nothing stands in it
+gpuError_t enqueue_until(gpuStream_t s, std::function<bool()> attempt);
+gpuError_t finish(gpuStream_t s);  // until nothing stands in it
 void finish_all();
 bool is_capturing();
-bool is_captured(cudaStream_t s);
+bool is_captured(gpuStream_t s);
 
 // Memory as the driver knows it.
 enum class Place { kDevice, kPinned, kPageable, kMixed };

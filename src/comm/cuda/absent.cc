@@ -1,8 +1,0 @@
-// What the build takes without the CUDA toolkit.
-#include "comm/nccl.h"
-
-namespace tessera {
-
-std::unique_ptr<World> nccl_world(World&) { CHECK(false, "this program was built without CUDA"); }
-
-}  // namespace tessera

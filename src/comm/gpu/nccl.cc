@@ -1,0 +1,358 @@
+#include <nccl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "comm/gpu/reduce.h"
+#include "comm/idle.h"
+#include "comm/nccl.h"
+#include "tensor/gpu.h"
+#include "tensor/gpu/check.h"
+#include "tensor/gpu/late_library.h"
+
+namespace tessera {
+namespace {
+
+// Below this all ranks send each other everything: a second round would cost more than it saves.
+constexpr int64_t kSmallBytes = 256 << 10;
+constexpr int64_t kAlignment = 64;  // elements
+
+// Thread blocks per operation: kernels of several communicators must be resident at once, and an
+// H100 has 132 multiprocessors. Estimated; 16 blocks reach the bandwidth of NVLink.
+constexpr int kMostBlocks = 16;
+// From this version on NCCL orders the operations of several communicators of a device itself, as
+// the host issues them.
+constexpr int kOrdersItself = NCCL_VERSION(2, 26, 0);
+
+// NCCL reads a variable when it first needs it. A value that the user has set is kept.
+std::string asked_to_order() {
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  return "libnccl.so.2";
+}
+
+struct Nccl {
+  LateLibrary library{asked_to_order(), TESSERA_CUDA_LIBRARIES, "NCCL"};
+  decltype(&ncclGetVersion) get_version = nullptr;
+  // Absent from old libraries, as is what follows.
+  decltype(&ncclCommInitRankConfig) join_as = nullptr;
+  decltype(&ncclCommFinalize) finish = nullptr;
+  decltype(&ncclGetUniqueId) make_id = nullptr;
+  decltype(&ncclCommInitRank) join = nullptr;
+  decltype(&ncclCommAbort) leave = nullptr;
+  decltype(&ncclCommDestroy) end_comm = nullptr;
+  decltype(&ncclCommGetAsyncError) fault = nullptr;
+  decltype(&ncclGroupStart) begin = nullptr;
+  decltype(&ncclGroupEnd) end = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclGetErrorString) describe = nullptr;
+  int version = 0;
+
+  Nccl() {
+    library.find("ncclGetVersion", get_version);
+    library.find_if_there("ncclCommInitRankConfig", join_as);
+    library.find_if_there("ncclCommFinalize", finish);
+    library.find("ncclCommDestroy", end_comm);
+    library.find("ncclGetUniqueId", make_id);
+    library.find("ncclCommInitRank", join);
+    library.find("ncclCommAbort", leave);
+    library.find("ncclCommGetAsyncError", fault);
+    library.find("ncclGroupStart", begin);
+    library.find("ncclGroupEnd", end);
+    library.find("ncclSend", send);
+    library.find("ncclRecv", receive);
+    library.find("ncclGetErrorString", describe);
+    check(get_version(&version), "ncclGetVersion");
+  }
+  // Whether operations of several communicators of a device are ordered by NCCL.
+  bool orders() const {
+    const char* const asked = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return version >= kOrdersItself && asked != nullptr && std::string_view(asked) == "1";
+  }
+  std::string about() const {
+    return fmt::format("NCCL {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100,
+                       orders() ? "which orders its communicators"
+                                : "whose transfers go one at a time (before 2.26 it does not order "
+                                  "its communicators, or NCCL_LAUNCH_ORDER_IMPLICIT is not 1)");
+  }
+  ncclComm_t communicator(int64_t size, const ncclUniqueId& id, int64_t rank) const {
+    ncclComm_t comm = nullptr;
+    if (join_as == nullptr) {
+      check(join(&comm, static_cast<int>(size), id, static_cast<int>(rank)), "ncclCommInitRank");
+      return comm;
+    }
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.maxCTAs = kMostBlocks;
+    check(join_as(&comm, static_cast<int>(size), id, static_cast<int>(rank), &config),
+          "ncclCommInitRankConfig");
+    return comm;
+  }
+  void check(ncclResult_t code, const char* call) const {
+    if (code == ncclSuccess) return;
+    throw Error("{} failed: {}. Another rank has probably ended; its own message says why.", call,
+                describe(code));
+  }
+};
+
+std::byte* at(const TensorView& x, int64_t element) {
+  return static_cast<std::byte*>(x.data) + element * size_of(x.dtype);
+}
+
+// [begin, end) of n elements in parts of `share`.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+Range part_of(int64_t n, int64_t share, int64_t rank) {
+  return {std::min(n, rank * share), std::min(n, (rank + 1) * share)};
+}
+
+class NcclCommunicator : public Communicator {
+ public:
+  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, std::vector<int64_t> ranks, int64_t own)
+      : Communicator(std::move(ranks), own), nccl_(nccl), comm_(comm) {}
+  // A normal end waits for the other ranks. After an Error they may have ended, so it does not.
+  ~NcclCommunicator() override {
+    if (comm_ == nullptr) return;
+    if (failed_ || std::uncaught_exceptions() > 0) {
+      abandon();
+      return;
+    }
+    if (nccl_.finish != nullptr) nccl_.finish(comm_);
+    nccl_.end_comm(comm_);
+  }
+  void abandon() override {
+    if (comm_ != nullptr) nccl_.leave(std::exchange(comm_, nullptr));
+  }
+
+  bool is_on_stream() const override { return true; }
+  void prepare_sums() override {
+    if (size() > 1 && staging_.data() == nullptr)
+      staging_ = DeviceBuffer("NCCL's staging", kNcclStagingBytes);
+  }
+  bool needs_order() const override { return size() > 1 && !nccl_.orders(); }
+  void use(Stream s) override { stream_ = s; }
+
+  Ticket all_reduce(const TensorView& in, const TensorView& out, Reduction r) override {
+    const int64_t n = in.elements();
+    CHECK(out.elements() == n && out.dtype == in.dtype, "all_reduce of {} to {}", n,
+          out.elements());
+    if (in.bytes() <= kSmallBytes && in.bytes() * (size() - 1) <= kNcclStagingBytes) {
+      take_whole(in);
+      add_up({.own = in.data,
+              .n = n,
+              .out = out.data,
+              .in = in.dtype,
+              .out_type = out.dtype,
+              .maximum = r == Reduction::kMax},
+             n);
+      return over();
+    }
+    const int64_t share = ((n + size() - 1) / size() + kAlignment - 1) / kAlignment * kAlignment;
+    const Range own = part_of(n, share, rank());
+    const TensorView part = {at(out, own.begin), out.dtype, Shape{own.size()}};
+    scatter(in, part, {share, r, false});
+    gather(part, out, share);
+    return over();
+  }
+  Ticket reduce_scatter(const TensorView& whole, const TensorView& part,
+                        const ReduceScatterForm& how) override {
+    scatter(whole, part, how);
+    return over();
+  }
+  Ticket all_gather(const TensorView& part, const TensorView& whole, int64_t share) override {
+    gather(part, whole, share);
+    return over();
+  }
+  Ticket send(const TensorView& x, int64_t peer) override {
+    give(x.data, x.bytes(), peer);
+    return over();
+  }
+  Ticket receive(const TensorView& x, int64_t peer) override {
+    take(x.data, x.bytes(), peer);
+    return over();
+  }
+
+  bool progress() override {
+    if (comm_ == nullptr) return false;
+    ncclResult_t state = ncclSuccess;
+    check(nccl_.fault(comm_, &state), "ncclCommGetAsyncError");
+    if (state != ncclInProgress) check(state, "a transfer of NCCL");
+    return false;
+  }
+  std::vector<int64_t> missing() const override { return {}; }  // NCCL does not say
+
+ private:
+  Ticket over() {
+    const Ticket t = open();
+    close(t);
+    return t;
+  }
+  void check(ncclResult_t code, const char* call) {
+    failed_ |= code != ncclSuccess;
+    nccl_.check(code, call);
+  }
+  gpuStream_t stream() const { return native(stream_.handle); }
+  void give(const void* data, int64_t bytes, int64_t peer) {
+    if (bytes == 0) return;
+    check(nccl_.send(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
+                     stream()),
+          "ncclSend");
+    count_sent(bytes);
+  }
+  void take(void* data, int64_t bytes, int64_t peer) {
+    if (bytes == 0) return;
+    check(nccl_.receive(data, static_cast<size_t>(bytes), ncclUint8, static_cast<int>(peer), comm_,
+                        stream()),
+          "ncclRecv");
+  }
+  // Calls f(peer) for all other ranks as one group of messages. The group is closed after an Error
+  // too: all later calls, even those of an abort, would become part of an open one.
+  template <class F>
+  void together(const F& f) {
+    if (size() == 1) return;
+    check(nccl_.begin(), "ncclGroupStart");
+    try {
+      for (int64_t k = 1; k < size(); ++k) f((rank() + k) % size());
+    } catch (const Error&) {
+      failed_ = true;
+      nccl_.end();
+      throw;
+    }
+    check(nccl_.end(), "ncclGroupEnd");
+  }
+  // Where the elements of a peer wait for the sum.
+  std::byte* staged(int64_t peer, int64_t stride_bytes) const {
+    CHECK(staging_.data() != nullptr, "a sum of {} ranks without prepare_sums()", size());
+    return staging_.data() + (peer < rank() ? peer : peer - 1) * stride_bytes;
+  }
+  void add_up(DeviceReduce r, int64_t stride) {
+    r.staged = staging_.data();
+    r.stride = stride;
+    r.rank = rank();
+    r.size = size();
+    check_gpu(static_cast<gpuError_t>(launch_reduce(r, stream_)), "a sum over ranks");
+  }
+  void take_whole(const TensorView& x) {
+    together([&](int64_t peer) {
+      give(x.data, x.bytes(), peer);
+      take(staged(peer, x.bytes()), x.bytes(), peer);
+    });
+  }
+
+  void scatter(const TensorView& whole, const TensorView& part, const ReduceScatterForm& how) {
+    const int64_t n = whole.elements(), element = size_of(whole.dtype);
+    const int64_t others = std::max<int64_t>(1, size() - 1);
+    const int64_t piece = kNcclStagingBytes / others / element / kAlignment * kAlignment;
+    const Range own = part_of(n, how.share, rank());
+    CHECK(how.share * size() >= n && part.elements() >= own.size() && piece > 0,
+          "{} elements in {} parts of {}; the own one has {}", n, size(), how.share,
+          part.elements());
+    const auto cut = [&](int64_t r, int64_t first) -> Range {
+      const Range p = part_of(n, how.share, r);
+      const int64_t begin = std::min(p.end, p.begin + first);
+      return {begin, std::min(p.end, begin + piece)};
+    };
+    for (int64_t first = 0; first < std::min(n, how.share); first += piece) {
+      const Range mine = cut(rank(), first);
+      together([&](int64_t peer) {
+        const Range theirs = cut(peer, first);
+        give(at(whole, theirs.begin), theirs.size() * element, peer);
+        take(staged(peer, piece * element), mine.size() * element, peer);
+      });
+      add_up({.own = at(whole, mine.begin),
+              .n = mine.size(),
+              .out = at(part, first),
+              .in = whole.dtype,
+              .out_type = part.dtype,
+              .maximum = how.reduction == Reduction::kMax,
+              .add = how.add},
+             piece);
+    }
+    if (!how.add)
+      fill_in_stream(stream_, at(part, own.size()), 0,
+                     (part.elements() - own.size()) * size_of(part.dtype));
+  }
+
+  void gather(const TensorView& part, const TensorView& whole, int64_t share) {
+    const int64_t n = whole.elements(), element = size_of(whole.dtype);
+    const Range own = part_of(n, share, rank());
+    CHECK(part.dtype == whole.dtype && part.elements() >= own.size() && share * size() >= n,
+          "{} elements from {} parts of {}", n, size(), share);
+    together([&](int64_t peer) {
+      const Range theirs = part_of(n, share, peer);
+      give(part.data, own.size() * element, peer);
+      take(at(whole, theirs.begin), theirs.size() * element, peer);
+    });
+    if (at(whole, own.begin) != part.data)
+      copy_in_stream(stream_, at(whole, own.begin), part.data, own.size() * element);
+  }
+
+  const Nccl& nccl_;
+  ncclComm_t comm_;
+  Stream stream_;
+  DeviceBuffer staging_;
+  bool failed_ = false;
+};
+
+class NcclWorld : public World {
+ public:
+  explicit NcclWorld(World& host) : host_(host) {}
+
+  int64_t rank() const override { return host_.rank(); }
+  int64_t size() const override { return host_.size(); }
+  const std::string& host(int64_t r) const override { return host_.host(r); }
+  bool takes_turns() const override { return true; }
+  std::string transport() const override { return nccl_.about(); }
+  void barrier() override { host_.barrier(); }
+  std::vector<std::string> all_gather(const std::string& own) override {
+    return host_.all_gather(own);
+  }
+  void broadcast(std::string& bytes, int64_t root) override { host_.broadcast(bytes, root); }
+  void all_reduce(std::span<double> x, Reduction r) override { host_.all_reduce(x, r); }
+  [[noreturn]] void abort(int exit_code) override {
+    host_.abort(exit_code);
+    std::abort();
+  }
+
+  std::unique_ptr<Communicator> group(std::span<const int64_t> ranks) override {
+    const std::vector<int64_t> members(ranks.begin(), ranks.end());
+    ncclComm_t comm = nullptr;
+    if (members.size() > 1) {
+      const auto own = std::find(members.begin(), members.end(), rank()) - members.begin();
+      comm = nccl_.communicator(std::ssize(members), common_id(ranks, own), own);
+    }
+    return std::make_unique<NcclCommunicator>(nccl_, comm, members, rank());
+  }
+
+ private:
+  // The first rank of the group makes it, and the host's group brings it to the others.
+  ncclUniqueId common_id(std::span<const int64_t> ranks, int64_t own) {
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(ncclUniqueId));
+    std::vector<ncclUniqueId> ids(ranks.size());
+    if (own == 0) nccl_.check(nccl_.make_id(ids.data()), "ncclGetUniqueId");
+    const auto group = host_.group(ranks);
+    const TensorView all = {ids.data(), DType::kU8, {kBytes * group->size()}};
+    const TensorView part = {&ids[static_cast<size_t>(own)], DType::kU8, {kBytes}};
+    const Ticket t = group->all_gather(part, all, kBytes);
+    Idle idle;
+    while (!group->done(t))
+      if (group->progress())
+        idle.moved();
+      else
+        idle.pause();
+    return ids[0];
+  }
+
+  World& host_;
+  Nccl nccl_;
+};
+
+}  // namespace
+
+std::unique_ptr<World> nccl_world(World& host) { return std::make_unique<NcclWorld>(host); }
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+#include "comm/gpu/reduce.h"
+
+#include <gpu_runtime.h>
+
+namespace tessera {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 132 * 8;
+
+// Numbers as they lie in memory; sums are f32, of doubles double.
+struct Bits {
+  DType type;
+  __device__ double wide(const void* p, int64_t i) const {
+    return static_cast<const double*>(p)[i];
+  }
+  __device__ float read(const void* p, int64_t i) const {
+    if (type == DType::kF32) return static_cast<const float*>(p)[i];
+    const uint16_t bits = static_cast<const uint16_t*>(p)[i];
+    return type == DType::kBF16 ? __uint_as_float(static_cast<uint32_t>(bits) << 16)
+                                : float_from_f16(bits);
+  }
+  __device__ void write(void* p, int64_t i, float x) const {
+    if (type == DType::kF32)
+      static_cast<float*>(p)[i] = x;
+    else
+      static_cast<uint16_t*>(p)[i] = type == DType::kBF16 ? bf16_from_float(x) : f16_from_float(x);
+  }
+};
+
+template <class T>
+__device__ T joined(T sum, T x, bool maximum) {
+  if (!maximum) return sum + x;
+  return sum > x || sum != sum ? sum : x;  // the maximum of what has a NaN is NaN
+}
+
+struct Term {
+  const void* data;
+  int64_t at;
+};
+
+__device__ Term term(const DeviceReduce& r, int64_t rank, int64_t i) {
+  if (rank == r.rank) return {r.own, i};
+  return {r.staged, (rank < r.rank ? rank : rank - 1) * r.stride + i};
+}
+
+__device__ void reduce_wide(const DeviceReduce& r, int64_t i) {
+  const Bits in = {r.in};
+  double sum = 0;
+  for (int64_t rank = 0; rank < r.size; ++rank) {
+    const Term t = term(r, rank, i);
+    const double x = in.wide(t.data, t.at);
+    sum = rank == 0 ? x : joined(sum, x, r.maximum);
+  }
+  double* const out = static_cast<double*>(r.out) + i;
+  *out = r.add ? *out + sum : sum;
+}
+
+__global__ void reduce_kernel(const DeviceReduce r) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
+  const Bits in = {r.in}, out = {r.out_type};
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < r.n;
+       i += step) {
+    if (r.in == DType::kF64) {
+      reduce_wide(r, i);
+      continue;
+    }
+    float sum = 0;
+    for (int64_t rank = 0; rank < r.size; ++rank) {
+      const Term t = term(r, rank, i);
+      const float x = in.read(t.data, t.at);
+      sum = rank == 0 ? x : joined(sum, x, r.maximum);
+    }
+    out.write(r.out, i, r.add ? out.read(r.out, i) + sum : sum);
+  }
+}
+
+}  // namespace
+
+int launch_reduce(const DeviceReduce& r, Stream s) {
+  if (r.n == 0) return gpuSuccess;
+  const int64_t blocks = (r.n + kThreads - 1) / kThreads;
+  gpuLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks));
+  config.blockDim = dim3(kThreads);
+  config.stream = static_cast<gpuStream_t>(s.handle);
+  return gpuLaunchKernelEx(&config, reduce_kernel, r);
+}
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// What the build takes without the CUDA toolkit. why_no_gpu() says so before any of it is called.
+#include "base/error.h"
+#include "kernels/gpu_attention.h"
+#include "kernels/gpu_products.h"
+#include "kernels/kernels.h"
+
+namespace tessera::kernels {
+namespace {
+
+[[noreturn]] void absent() { CHECK(false, "this program was built without CUDA"); }
+
+}  // namespace
+
+const Kernels& gpu_kernels() { absent(); }
+
+struct GpuBlas::Handle {};
+GpuBlas::GpuBlas(bool tf32) : tf32_(tf32) { absent(); }
+GpuBlas::~GpuBlas() = default;
+int64_t GpuBlas::version() const { absent(); }
+
+void fill_with_noise(Stream, void*, DType, int64_t) { absent(); }
+
+struct GpuMatmul::Plan {};
+GpuMatmul::GpuMatmul(const MatmulShape&, const GpuBlas&) { absent(); }
+GpuMatmul::~GpuMatmul() = default;
+GpuMatmul::GpuMatmul(GpuMatmul&&) noexcept = default;
+GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
+int64_t GpuMatmul::workspace_bytes() const { absent(); }
+void GpuMatmul::run(Stream, const void*, const void*, void*, void*) const { absent(); }
+void GpuMatmul::run_fresh(Stream, const void*, const void*, void*, void*) const { absent(); }
+
+struct GpuLinearCrossEntropy::Plan {};
+GpuLinearCrossEntropy::GpuLinearCrossEntropy(const LinearCrossEntropyShape&, const GpuBlas&) {
+  absent();
+}
+GpuLinearCrossEntropy::~GpuLinearCrossEntropy() = default;
+int64_t GpuLinearCrossEntropy::workspace_bytes() const { absent(); }
+void GpuLinearCrossEntropy::run(Stream, const LinearCrossEntropyOperands&, void*) const {
+  absent();
+}
+
+struct CudaDnn::Handle {};
+CudaDnn::CudaDnn() { absent(); }
+CudaDnn::CudaDnn(std::string_view, int) { absent(); }
+CudaDnn::~CudaDnn() = default;
+int64_t CudaDnn::version() const { absent(); }
+
+struct GpuAttention::Plan {};
+GpuAttention::GpuAttention(const AttentionShape&, const AttentionChoosing&) { absent(); }
+GpuAttention::~GpuAttention() = default;
+bool GpuAttention::by_library() const { absent(); }
+int64_t GpuAttention::workspace_bytes() const { absent(); }
+bool GpuAttention::may_choose(const AttentionShape&) { absent(); }
+void GpuAttention::run(Stream, const Attention&, void*) const { absent(); }
+void GpuAttention::run(Stream, const AttentionGrad&, void*) const { absent(); }
+
+}  // namespace tessera::kernels

@@ -1,0 +1,390 @@
+// Adafactor's parts (kernels/adafactor.h).
+#include <cmath>
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/philox.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/squares.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 132 * 16;
+
+constexpr int64_t kFactorBlocks = 132 * 4;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int64_t kTile = kWarp * kGroup;  // columns of a block that adds squares
+
+// A stretch of a flat gradient, and what is known of its weight.
+struct FactorWork {
+  Numbers gradient;
+  int64_t begin = 0, end = 0, element = 0, columns = 0;  // FactorStretch
+  const double *scale = nullptr, *skip = nullptr;
+
+  __host__ __device__ int64_t first_row() const { return element / columns; }
+  __host__ __device__ int64_t end_row() const {
+    return (element + (end - begin) + columns - 1) / columns;
+  }
+  __host__ __device__ int64_t rows() const { return end_row() - first_row(); }
+};
+
+// `row_partials` has rows x tiles of columns, `column_partials` stripes x columns.
+struct FactorSumsWork {
+  FactorWork of;
+  bool vector = false;  // rows by 16 bytes
+  double epsilon = 0, *rows = nullptr, *columns = nullptr;
+  double *row_partials = nullptr, *column_partials = nullptr;
+};
+
+struct VectorSums {
+  FactorSumsWork a;
+  __host__ __device__ int64_t count() const { return a.of.end - a.of.begin; }
+  __device__ void operator()(int64_t i) const {
+    if (*a.of.skip != 0) return;
+    const double x = static_cast<double>(read(a.of.gradient, a.of.begin + i)) * *a.of.scale;
+    a.rows[a.of.element + i] += x * x + a.epsilon;
+  }
+};
+
+// Of `n` neighbours in a row, from column c on; 0 where the stretch has none.
+__device__ void read_squares(const FactorSumsWork& a, int64_t row, int64_t c, int n, double scale,
+                             double (&x)[kGroup]) {
+  const int64_t first = row * a.of.columns + c - a.of.element, all = a.of.end - a.of.begin;
+  const bool whole = first >= 0 && first + n <= all;
+  float g[kGroup] = {};
+  if (whole) read_group(a.of.gradient, a.of.begin + first, n, a.vector, g);
+  for (int k = 0; k < kGroup; ++k) {
+    const bool there = k < n && first + k >= 0 && first + k < all;
+    if (there && !whole) g[k] = read(a.of.gradient, a.of.begin + first + k);
+    const double y = static_cast<double>(g[k]) * scale;
+    x[k] = there ? y * y + a.epsilon : 0.0;
+  }
+}
+
+// A block has a stripe of rows and 256 columns, eight a lane; its warps take turns at the rows.
+// Each number is read once: the sums over a row's part and over a column's part go to partials,
+// which the join adds in order.
+__global__ void __launch_bounds__(kThreads) factor_sums_kernel(const FactorSumsWork a) {
+  if (*a.of.skip != 0) return;  // every thread sees the same
+  const int64_t columns = a.of.columns, tile = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t c = tile + lane_index() * kGroup, left = columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  const int64_t rows = a.of.rows(), stripes = gridDim.y;
+  const int64_t end = rows * (blockIdx.y + 1) / stripes;
+  const double scale = *a.of.scale;
+  double sums[kGroup] = {};
+  for (int64_t r = rows * blockIdx.y / stripes + warp_index(); r < end; r += kWarps) {
+    double x[kGroup], of_row = 0;
+    read_squares(a, a.of.first_row() + r, c, n, scale, x);
+    for (int k = 0; k < kGroup; ++k) {
+      sums[k] += x[k];
+      of_row += x[k];
+    }
+    of_row = warp_sum(of_row);
+    if (lane_index() == 0) a.row_partials[blockIdx.x * rows + r] = of_row;
+  }
+  auto* const shared = reinterpret_cast<double*>(shared_floats());
+  for (int k = 0; k < kGroup; ++k)
+    shared[warp_index() * kTile + lane_index() * kGroup + k] = sums[k];
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < kTile && tile + i < columns; i += kThreads) {
+    double sum = 0;
+    for (int w = 0; w < kWarps; ++w) sum += shared[w * kTile + i];
+    a.column_partials[blockIdx.y * columns + tile + i] = sum;
+  }
+}
+
+struct FactorJoin {
+  FactorSumsWork a;
+  int64_t tiles, stripes;
+  __host__ __device__ int64_t count() const { return a.of.rows() + a.of.columns; }
+  __device__ void operator()(int64_t i) const {
+    if (*a.of.skip != 0) return;
+    const int64_t rows = a.of.rows();
+    const bool row = i < rows;
+    const double* const partials = row ? a.row_partials + i : a.column_partials + (i - rows);
+    const int64_t parts = row ? tiles : stripes, apart = row ? rows : a.of.columns;
+    double sum = 0;
+    for (int64_t p = 0; p < parts; ++p) sum += partials[p * apart];
+    (row ? a.rows[a.of.first_row() + i] : a.columns[i - rows]) += sum;
+  }
+};
+
+struct FactorMeansWork {
+  int64_t rows = 0, columns = 0;
+  double decay_power = 0;
+  const double *step = nullptr, *skip = nullptr, *row_sums = nullptr, *column_sums = nullptr;
+  float *row_means = nullptr, *column_means = nullptr;
+};
+
+struct Means {
+  FactorMeansWork a;
+  __host__ __device__ int64_t count() const { return a.rows + a.columns; }
+  __device__ void operator()(int64_t i) const {
+    if (*a.skip != 0) return;
+    const double b = 1 - pow(*a.step, -a.decay_power);
+    const bool row = i < a.rows;
+    const int64_t at = row ? i : i - a.rows;
+    float& mean = row ? a.row_means[at] : a.column_means[at];
+    const double n = static_cast<double>(row ? (a.columns > 0 ? a.columns : 1) : a.rows);
+    mean = static_cast<float>(b * static_cast<double>(mean) +
+                              (1 - b) * (row ? a.row_sums : a.column_sums)[at] / n);
+  }
+};
+
+struct FactorScalesWork {
+  int64_t rows = 0, columns = 0;
+  const float *row_means = nullptr, *column_means = nullptr;
+  float *row_scales = nullptr, *column_scales = nullptr;
+};
+
+// One block, which all rows' mean goes through.
+constexpr int kScalesThreads = 1024;
+__global__ void __launch_bounds__(kScalesThreads) scales_kernel(const FactorScalesWork a) {
+  double mean[1] = {0};
+  for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x)
+    mean[0] += static_cast<double>(a.row_means[i]);
+  block_sums(mean, reinterpret_cast<double*>(shared_floats()));
+  const double divisor = a.columns > 0 ? mean[0] / static_cast<double>(a.rows) : 1.0;
+  for (int64_t i = threadIdx.x; i < a.rows; i += blockDim.x)
+    a.row_scales[i] = static_cast<float>(1 / sqrt(static_cast<double>(a.row_means[i]) / divisor));
+  for (int64_t j = threadIdx.x; j < a.columns; j += blockDim.x)
+    a.column_scales[j] = static_cast<float>(1 / sqrt(static_cast<double>(a.column_means[j])));
+}
+
+// *sum += the sum of the changes' squares; `partials` has squares_partials(end - begin) doubles.
+struct UpdateSquaresWork {
+  FactorWork of;
+  const float *row_scales = nullptr, *column_scales = nullptr;
+  double *partials = nullptr, *sum = nullptr;
+};
+
+// Where neighbours of a weight stand in it: one division for all of them. Of a vector there are
+// rows alone.
+class Places {
+ public:
+  __device__ Places(int64_t columns, int64_t element)
+      : columns_(columns),
+        row_(columns == 0 ? element : element / columns),
+        column_(columns == 0 ? 0 : element - row_ * columns) {}
+  __device__ int64_t row() const { return row_; }
+  __device__ int64_t column() const { return column_; }
+  __device__ void next() {
+    if (++column_ < columns_) return;
+    column_ = 0;
+    ++row_;
+  }
+
+ private:
+  int64_t columns_, row_, column_;
+};
+
+// Groups of a stretch that starts anywhere: by 16 bytes where it starts at a group.
+__device__ bool by_groups(const FactorWork& w) { return w.begin % kGroup == 0; }
+
+__global__ void update_squares_kernel(const UpdateSquaresWork a) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t n = a.of.end - a.of.begin;
+  const int64_t end = begin + kSquaresOfBlock < n ? begin + kSquaresOfBlock : n;
+  const double scale = *a.of.scale;
+  const bool skip = *a.of.skip != 0;
+  double sum[1] = {0};
+  float g[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end && !skip; i += kThreads * kGroup) {
+    const int there = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.of.gradient, a.of.begin + i, there, by_groups(a.of), g);
+    Places at(a.of.columns, a.of.element + i);
+    for (int k = 0; k < kGroup; ++k, at.next()) {
+      if (k >= there) break;
+      double u = static_cast<double>(g[k]) * scale * static_cast<double>(a.row_scales[at.row()]);
+      if (a.of.columns > 0) u *= static_cast<double>(a.column_scales[at.column()]);
+      sum[0] += u * u;
+    }
+  }
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
+}
+
+// The update of one range.
+struct AdafactorWork {
+  FactorWork of;
+  Numbers weights, m, weights_low;  // no data: none
+  bool decay = true, stochastic = false;
+  uint64_t key = 0;
+  double beta1 = 0, weight_decay = 0;
+  const double *learning_rate = nullptr, *step = nullptr;
+  const float *row_scales = nullptr, *column_scales = nullptr;
+  const double *weight_squares = nullptr, *update_squares = nullptr;  // FactorNorms
+  double elements = 1, least_scale = 0, update_clip = 1;
+};
+
+// What all elements share.
+struct Constants {
+  float scale, rate, keep, clip;
+};
+
+__device__ Constants constants_of(const AdafactorWork& a) {
+  const double weights = sqrt(*a.weight_squares / a.elements);
+  const double updates = sqrt(*a.update_squares / a.elements) / a.update_clip;
+  double rate = *a.learning_rate;
+  if (a.least_scale > 0) rate *= fmax(a.least_scale, weights);
+  const double keep = a.decay ? 1 - rate * a.weight_decay : 1.0;
+  return {static_cast<float>(*a.of.scale),
+          static_cast<float>(rate) * static_cast<float>(1 - a.beta1), static_cast<float>(keep),
+          static_cast<float>(1 / fmax(1.0, updates))};
+}
+
+// The product of the row's and the column's scale, and what all changes are divided by.
+__device__ float scale_at(const AdafactorWork& a, const Places& at, float clip) {
+  const float row = a.row_scales[at.row()];
+  return a.of.columns == 0 ? clip * row : row * clip * a.column_scales[at.column()];
+}
+
+__device__ void update_group(const AdafactorWork& a, const Constants& c, int64_t i, int n) {
+  const bool vector = by_groups(a.of);
+  const int64_t first = a.of.begin + i;
+  float g[kGroup], w[kGroup], m[kGroup] = {}, low[kGroup];
+  read_group(a.of.gradient, first, n, vector, g);
+  read_group(a.weights, first, n, vector, w);
+  if (a.m.data != nullptr) read_group(a.m, first, n, vector, m);
+  PhiloxWords words(a.key, static_cast<uint64_t>(*a.step));
+  Places at(a.of.columns, a.of.element + i);
+  for (int k = 0; k < kGroup; ++k, at.next()) {
+    if (k >= n) break;
+    const float u = g[k] * c.scale * scale_at(a, at, c.clip);
+    m[k] = c.rate * u + (a.m.data != nullptr ? m[k] * static_cast<float>(a.beta1) : 0.0f);
+    w[k] = w[k] * c.keep - m[k];
+    low[k] = w[k];
+    if (!a.stochastic) continue;
+    const uint32_t r = words.of(a.of.element + i + k);
+    w[k] = stochastic(w[k], r >> 16, a.weights.type);
+    m[k] = stochastic(m[k], r & 0xffffu, a.m.type);
+  }
+  write_group(a.weights, first, n, vector, w);
+  if (a.m.data != nullptr) write_group(a.m, first, n, vector, m);
+  if (a.weights_low.data != nullptr) write_group(a.weights_low, first, n, vector, low);
+}
+
+__global__ void adafactor_kernel(const AdafactorWork a) {
+  if (*a.of.skip != 0) return;
+  auto* const shared = reinterpret_cast<Constants*>(shared_floats());
+  if (threadIdx.x == 0) *shared = constants_of(a);
+  __syncthreads();
+  const Constants c = *shared;
+  const int64_t n = a.of.end - a.of.begin;
+  const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
+       i += stride)
+    update_group(a, c, i, n - i < kGroup ? static_cast<int>(n - i) : kGroup);
+}
+
+// Enough blocks for any card, of no fewer than 32 rows.
+int64_t factor_stripes(const FactorWork& of) {
+  const int64_t enough = blocks_for(kFactorBlocks, blocks_for(of.columns, kTile));
+  const int64_t most = blocks_for(of.rows(), 32);
+  return enough < most ? enough : most;
+}
+
+FactorWork work_of(View gradient, const FactorStretch& s, const UpdateNumbers& n) {
+  return {numbers(gradient), s.begin, s.end, s.element, s.columns, n.scale, n.skip};
+}
+
+}  // namespace
+
+// Parts of rows are at most one more a row than 256ths of the elements; stripes and tiles are
+// together at most the blocks and one stripe more.
+int64_t factor_sums_bytes(int64_t n, int64_t factors) {
+  return (n / kTile + 2 * factors + kFactorBlocks * kTile) * static_cast<int64_t>(sizeof(double));
+}
+
+void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
+                     double epsilon, void* workspace, double* rows, double* columns) {
+  if (stretch.begin >= stretch.end) return;
+  FactorSumsWork a;
+  a.of = work_of(gradient, stretch, n);
+  a.vector = aligned(gradient.data) && stretch.columns % kGroup == 0 &&
+             (stretch.begin - stretch.element) % kGroup == 0;
+  a.epsilon = epsilon;
+  a.rows = rows;
+  a.columns = columns;
+  if (stretch.columns == 0) return launch_map("factor_vector_sums", s, VectorSums{a});
+  const int64_t tiles = blocks_for(stretch.columns, kTile), stripes = factor_stripes(a.of);
+  a.row_partials = static_cast<double*>(workspace);
+  a.column_partials = a.row_partials + tiles * a.of.rows();
+  launch("factor_sums", factor_sums_kernel,
+         {.x = tiles,
+          .y = stripes,
+          .threads = kThreads,
+          .shared_bytes = kWarps * kTile * sizeof(double)},
+         s, a);
+  launch_map("factor_join", s, FactorJoin{a, tiles, stripes});
+}
+
+void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
+                    const double* row_sums, const double* column_sums, float* rows,
+                    float* columns) {
+  launch_map("factor_means", s,
+             Means{{shape.rows, shape.columns, decay_power, n.step, n.skip, row_sums, column_sums,
+                    rows, columns}});
+}
+
+void factor_scales(Stream s, const FactorShape& shape, const float* rows, const float* columns,
+                   float* row_scales, float* column_scales) {
+  launch("factor_scales", scales_kernel,
+         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, s,
+         FactorScalesWork{shape.rows, shape.columns, rows, columns, row_scales, column_scales});
+}
+
+void add_update_squares(Stream s, View gradient, const FactorStretch& stretch,
+                        const UpdateNumbers& n, const FactorScales& scales, void* workspace,
+                        double* sum) {
+  require(aligned(gradient.data), "a gradient that is not aligned");
+  const int64_t elements = stretch.end - stretch.begin;
+  if (elements <= 0) return;
+  const UpdateSquaresWork a = {work_of(gradient, stretch, n), scales.row_scales,
+                               scales.column_scales, static_cast<double*>(workspace), sum};
+  launch("update_squares", update_squares_kernel,
+         {.x = squares_partials(elements),
+          .threads = kThreads,
+          .shared_bytes = kWarp * sizeof(double)},
+         s, a);
+  launch_join({a.partials, squares_partials(elements), a.sum}, s);
+}
+
+void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNumbers& n,
+               const FactorScales& scales, const FactorNorms& norms) {
+  AdafactorWork a;
+  a.weights = numbers(u.weights);
+  a.m = numbers(u.m);
+  a.weights_low = numbers(u.weights_low);
+  a.stochastic = u.stochastic;
+  a.beta1 = step.beta1;
+  a.weight_decay = step.weight_decay;
+  a.learning_rate = n.learning_rate;
+  a.step = n.step;
+  a.row_scales = scales.row_scales;
+  a.column_scales = scales.column_scales;
+  a.weight_squares = norms.weight_squares;
+  a.update_squares = norms.update_squares;
+  a.elements = norms.elements;
+  a.least_scale = norms.least_scale;
+  a.update_clip = norms.update_clip;
+  for (const Numbers& x : {a.weights, a.m, a.weights_low, numbers(u.gradient)})
+    require(aligned(x.data), "an update of weights that are not aligned");
+  for (const UpdateRange& r : u.ranges) {
+    a.of = work_of(u.gradient, {r.begin, r.end, r.element, scales.columns}, n);
+    a.decay = r.decay;
+    a.key = r.key;
+    const int64_t blocks = blocks_for(r.end - r.begin, kThreads * kGroup);
+    launch("adafactor", adafactor_kernel,
+           {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
+            .threads = kThreads,
+            .shared_bytes = sizeof(Constants)},
+           s, a);
+  }
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,189 @@
+// Attention by plain kernels, and the choice between these and tensor cores (kernels/attention.h).
+#include "kernels/gpu/attention_tiles.h"
+#include "kernels/relative_position.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+// A block has 16 queries of a head.
+template <int kPer>
+__global__ void attention_kernel(const AttentionWork a) {
+  const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  float* const memory = shared_floats();
+  const SharedRows own = {memory, a.d}, k_tile = {memory + kOwn * a.d, a.d + 1},
+                   v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
+  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
+  const int64_t start = a.start == nullptr ? 0 : *a.start;
+  const int64_t keys = a.start == nullptr ? a.s : start + a.t;
+  const int64_t last = start + first + kOwn;
+  const int64_t end = a.causal && last < keys ? last : keys;
+  const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
+  const int64_t place = a.k_at.at(b, 0, kv, 0);
+  float most[kOwnOfWarp], total[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
+  for (float& x : most) x = -INFINITY;
+  for (int64_t j = 0; j < end; j += kTile) {
+    __syncthreads();  // the tile before is done with; and own rows have come
+    load_rows(a.keys, place + a.k_offset, a.k_at.row, j, keys, kTile, a.d, 1, k_tile);
+    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, keys, kTile, a.d, 1, v_tile);
+    __syncthreads();
+    float p[kOwnOfWarp];
+    dots(own, k_tile, a.d, p);
+    for (int r = 0; r < kOwnOfWarp; ++r) {
+      const Pair pair =
+          pair_of(a, b, head, first + warp_index() * kOwnOfWarp + r, j + lane_index());
+      const float s = pair.visible ? score(a, pair, p[r]) : -INFINITY;
+      const float raised = fmaxf(most[r], warp_max(s));
+      // A row beyond the end sees nothing.
+      const float shrink = raised == -INFINITY ? 1.0f : expf(most[r] - raised);
+      p[r] = pair.visible ? expf(s - raised) : 0.0f;
+      total[r] = total[r] * shrink + warp_sum(p[r]);
+      if (pair.visible) p[r] *= kept(a, pair, key);
+      for (int e = 0; e < kPer; ++e) sum[r][e] *= shrink;
+      most[r] = raised;
+    }
+    add_weighted(p, v_tile, a.d, sum);
+  }
+  for (int r = 0; r < kOwnOfWarp; ++r) {
+    const int64_t i = first + warp_index() * kOwnOfWarp + r;
+    if (i >= a.t) continue;
+    store_row(a.out, ((b * a.t + i) * a.heads() + head) * a.d, a.d, sum[r], 1.0f / total[r]);
+    if (a.lse != nullptr && lane_index() == 0)
+      a.lse[(b * a.heads() + head) * a.t + i] = most[r] + logf(total[r]);
+  }
+}
+
+// Keys and values of the new tokens into the cache, the array of a.keys: the last two of the slots
+// of each group in `fresh`.
+struct FreshRows {
+  Numbers data;
+  RowPlaces at;
+  int64_t slots = 2;
+};
+
+struct CacheRows {
+  AttentionWork a;
+  FreshRows fresh;
+  __host__ __device__ int64_t count() const { return a.b * a.t * a.kv * 2 * a.d; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t k = i % a.d, which = i / a.d % 2, kv = i / (2 * a.d) % a.kv;
+    const int64_t t = i / (2 * a.d * a.kv) % a.t, b = i / (2 * a.d * a.kv * a.t);
+    const float x = read(fresh.data, fresh.at.at(b, t, kv, fresh.slots - 2 + which) + k);
+    write(a.keys, a.k_at.at(b, *a.start + t, kv, 0) + (which ? a.v_offset : a.k_offset) + k, x);
+  }
+};
+
+void launch_plain(const AttentionWork& a, Stream s) {
+  const Grid grid = {.x = blocks_for(a.t, kOwn),
+                     .y = a.heads(),
+                     .z = a.b,
+                     .threads = kWarps * kWarp,
+                     .shared_bytes = shared_bytes(a.d, 1)};
+  if (a.d <= 64)
+    launch("attention", attention_kernel<2>, grid, s, a);
+  else if (a.d <= 128)
+    launch("attention", attention_kernel<4>, grid, s, a);
+  else
+    launch("attention", attention_kernel<8>, grid, s, a);
+}
+
+BucketSteps bucket_steps(const AttentionScope& scope, int64_t longest) {
+  const int64_t buckets = scope.bias.shape[1];
+  const RelativeBuckets r{buckets, scope.bias_distance, scope.causal};
+  BucketSteps steps;
+  steps.causal = scope.causal;
+  steps.side = static_cast<int>(scope.causal ? buckets : buckets / 2);
+  require(steps.side <= kMostBuckets, "more than 64 buckets of distances on one side");
+  for (int k = 0; k < steps.side; ++k) steps.first[k] = INT32_MAX;
+  for (int64_t n = longest; n >= 0; --n) {
+    const int64_t k = relative_bucket(r, -n);  // keys behind, whose buckets are the lower half
+    for (int64_t i = k; i >= 0 && steps.first[i] > n; --i) steps.first[i] = static_cast<int32_t>(n);
+  }
+  return steps;
+}
+
+void set_scope(const AttentionScope& scope, AttentionWork& w) {
+  w.causal = scope.causal;
+  w.labels = scope.documents.as<int32_t>();
+  w.ids = scope.ids.as<int32_t>();
+  if (!scope.bias) return;
+  w.bias = numbers(scope.bias);
+  w.buckets = scope.bias.shape[1];
+  w.steps = bucket_steps(scope, w.t + w.s);
+}
+
+void set_dropout(const AttentionDropout& d, AttentionWork& w) {
+  if (d.dropout.probability <= 0) return;
+  w.drop = d.dropout.probability;
+  w.drop_scale = 1.0f / (1.0f - w.drop);
+  w.mask = {d.dropout.key, d.dropout.seed, d.dropout.step, d.dropout.layer};
+  w.samples = d.samples.as<int64_t>();
+  w.first_head = d.first_head;
+}
+
+// Of attention and its gradient.
+template <class Kernel>
+AttentionWork common_work(const Kernel& a) {
+  const Shape& q = a.qkv.shape;
+  const bool apart = static_cast<bool>(a.kv);
+  View keys = apart ? a.kv : a.qkv;
+  AttentionWork w;
+  w.b = q[0];
+  w.t = q[1];
+  w.s = keys.shape[1];
+  w.kv = q[2];
+  w.g = q[3] - (apart ? 0 : 2);
+  w.d = static_cast<int>(q[4]);
+  require(w.d <= 256 && w.g >= 1 && w.b <= 65535,
+          "attention needs D <= 256, a query head per group and at most 65,535 samples");
+  w.scale = a.scale;
+  w.q = numbers(a.qkv);
+  w.q_at = row_places(a.qkv);
+  w.keys = numbers(keys);
+  w.k_at = row_places(keys);
+  w.k_offset = (keys.shape[3] - 2) * w.d;
+  w.v_offset = (keys.shape[3] - 1) * w.d;
+  w.out = numbers(a.out);
+  w.lse = a.lse ? a.lse.f32() : nullptr;
+  set_scope(a.scope, w);
+  set_dropout(a.dropout, w);
+  return w;
+}
+
+}  // namespace
+
+AttentionWork work_of(const Attention& a) { return common_work(a); }
+AttentionWork work_of(const AttentionGrad& a) { return common_work(a); }
+
+void attention(Stream s, const Attention& a, void*) {
+  const AttentionWork w = work_of(a);
+  if (w.on_tensor_cores())
+    launch_attention_halves(w, s);
+  else
+    launch_plain(w, s);
+}
+
+void cached_attention(Stream s, const CachedAttention& a, void*) {
+  const Shape& cache = a.cache.shape;  // [B, C, 2, KV, D]
+  View fresh = a.kv ? a.kv : a.qkv;
+  Attention plain;
+  plain.qkv = a.qkv;
+  plain.kv = a.kv;
+  plain.out = a.out;
+  plain.scale = a.scale;
+  AttentionWork w = work_of(plain);
+  w.start = a.start;
+  w.s = cache[1];
+  w.keys = numbers(a.cache);
+  w.k_at = {cache[1] * 2 * cache[3] * cache[4], 2 * cache[3] * cache[4], cache[4], 0};
+  w.k_offset = 0;
+  w.v_offset = cache[3] * cache[4];
+  AttentionScope scope;
+  scope.bias = a.bias;
+  scope.bias_distance = a.bias_distance;
+  set_scope(scope, w);
+  launch_map("cache_rows", s, CacheRows{w, {numbers(fresh), row_places(fresh), fresh.shape[3]}});
+  launch_plain(w, s);
+}
+
+}  // namespace tessera::kernels::gpu

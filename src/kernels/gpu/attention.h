@@ -1,0 +1,87 @@
+// Attention in tiles (kernels/attention.h), in two ways. The plain one takes every type and bias: a
+// warp has four rows of its own, queries in the forward and in the gradient of queries, keys in the
+// gradient of keys; the block brings the rows of the other side 32 at a time, one a lane. Nothing
+// is added by two writers. The other one is for tensor cores (attention_halves.h).
+#pragma once
+
+#include "kernels/gpu/philox.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+
+constexpr int kMostBuckets = 64;
+
+// kernels/relative_position.h as steps: bucket k of a side begins at distance first[k]. They are
+// made on the host, so that both devices agree on every distance.
+struct BucketSteps {
+  int side = 0;  // buckets of one side
+  bool causal = true;
+  int32_t first[kMostBuckets] = {};
+
+  __host__ __device__ int of(int64_t key_minus_query) const {
+    const int64_t away = key_minus_query < 0 ? -key_minus_query : key_minus_query;
+    const int64_t n = causal && key_minus_query > 0 ? 0 : away;
+    int k = 0;
+    while (k + 1 < side && first[k + 1] <= n) ++k;
+    return !causal && key_minus_query > 0 ? side + k : k;
+  }
+};
+
+// Where rows of D numbers stand: elements from the start of the data.
+struct RowPlaces {
+  int64_t sample = 0, row = 0, group = 0, member = 0;
+  __host__ __device__ int64_t at(int64_t b, int64_t i, int64_t kv, int64_t g) const {
+    return b * sample + i * row + kv * group + g * member;
+  }
+};
+
+// Slots of a group in [B, T, KV, slots, D]: a query's rows and a key's rows of such an array.
+inline RowPlaces row_places(View v) {
+  const Shape& s = v.shape;
+  return {s[1] * s[2] * s[3] * s[4], s[2] * s[3] * s[4], s[3] * s[4], s[4]};
+}
+
+struct AttentionWork {
+  int64_t b = 0, t = 0, s = 0, kv = 0, g = 0;
+  int d = 0;
+  float scale = 1;
+  bool causal = true;
+  Numbers q, keys;  // keys and values in one array
+  RowPlaces q_at, k_at;
+  int64_t k_offset = 0, v_offset = 0;  // of the keys' and the values' rows
+  Numbers out;                         // [B, T, H, D]
+  float* lse = nullptr;                // [B, H, T], or none
+  const int32_t* start = nullptr;      // position of the first query, and that many keys before it
+  // A query sees keys of its label: documents', or 1 where ids are not 0.
+  const int32_t *labels = nullptr, *ids = nullptr;
+  Numbers bias;  // [H, N]
+  int64_t buckets = 0;
+  BucketSteps steps;
+  float drop = 0, drop_scale = 1;
+  MaskKey mask;
+  const int64_t* samples = nullptr;
+  int64_t first_head = 0;
+  // Of the gradient.
+  Numbers d_out, dq, d_keys;   // as out, q, keys
+  float* delta = nullptr;      // [B, H, T]: d_out . out
+  float* bias_rows = nullptr;  // [B, H, T, N]
+  Numbers d_bias;              // [H, N]
+  bool fresh_bias = false;
+
+  __host__ __device__ int64_t heads() const { return kv * g; }
+  int64_t delta_floats() const { return b * heads() * t; }
+  // Products of 16-bit numbers, where scores have no biases whose gradients are sums over rows.
+  bool on_tensor_cores() const {
+    return size_of(q.type) == 2 && d <= 128 && d % kGroup == 0 && bias.data == nullptr;
+  }
+};
+
+// The work of a forward, or of a gradient without what only that has.
+AttentionWork work_of(const Attention& a);
+AttentionWork work_of(const AttentionGrad& a);
+
+// On tensor cores: see AttentionWork::on_tensor_cores; without a start.
+void launch_attention_halves(const AttentionWork& a, Stream s);
+void launch_attention_halves_grad(const AttentionWork& a, Stream s);
+
+}  // namespace tessera::kernels::gpu

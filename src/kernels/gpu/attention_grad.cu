@@ -1,0 +1,196 @@
+// The gradient of attention by plain kernels, and the choice between these and tensor cores
+// (kernels/attention.h).
+#include "kernels/gpu/attention_tiles.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+// Adds this lane's d_score to its bucket of the row; the lanes of a bucket are added first.
+__device__ void add_to_buckets(const AttentionWork& a, const Pair& p, float ds, float* row) {
+  const int own = p.visible ? a.steps.of(p.j - p.i) : -1;
+  for (uint32_t rest = ballot(own >= 0); rest != 0;) {
+    const int bucket = shuffle(own, __ffs(static_cast<int>(rest)) - 1);
+    const float sum = warp_sum(own == bucket ? ds : 0.0f);
+    if (lane_index() == 0) row[bucket] += sum;
+    rest &= ~ballot(own == bucket);
+  }
+}
+
+struct Scores {
+  float p, ds;  // the probability after dropout, and the gradient of the score
+};
+
+__device__ Scores gradient_of_pair(const AttentionWork& a, const Pair& pair, float dot, float dp,
+                                   float lse, float delta, uint64_t key) {
+  if (!pair.visible || is_hidden(a, pair)) return {0, 0};
+  const float p = expf(score(a, pair, dot) - lse), mask = kept(a, pair, key);
+  return {p * mask, p * (dp * mask - delta)};
+}
+
+// d_q, delta and the rows of the bias's gradient: a block has 16 queries of a head.
+template <int kPer>
+__global__ void query_grad_kernel(const AttentionWork a) {
+  const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  float* const memory = shared_floats();
+  const SharedRows own = {memory, a.d}, d_out = {memory + kOwn * a.d, a.d},
+                   k_tile = {memory + 2 * kOwn * a.d, a.d + 1},
+                   v_tile = {k_tile.data + kTile * (a.d + 1), a.d + 1};
+  const int64_t out_row = a.heads() * a.d, out_at = (b * a.t * a.heads() + head) * a.d;
+  load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kOwn, a.d, a.scale, own);
+  load_rows(a.d_out, out_at, out_row, first, a.t, kOwn, a.d, 1, d_out);
+  __syncthreads();
+  const int mine = warp_index() * kOwnOfWarp;
+  const int64_t rows = (b * a.heads() + head) * a.t;
+  float delta[kOwnOfWarp] = {}, lse[kOwnOfWarp] = {}, sum[kOwnOfWarp][kPer] = {};
+#pragma unroll
+  for (int r = 0; r < kOwnOfWarp; ++r) {
+    const int64_t i = first + mine + r;
+    if (i >= a.t) continue;  // the whole warp
+    for (int k = lane_index(); k < a.d; k += kWarp)
+      delta[r] += d_out.at(mine + r, k) * read(a.out, out_at + i * out_row + k);
+    delta[r] = warp_sum(delta[r]);
+    lse[r] = a.lse[rows + i];
+    if (lane_index() == 0) a.delta[rows + i] = delta[r];
+  }
+  const int64_t end = a.causal && first + kOwn < a.s ? first + kOwn : a.s;
+  const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
+  const int64_t place = a.k_at.at(b, 0, kv, 0);
+  for (int64_t j = 0; j < end; j += kTile) {
+    __syncthreads();
+    load_rows(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kTile, a.d, 1, k_tile);
+    load_rows(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kTile, a.d, 1, v_tile);
+    __syncthreads();
+    float dot[kOwnOfWarp], ds[kOwnOfWarp];
+    dots(own, k_tile, a.d, dot);
+    dots(d_out, v_tile, a.d, ds);
+#pragma unroll
+    for (int r = 0; r < kOwnOfWarp; ++r) {
+      const Pair pair = pair_of(a, b, head, first + mine + r, j + lane_index());
+      ds[r] = gradient_of_pair(a, pair, dot[r], ds[r], lse[r], delta[r], key).ds;
+      if (a.bias_rows != nullptr && first + mine + r < a.t)
+        add_to_buckets(a, pair, ds[r], a.bias_rows + (rows + pair.i) * a.buckets);
+    }
+    add_weighted(ds, k_tile, a.d, sum);
+  }
+#pragma unroll
+  for (int r = 0; r < kOwnOfWarp; ++r)
+    if (first + mine + r < a.t)
+      store_row(a.dq, a.q_at.at(b, first + mine + r, kv, g), a.d, sum[r], a.scale);
+}
+
+// d_k and d_v: a block has 16 keys of a group, and goes through the queries of all its heads.
+template <int kPer>
+__global__ void key_grad_kernel(const AttentionWork a) {
+  const int64_t b = blockIdx.z, kv = blockIdx.y;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kOwn;
+  float* const memory = shared_floats();
+  const SharedRows k_own = {memory, a.d}, v_own = {memory + kOwn * a.d, a.d},
+                   q_tile = {memory + 2 * kOwn * a.d, a.d + 1},
+                   d_out = {q_tile.data + kTile * (a.d + 1), a.d + 1};
+  const int64_t place = a.k_at.at(b, 0, kv, 0);
+  load_rows(a.keys, place + a.k_offset, a.k_at.row, first, a.s, kOwn, a.d, 1, k_own);
+  load_rows(a.keys, place + a.v_offset, a.k_at.row, first, a.s, kOwn, a.d, 1, v_own);
+  const int mine = warp_index() * kOwnOfWarp;
+  const uint64_t key = a.drop > 0 ? value_of(a.mask) : 0;
+  float dk[kOwnOfWarp][kPer] = {}, dv[kOwnOfWarp][kPer] = {};
+  for (int64_t g = 0; g < a.g; ++g) {
+    const int64_t head = kv * a.g + g, rows = (b * a.heads() + head) * a.t;
+    // Queries before the first key see none of them.
+    for (int64_t i = a.causal ? first / kTile * kTile : 0; i < a.t; i += kTile) {
+      __syncthreads();
+      load_rows(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, i, a.t, kTile, a.d, a.scale, q_tile);
+      load_rows(a.d_out, (b * a.t * a.heads() + head) * a.d, a.heads() * a.d, i, a.t, kTile, a.d, 1,
+                d_out);
+      __syncthreads();
+      const int64_t query = i + lane_index();
+      const float lse = query < a.t ? a.lse[rows + query] : 0.0f;
+      const float delta = query < a.t ? a.delta[rows + query] : 0.0f;
+      float ds[kOwnOfWarp], p[kOwnOfWarp];
+      dots(k_own, q_tile, a.d, ds);
+      dots(v_own, d_out, a.d, p);
+#pragma unroll
+      for (int r = 0; r < kOwnOfWarp; ++r) {
+        const Pair pair = pair_of(a, b, head, query, first + mine + r);
+        const Scores s = gradient_of_pair(a, pair, ds[r], p[r], lse, delta, key);
+        p[r] = s.p;
+        ds[r] = s.ds;
+      }
+      add_weighted(p, d_out, a.d, dv);
+      add_weighted(ds, q_tile, a.d, dk);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kOwnOfWarp; ++r) {
+    const int64_t j = first + mine + r;
+    if (j >= a.s) continue;
+    store_row(a.d_keys, a.k_at.at(b, j, kv, 0) + a.k_offset, a.d, dk[r], 1);
+    store_row(a.d_keys, a.k_at.at(b, j, kv, 0) + a.v_offset, a.d, dv[r], 1);
+  }
+}
+
+// d_bias[h, n] = or += the sum over samples and queries, in their order.
+struct JoinBias {
+  AttentionWork a;
+  __host__ __device__ int64_t count() const { return a.heads() * a.buckets; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t head = i / a.buckets, n = i % a.buckets;
+    float sum = 0;
+    for (int64_t b = 0; b < a.b; ++b)
+      for (int64_t t = 0; t < a.t; ++t)
+        sum += a.bias_rows[((b * a.heads() + head) * a.t + t) * a.buckets + n];
+    write(a.d_bias, i, a.fresh_bias ? sum : read(a.d_bias, i) + sum);
+  }
+};
+
+template <int kPer>
+void launch_both(const AttentionWork& a, Stream s) {
+  Grid grid = {.x = blocks_for(a.t, kOwn),
+               .y = a.heads(),
+               .z = a.b,
+               .threads = kWarps * kWarp,
+               .shared_bytes = shared_bytes(a.d, 2)};
+  launch("attention_grad_queries", query_grad_kernel<kPer>, grid, s, a);
+  grid.x = blocks_for(a.s, kOwn);
+  grid.y = a.kv;
+  launch("attention_grad_keys", key_grad_kernel<kPer>, grid, s, a);
+}
+
+void launch_plain(const AttentionWork& a, Stream s) {
+  if (a.d <= 64)
+    launch_both<2>(a, s);
+  else if (a.d <= 128)
+    launch_both<4>(a, s);
+  else
+    launch_both<8>(a, s);
+  if (a.d_bias.data != nullptr) launch_map("attention_grad_bias", s, JoinBias{a});
+}
+
+}  // namespace
+
+int64_t attention_grad_bytes(View qkv, View kv, int64_t buckets, int) {
+  const int64_t queries = qkv.shape[3] - (kv.shape.rank() > 0 ? 0 : 2);  // of a group
+  const int64_t delta = qkv.shape[0] * qkv.shape[1] * qkv.shape[2] * queries;
+  return delta * (1 + buckets) * static_cast<int64_t>(sizeof(float));
+}
+
+void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
+  AttentionWork w = work_of(a);
+  w.d_out = numbers(a.d_out);
+  w.dq = numbers(a.d_qkv);
+  w.d_keys = numbers(a.kv ? a.d_kv : a.d_qkv);
+  w.delta = static_cast<float*>(workspace);
+  if (a.scope.bias) {
+    w.bias_rows = w.delta + w.delta_floats();
+    w.d_bias = numbers(a.d_bias);
+    w.fresh_bias = a.fresh_bias;
+    fill_in_stream(s, w.bias_rows, 0,
+                   w.delta_floats() * w.buckets * static_cast<int64_t>(sizeof(float)));
+  }
+  if (w.on_tensor_cores())
+    launch_attention_halves_grad(w, s);
+  else
+    launch_plain(w, s);
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,100 @@
+#include "kernels/gpu/attention_halves.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kKeys = 64;  // of a tile
+
+// The scores of a tile: their row's largest so far is raised, and s becomes the terms of its sum.
+// Returns what the sums so far are to be multiplied by.
+template <int N>
+__device__ void soften(const AttentionWork& a, int64_t b, int64_t head, int64_t query, int64_t key,
+                       uint64_t mask, float (&s)[N][4], float (&most)[2], float (&total)[2],
+                       float (&shrink)[2]) {
+  float raised[2] = {most[0], most[1]};
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const Pair pair = pair_of(a, b, head, query + score_row(e), key + score_column(n, e));
+      s[n][e] = pair.visible ? score(a, pair, s[n][e] * a.scale) : -INFINITY;
+      raised[e / 2] = fmaxf(raised[e / 2], s[n][e]);
+    }
+  float sum[2] = {};
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    raised[h] = row_max(raised[h]);
+    // A row beyond the end sees nothing.
+    shrink[h] = raised[h] == -INFINITY ? 1.0f : expf(most[h] - raised[h]);
+    most[h] = raised[h];
+  }
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      s[n][e] = s[n][e] == -INFINITY ? 0.0f : expf(s[n][e] - most[e / 2]);
+      sum[e / 2] += s[n][e];
+      if (a.drop <= 0) continue;
+      const Pair pair = pair_of(a, b, head, query + score_row(e), key + score_column(n, e));
+      if (pair.visible) s[n][e] *= kept(a, pair, mask);
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) total[h] = total[h] * shrink[h] + row_sum(sum[h]);
+}
+
+// A block has 64 queries of a head.
+template <DType kType, int kD>
+__global__ void attention_halves_kernel(const AttentionWork a) {
+  const int64_t b = blockIdx.z, head = blockIdx.y, kv = head / a.g, g = head % a.g;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kHalvesOwn;
+  const HalfRows<kD> own = {reinterpret_cast<uint16_t*>(shared_floats())},
+                     k_tile = own.from(kHalvesOwn), v_tile = k_tile.from(kKeys),
+                     rows = own.from(warp_index() * kHalvesOfWarp);
+  load_halves(a.q, a.q_at.at(b, 0, kv, g), a.q_at.row, first, a.t, kHalvesOwn, a.d, own);
+  const int64_t end = a.causal && first + kHalvesOwn < a.s ? first + kHalvesOwn : a.s;
+  const int64_t place = a.k_at.at(b, 0, kv, 0), query = first + warp_index() * kHalvesOfWarp;
+  const uint64_t mask = a.drop > 0 ? value_of(a.mask) : 0;
+  float most[2] = {-INFINITY, -INFINITY}, total[2] = {}, sum[kD / 8][4] = {};
+  for (int64_t j = 0; j < end; j += kKeys) {
+    __syncthreads();  // the tile before is done with; and own rows have come
+    load_halves(a.keys, place + a.k_offset, a.k_at.row, j, a.s, kKeys, a.d, k_tile);
+    load_halves(a.keys, place + a.v_offset, a.k_at.row, j, a.s, kKeys, a.d, v_tile);
+    __syncthreads();
+    float s[kKeys / 8][4], shrink[2];
+    rows_by_rows<kType>(rows, k_tile, s);
+    soften(a, b, head, query, j, mask, s, most, total, shrink);
+#pragma unroll
+    for (int k = 0; k < kD / 8; ++k)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum[k][e] *= shrink[e / 2];
+    add_rows<kType>(s, v_tile, sum);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t i = query + score_row(2 * h);
+    if (i >= a.t) continue;
+    store_halves<kType, kD>(a.out, ((b * a.t + i) * a.heads() + head) * a.d, a.d, sum, h,
+                            1.0f / total[h]);
+    if (a.lse != nullptr && lane_index() % 4 == 0)
+      a.lse[(b * a.heads() + head) * a.t + i] = most[h] + logf(total[h]);
+  }
+}
+
+template <DType kType, int kD>
+struct Forward {
+  static void run(const AttentionWork& a, Stream s) {
+    launch("attention_halves", attention_halves_kernel<kType, kD>,
+           {.x = blocks_for(a.t, kHalvesOwn),
+            .y = a.heads(),
+            .z = a.b,
+            .threads = kHalvesThreads,
+            .shared_bytes = halves_bytes<kD>(kHalvesOwn + 2 * kKeys)},
+           s, a);
+  }
+};
+
+}  // namespace
+
+void launch_attention_halves(const AttentionWork& a, Stream s) { launch_halves<Forward>(a, s); }
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,214 @@
+// Attention's textbook parts, plain: an element a thread (kernels/attention_parts.h).
+#include <cmath>
+
+#include "kernels/gpu/attention.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+struct PartsWork {
+  int64_t b = 0, t = 0, kv = 0, g = 0, d = 0;
+  float scale = 1;
+  Numbers qkv, d_qkv;        // [B, T, KV, G+2, D]
+  RowPlaces at;              // of their rows
+  Numbers square, d_square;  // [B, H, T, T]: scores or probabilities, and their gradient
+  Numbers out;               // [B, T, H, D]; or its gradient
+
+  __host__ __device__ int64_t heads() const { return kv * g; }
+};
+
+// Where an element of [B, H, T, T] is of.
+struct Cell {
+  int64_t b, head, kv, g, i, j;
+};
+__device__ Cell cell_of(const PartsWork& a, int64_t n) {
+  const int64_t j = n % a.t, i = n / a.t % a.t, head = n / (a.t * a.t) % a.heads();
+  return {n / (a.t * a.t * a.heads()), head, head / a.g, head % a.g, i, j};
+}
+__device__ int64_t square_at(const PartsWork& a, int64_t b, int64_t head, int64_t i, int64_t j) {
+  return ((b * a.heads() + head) * a.t + i) * a.t + j;
+}
+__device__ int64_t out_at(const PartsWork& a, int64_t b, int64_t i, int64_t head) {
+  return ((b * a.t + i) * a.heads() + head) * a.d;
+}
+__device__ int64_t key_at(const PartsWork& a, int64_t b, int64_t j, int64_t kv) {
+  return a.at.at(b, j, kv, a.g);
+}
+__device__ int64_t value_at(const PartsWork& a, int64_t b, int64_t j, int64_t kv) {
+  return a.at.at(b, j, kv, a.g + 1);
+}
+
+__device__ float dot(const Numbers& x, int64_t i, const Numbers& y, int64_t j, int64_t d) {
+  float sum = 0;
+  for (int64_t k = 0; k < d; ++k) sum += read(x, i + k) * read(y, j + k);
+  return sum;
+}
+
+struct Scores {
+  PartsWork a;
+  __host__ __device__ int64_t count() const { return a.b * a.heads() * a.t * a.t; }
+  __device__ void operator()(int64_t n) const {
+    const Cell c = cell_of(a, n);
+    const float s = c.j > c.i ? -INFINITY
+                              : a.scale * dot(a.qkv, a.at.at(c.b, c.i, c.kv, c.g), a.qkv,
+                                              key_at(a, c.b, c.j, c.kv), a.d);
+    write(a.square, n, s);
+  }
+};
+
+struct ProbabilityGrads {
+  PartsWork a;
+  __host__ __device__ int64_t count() const { return a.b * a.heads() * a.t * a.t; }
+  __device__ void operator()(int64_t n) const {
+    const Cell c = cell_of(a, n);
+    const float dp = c.j > c.i ? 0.0f
+                               : dot(a.out, out_at(a, c.b, c.i, c.head), a.qkv,
+                                     value_at(a, c.b, c.j, c.kv), a.d);
+    write(a.d_square, n, dp);
+  }
+};
+
+// An element of [B, T, H, D], the sum over the keys that its query sees: out, or the gradient of q.
+template <bool kGradient>
+struct OverKeys {
+  PartsWork a;
+  __host__ __device__ int64_t count() const { return a.b * a.t * a.heads() * a.d; }
+  __device__ void operator()(int64_t n) const {
+    const int64_t k = n % a.d, head = n / a.d % a.heads(), i = n / (a.d * a.heads()) % a.t;
+    const int64_t b = n / (a.d * a.heads() * a.t), kv = head / a.g;
+    float sum = 0;
+    for (int64_t j = 0; j <= i; ++j)
+      sum += read(kGradient ? a.d_square : a.square, square_at(a, b, head, i, j)) *
+             read(a.qkv, (kGradient ? key_at(a, b, j, kv) : value_at(a, b, j, kv)) + k);
+    if (kGradient)
+      write(a.d_qkv, a.at.at(b, i, kv, head % a.g) + k, a.scale * sum);
+    else
+      write(a.out, n, sum);
+  }
+};
+
+// An element of [B, T, KV, D], the sum over the queries that see its key: the gradient of v, or of
+// k.
+template <bool kOfKeys>
+struct OverQueries {
+  PartsWork a;
+  __host__ __device__ int64_t count() const { return a.b * a.t * a.kv * a.d; }
+  __device__ void operator()(int64_t n) const {
+    const int64_t k = n % a.d, kv = n / a.d % a.kv, j = n / (a.d * a.kv) % a.t;
+    const int64_t b = n / (a.d * a.kv * a.t);
+    float sum = 0;
+    for (int64_t g = 0; g < a.g; ++g)
+      for (int64_t i = j; i < a.t; ++i) {
+        const int64_t head = kv * a.g + g, at = square_at(a, b, head, i, j);
+        sum += kOfKeys ? read(a.d_square, at) * read(a.qkv, a.at.at(b, i, kv, g) + k)
+                       : read(a.square, at) * read(a.out, out_at(a, b, i, head) + k);
+      }
+    if (kOfKeys)
+      write(a.d_qkv, key_at(a, b, j, kv) + k, a.scale * sum);
+    else
+      write(a.d_qkv, value_at(a, b, j, kv) + k, sum);
+  }
+};
+
+struct SoftmaxWork {
+  int64_t rows = 0, columns = 0;
+  Numbers x, y;  // of the gradient: y, dy
+  Numbers to;
+};
+
+constexpr int kRowsOfBlock = 8;  // a warp has a row
+
+__device__ int64_t row_of_warp() {
+  return static_cast<int64_t>(blockIdx.x) * kRowsOfBlock + warp_index();
+}
+
+__global__ void softmax_kernel(const SoftmaxWork a) {
+  const int64_t row = row_of_warp(), from = row * a.columns;
+  if (row >= a.rows) return;  // the whole warp
+  float most = -INFINITY, sum = 0;
+  for (int64_t k = lane_index(); k < a.columns; k += kWarp) most = fmaxf(most, read(a.x, from + k));
+  most = warp_max(most);
+  for (int64_t k = lane_index(); k < a.columns; k += kWarp) sum += expf(read(a.x, from + k) - most);
+  sum = warp_sum(sum);
+  for (int64_t k = lane_index(); k < a.columns; k += kWarp)
+    write(a.to, from + k, expf(read(a.x, from + k) - most) / sum);
+}
+
+__global__ void softmax_grad_kernel(const SoftmaxWork a) {
+  const int64_t row = row_of_warp(), from = row * a.columns;
+  if (row >= a.rows) return;
+  float sum = 0;
+  for (int64_t k = lane_index(); k < a.columns; k += kWarp)
+    sum += read(a.x, from + k) * read(a.y, from + k);
+  sum = warp_sum(sum);
+  for (int64_t k = lane_index(); k < a.columns; k += kWarp)
+    write(a.to, from + k, read(a.x, from + k) * (read(a.y, from + k) - sum));
+}
+
+Grid rows_grid(const SoftmaxWork& a) {
+  return {.x = blocks_for(a.rows, kRowsOfBlock), .threads = kRowsOfBlock * kWarp};
+}
+
+PartsWork work_of(View qkv) {
+  const Shape& q = qkv.shape;
+  PartsWork w;
+  w.b = q[0];
+  w.t = q[1];
+  w.kv = q[2];
+  w.g = q[3] - 2;
+  w.d = q[4];
+  w.qkv = numbers(qkv);
+  w.at = row_places(qkv);
+  return w;
+}
+
+}  // namespace
+
+void attention_scores(Stream s, View qkv, float scale, View scores, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.scale = scale;
+  w.square = numbers(scores);
+  launch_map("attention_scores", s, Scores{w});
+}
+
+void attention_scores_grad(Stream s, View qkv, float scale, View d_scores, View d_qkv, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.scale = scale;
+  w.d_square = numbers(d_scores);
+  w.d_qkv = numbers(d_qkv);
+  launch_map("attention_scores_grad_queries", s, OverKeys<true>{w});
+  launch_map("attention_scores_grad_keys", s, OverQueries<true>{w});
+}
+
+void attention_mix(Stream s, View qkv, View probabilities, View out, int, void*) {
+  PartsWork w = work_of(qkv);
+  w.square = numbers(probabilities);
+  w.out = numbers(out);
+  launch_map("attention_mix", s, OverKeys<false>{w});
+}
+
+void attention_mix_grad(Stream s, const AttentionMixGrad& a, void*) {
+  PartsWork w = work_of(a.qkv);
+  w.square = numbers(a.probabilities);
+  w.d_square = numbers(a.d_probabilities);
+  w.out = numbers(a.d_out);
+  w.d_qkv = numbers(a.d_qkv);
+  launch_map("attention_mix_grad", s, ProbabilityGrads{w});
+  launch_map("attention_mix_grad_values", s, OverQueries<false>{w});
+}
+
+void softmax(Stream s, View x, View y) {
+  const SoftmaxWork a = {rows_of(x), columns_of(x), numbers(x), {}, numbers(y)};
+  launch("softmax", softmax_kernel, rows_grid(a), s, a);
+}
+
+void softmax_grad(Stream s, View y, View dy, View dx) {
+  const SoftmaxWork a = {rows_of(y), columns_of(y), numbers(y), numbers(dy), numbers(dx)};
+  launch("softmax_grad", softmax_grad_kernel, rows_grid(a), s, a);
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,119 @@
+// What the kernels of attention share on the device.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/gpu/attention.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/philox.h"
+#include "kernels/gpu/reduce.h"
+
+namespace tessera::kernels::gpu {
+
+constexpr int kWarps = 4, kOwnOfWarp = 4, kOwn = kWarps * kOwnOfWarp;
+constexpr int kTile = kWarp;
+constexpr float kHidden = -1e30f;  // loses against every other score and is a number
+
+// Rows of D numbers in shared memory. One more than D apart: lanes that read the same place of
+// their rows read from different banks.
+struct SharedRows {
+  float* data;
+  int pitch;
+  __device__ float at(int row, int k) const { return data[row * pitch + k]; }
+};
+
+constexpr size_t shared_bytes(int d, int own_sets) {
+  const size_t own = static_cast<size_t>(own_sets) * kOwn * static_cast<size_t>(d);
+  return (own + 2 * kTile * static_cast<size_t>(d + 1)) * sizeof(float);
+}
+
+// rows first … first+count-1 of `from`, times `factor`; those from `end` on are zero.
+__device__ inline void load_rows(const Numbers& from, int64_t at, int64_t stride, int64_t first,
+                                 int64_t end, int count, int d, float factor,
+                                 const SharedRows& to) {
+  for (int i = static_cast<int>(threadIdx.x); i < count * d; i += kWarps * kWarp) {
+    const int row = i / d, k = i % d;
+    const bool there = first + row < end;
+    to.data[row * to.pitch + k] =
+        there ? factor * read(from, at + (first + row) * stride + k) : 0.0f;
+  }
+}
+
+// Of each own row with this lane's row of the tile.
+__device__ inline void dots(const SharedRows& own, const SharedRows& tile, int d,
+                            float (&dot)[kOwnOfWarp]) {
+  for (float& x : dot) x = 0;
+  const int first = warp_index() * kOwnOfWarp;
+  for (int k = 0; k < d; ++k) {
+    const float x = tile.at(lane_index(), k);
+#pragma unroll
+    for (int r = 0; r < kOwnOfWarp; ++r) dot[r] += own.at(first + r, k) * x;
+  }
+}
+
+// sum[r][e] += sum over the tile's rows of weight[r] (that row's lane has it) times the row; this
+// lane has dimensions lane + 32 e.
+template <int kPer>
+__device__ void add_weighted(const float (&weight)[kOwnOfWarp], const SharedRows& tile, int d,
+                             float (&sum)[kOwnOfWarp][kPer]) {
+  for (int j = 0; j < kTile; ++j) {
+    float w[kOwnOfWarp];
+#pragma unroll
+    for (int r = 0; r < kOwnOfWarp; ++r) w[r] = shuffle(weight[r], j);
+#pragma unroll
+    for (int e = 0; e < kPer; ++e) {
+      const int k = lane_index() + kWarp * e;
+      const float x = k < d ? tile.at(j, k) : 0.0f;
+#pragma unroll
+      for (int r = 0; r < kOwnOfWarp; ++r) sum[r][e] += w[r] * x;
+    }
+  }
+}
+
+template <int kPer>
+__device__ void store_row(const Numbers& to, int64_t at, int d, const float (&x)[kPer],
+                          float factor) {
+#pragma unroll
+  for (int e = 0; e < kPer; ++e) {
+    const int k = lane_index() + kWarp * e;
+    if (k < d) write(to, at + k, x[e] * factor);
+  }
+}
+
+// One query and one key.
+struct Pair {
+  int64_t b, head, i, j;  // i and j in their arrays
+  bool visible;           // not ahead, not beyond the end
+};
+
+__device__ inline Pair pair_of(const AttentionWork& a, int64_t b, int64_t head, int64_t i,
+                               int64_t j) {
+  const int64_t start = a.start == nullptr ? 0 : *a.start;
+  const int64_t keys = a.start == nullptr ? a.s : start + a.t;
+  return {b, head, i, j, i < a.t && j < keys && (!a.causal || j <= start + i)};
+}
+
+__device__ inline bool is_hidden(const AttentionWork& a, const Pair& p) {
+  if (a.labels != nullptr) return a.labels[p.b * a.s + p.j] != a.labels[p.b * a.t + p.i];
+  return a.ids != nullptr && a.ids[p.b * a.s + p.j] == 0;
+}
+
+// The score of a visible pair, from the product of its scaled query with its key.
+__device__ inline float score(const AttentionWork& a, const Pair& p, float dot) {
+  if (is_hidden(a, p)) return kHidden;
+  if (a.bias.data == nullptr) return dot;
+  const int64_t query = p.i + (a.start == nullptr ? 0 : *a.start);
+  return dot + read(a.bias, p.head * a.buckets + a.steps.of(p.j - query));
+}
+
+// What dropout multiplies the probability of a pair by.
+__device__ inline float kept(const AttentionWork& a, const Pair& p, uint64_t key) {
+  if (a.drop <= 0) return 1.0f;
+  const int64_t row = (a.s + 3) / 4 * 4;
+  const int64_t element = ((a.first_head + p.head) * a.t + p.i) * row + p.j;
+  PhiloxWords words(key, static_cast<uint64_t>(a.samples[p.b]));
+  return is_dropped(words.of(element), a.drop) ? 0.0f : a.drop_scale;
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,84 @@
+// Losses of whole rows of logits: a block a row; then one block adds the rows up in order
+// (kernels/cross_entropy.h).
+#include "kernels/gpu/loss_rows.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+// Both in one sweep: a row of a large vocabulary is more than the caches keep. A thread's sum is
+// of the largest it has met so far, and shrinks when that rises; a NaN stays one.
+struct MaxAndSum {
+  float most;
+  double sum;
+};
+__device__ MaxAndSum row_max_and_sum(const LossWork& a, int64_t row) {
+  float most = -INFINITY, own = 0;
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
+    float raised = most;
+    for (int k = 0; k < n; ++k) raised = fmaxf(raised, x[k]);
+    if (raised > most) own *= expf(most - raised);
+    most = raised;
+    for (int k = 0; k < n; ++k) own += x[k] == -INFINITY ? 0.0f : expf(x[k] - most);
+  });
+  const float all = block_max(most, shared_floats());
+  double sum[1] = {most == -INFINITY ? own : own * expf(most - all)};
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  return {all, sum[0]};
+}
+
+__global__ void loss_kernel(const LossWork a) {
+  const int64_t row = blockIdx.x;
+  const int32_t label = a.labels[row];
+  if (label == kIgnoredLabel) {
+    if (threadIdx.x == 0) a.losses[row] = 0;
+    if (a.gradient) write_gradient(a, row, 0, 0, 0, -1, 0);
+    return;
+  }
+  const float scale = scale_of(a);
+  const auto [most, sum] = row_max_and_sum(a, row);
+  if (threadIdx.x == 0) {
+    const float own = is_label(a, label) ? a.z[row * a.width + label] : NAN;
+    a.losses[row] = log(sum) + (static_cast<double>(most) - static_cast<double>(own));
+  }
+  __syncthreads();  // the label's logit is read before the gradient takes its place
+  if (a.gradient)
+    write_gradient(a, row, a.columns, most, static_cast<float>(scale / sum), label, scale);
+}
+
+__global__ void add_losses_kernel(const LossWork a) {
+  double sums[2] = {0, 0};
+  for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)
+    if (a.labels[row] != kIgnoredLabel) {
+      sums[0] += a.losses[row];
+      sums[1] += 1;
+    }
+  block_sums(sums, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) {
+    a.report[0] += sums[0];
+    a.report[1] += sums[1];
+  }
+}
+
+}  // namespace
+
+void launch_loss(const LossWork& a, Stream s) {
+  launch_rows("cross_entropy", loss_kernel, a.rows, a, s);
+  if (a.report != nullptr) launch_rows("cross_entropy_sum", add_losses_kernel, 1, a, s);
+}
+
+int64_t cross_entropy_bytes(int64_t rows) { return rows * static_cast<int64_t>(sizeof(double)); }
+
+void cross_entropy(Stream s, const CrossEntropy& c, void* workspace, int) {
+  const int64_t columns = columns_of(c.logits);
+  LossWork a = loss_work({c.logits, columns, 0, columns});
+  a.labels = c.labels.as<int32_t>();
+  a.losses = static_cast<double*>(workspace);
+  a.report = c.report;
+  a.gradient = c.gradient;
+  a.dz = numbers(c.logits);
+  a.scale = c.gradient_scale;
+  a.loss_scale = c.loss_scale;
+  launch_loss(a, s);
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,102 @@
+// Losses of rows of logits of which each rank has some columns: a block a row
+// (kernels/divided_cross_entropy.h).
+#include "kernels/gpu/loss_rows.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+__device__ float row_max(const LossWork& a, int64_t row) {
+  float most = -INFINITY;
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
+    for (int k = 0; k < n; ++k) most = fmaxf(most, x[k]);
+  });
+  return block_max(most, shared_floats());
+}
+
+__device__ double row_sum(const LossWork& a, int64_t row, float most) {
+  float own = 0;
+  each_group(a, row, a.columns, [&](int64_t, const float(&x)[kGroup], int n) {
+    for (int k = 0; k < n; ++k) own += expf(x[k] - most);
+  });
+  double sum[1] = {own};
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  return sum[0];
+}
+
+__global__ void logits_max_kernel(const LossWork a) {
+  const int64_t row = blockIdx.x;
+  const float most = row_max(a, row);
+  if (threadIdx.x == 0) a.max[row] = most;
+}
+
+__global__ void logits_sums_kernel(const LossWork a) {
+  const int64_t row = blockIdx.x;
+  const float most = a.max[row];
+  const double sum = row_sum(a, row, most);
+  if (threadIdx.x != 0) return;
+  const int32_t label = a.labels[row];
+  const int64_t own = label - a.first;
+  float at_label = 0;
+  if (label != kIgnoredLabel && !is_label(a, label)) at_label = NAN;
+  if (is_label(a, label) && own >= 0 && own < a.columns) at_label = a.z[row * a.width + own] - most;
+  a.sums[2 * row] = static_cast<float>(sum);
+  a.sums[2 * row + 1] = at_label;
+}
+
+__global__ void divided_gradient_kernel(const LossWork a) {
+  const int64_t row = blockIdx.x;
+  const int32_t label = a.labels[row];
+  const float scale = scale_of(a);
+  const bool counts = label != kIgnoredLabel;
+  const float factor = counts ? scale / a.sums[2 * row] : 0.0f;
+  write_gradient(a, row, counts ? a.columns : 0, a.max[row], factor,
+                 is_label(a, label) ? label - a.first : -1, scale);
+}
+
+__global__ void add_divided_losses_kernel(const LossWork a) {
+  double sums[2] = {0, 0};
+  for (int64_t row = threadIdx.x; row < a.rows; row += kLossThreads)
+    if (a.labels[row] != kIgnoredLabel) {
+      sums[0] +=
+          log(static_cast<double>(a.sums[2 * row])) - static_cast<double>(a.sums[2 * row + 1]);
+      sums[1] += 1;
+    }
+  block_sums(sums, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) {
+    a.report[0] += sums[0];
+    a.report[1] += sums[1];
+  }
+}
+
+}  // namespace
+
+void logits_max(Stream s, const DividedLogits& l, View max) {
+  LossWork a = loss_work(l);
+  a.max = max.f32();
+  launch_rows("logits_max", logits_max_kernel, a.rows, a, s);
+}
+
+void logits_sums(Stream s, const DividedLogits& l, View max, View labels, View sums) {
+  LossWork a = loss_work(l);
+  a.max = max.f32();
+  a.labels = labels.as<int32_t>();
+  a.sums = sums.f32();
+  launch_rows("logits_sums", logits_sums_kernel, a.rows, a, s);
+}
+
+void divided_cross_entropy(Stream s, const DividedCrossEntropy& d) {
+  LossWork a = loss_work(d.logits);
+  a.max = d.max.f32();
+  a.sums = d.sums.f32();
+  a.labels = d.labels.as<int32_t>();
+  a.report = d.report;
+  a.gradient = d.gradient;
+  a.dz = numbers(d.logits.z);
+  a.scale = d.gradient_scale;
+  a.loss_scale = d.loss_scale;
+  if (a.report != nullptr)
+    launch_rows("divided_cross_entropy_sum", add_divided_losses_kernel, 1, a, s);
+  if (a.gradient) launch_rows("divided_cross_entropy", divided_gradient_kernel, a.rows, a, s);
+}
+
+}  // namespace tessera::kernels::gpu

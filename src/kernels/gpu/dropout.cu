@@ -1,0 +1,86 @@
+// Dropout and its gradient (kernels/dropout.h).
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/philox.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+struct DropRows {
+  Groups groups;
+  Numbers x, y;
+  const int64_t* samples = nullptr;
+  int64_t rows_of_sample = 1;
+  MaskKey key;
+  uint8_t* kept = nullptr;  // [rows, columns]  written: 1 where kept; or none
+  float probability = 0, scale = 1;
+  int64_t first_row = 0, first_column = 0, width = 0;
+};
+
+struct DropWork {
+  DropRows a;
+  __host__ __device__ int64_t count() const { return a.groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = a.groups.place(i);
+    const int64_t sample = a.samples[p.row / a.rows_of_sample];
+    const int64_t row = a.first_row + p.row % a.rows_of_sample;
+    const int64_t element = row * a.width + a.first_column + p.column;
+    PhiloxWords words(value_of(a.key), static_cast<uint64_t>(sample));
+    float x[kGroup];
+    read_group(a.x, p.at, p.n, a.groups.vector, x);
+    for (int k = 0; k < kGroup; ++k) {
+      if (k >= p.n) break;
+      const bool dropped = is_dropped(words.of(element + k), a.probability);
+      x[k] = dropped ? 0.0f : x[k] * a.scale;
+      if (a.kept != nullptr) a.kept[p.at + k] = dropped ? 0 : 1;
+    }
+    write_group(a.y, p.at, p.n, a.groups.vector, x);
+  }
+};
+
+struct DropGradWork {
+  DropRows a;
+  __host__ __device__ int64_t count() const { return a.groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = a.groups.place(i);
+    float x[kGroup];
+    read_group(a.x, p.at, p.n, a.groups.vector, x);
+    for (int k = 0; k < kGroup; ++k)
+      if (k < p.n) x[k] = a.kept[p.at + k] != 0 ? x[k] * a.scale : 0.0f;
+    write_group(a.y, p.at, p.n, a.groups.vector, x);
+  }
+};
+
+}  // namespace
+
+void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
+             View mask) {
+  require(x.shape.rank() == 3 && y.elements() == x.elements() && samples.elements() == x.shape[0],
+          "dropout needs x of [B, T, F], y of as many elements and B samples");
+  launch_map("dropout", s,
+             DropWork{{.groups = groups_of(rows_of(x), columns_of(x), x, y),
+                       .x = numbers(x),
+                       .y = numbers(y),
+                       .samples = samples.as<int64_t>(),
+                       .rows_of_sample = x.shape[1],
+                       .key = {d.key, d.seed, d.step, d.layer},
+                       .kept = mask.as<uint8_t>(),
+                       .probability = d.probability,
+                       .scale = 1.0f / (1.0f - d.probability),
+                       .first_row = w.first_row,
+                       .first_column = w.first_column,
+                       .width = w.width == 0 ? columns_of(x) : w.width}});
+}
+
+void dropout_grad(Stream s, View dy, View mask, float probability, View dx) {
+  DropRows a;
+  a.groups = groups_of(1, dx.elements(), dy, dx);
+  a.x = numbers(dy);
+  a.y = numbers(dx);
+  a.kept = mask.as<uint8_t>();
+  a.scale = 1.0f / (1.0f - probability);
+  launch_map("dropout_grad", s, DropGradWork{a});
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,141 @@
+// Tables of embeddings and their gradients (kernels/embedding.h).
+#include <cmath>
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+// An id outside of [0, total) gives a row of NaN, and no gradient.
+struct TableWork {
+  const int32_t* ids = nullptr;
+  int64_t tokens = 0, columns = 0, rows = 0;  // of the table
+  int64_t first = 0, total = 0;
+  bool vector = false;
+  Numbers table, y;     // of the forward
+  Numbers dy, d_table;  // of the gradient
+};
+
+struct LookUp {
+  TableWork a;
+  Groups groups;
+  __host__ __device__ int64_t count() const { return groups.count(); }
+  __device__ void operator()(int64_t i) const {
+    const Groups::Place p = groups.place(i);
+    const int64_t id = a.ids[p.row], row = id - a.first;
+    float x[kGroup];
+    const float absent = id < 0 || id >= a.total ? NAN : 0.0f;
+    for (float& v : x) v = absent;
+    if (row >= 0 && row < a.rows) read_group(a.table, row * a.columns + p.column, p.n, a.vector, x);
+    write_group(a.y, p.at, p.n, a.vector, x);
+  }
+};
+
+// A block a token and tile of columns. The first token of an id adds the rows of all that have it,
+// in order, so there is one writer; the others have nothing to do.
+constexpr int kThreads = 256;
+constexpr int64_t kTile = kThreads * kGroup;
+constexpr int kWords = kThreads / kWarp;
+constexpr int kAtOnce = 4;  // rows that are on their way together
+
+// What the threads of a block say, a bit each; all of them call it. `words` has one a warp.
+__device__ void gather_bits(bool x, uint32_t* words) {
+  const uint32_t bits = ballot(x);
+  if (lane_index() == 0) words[warp_index()] = bits;
+  __syncthreads();
+}
+
+// Before any of the threads goes on to write them.
+__device__ bool any_thread(bool x, uint32_t* words) {
+  gather_bits(x, words);
+  uint32_t all = 0;
+  for (int w = 0; w < kWords; ++w) all |= words[w];
+  __syncthreads();
+  return all != 0;
+}
+
+// The numbers of the threads that say so, in order; returns how many.
+__device__ int gather_numbers(bool x, uint32_t* words, uint32_t* numbers) {
+  gather_bits(x, words);
+  int count = 0, before = 0;
+  for (int w = 0; w < kWords; ++w) {
+    if (w == warp_index()) before = count + __popc(words[w] & ((1u << lane_index()) - 1));
+    count += __popc(words[w]);
+  }
+  if (x) numbers[before] = threadIdx.x;
+  __syncthreads();
+  return count;
+}
+
+__global__ void embedding_grad_kernel(const TableWork a) {
+  auto* const words = reinterpret_cast<uint32_t*>(shared_floats());
+  uint32_t* const found = words + kWords;
+  const int64_t own = blockIdx.x;
+  const int32_t id = a.ids[own];
+  const int64_t row = id - a.first;
+  if (row < 0 || row >= a.rows || id < 0 || id >= a.total) return;  // the whole block
+  bool before = false;
+  for (int64_t j = threadIdx.x; j < own && !before; j += kThreads) before = a.ids[j] == id;
+  if (any_thread(before, words)) return;
+  const int64_t c = static_cast<int64_t>(blockIdx.y) * kTile + threadIdx.x * kGroup;
+  const int64_t left = a.columns - c;
+  const int n = left <= 0 ? 0 : left < kGroup ? static_cast<int>(left) : kGroup;
+  float sum[kGroup] = {}, dy[kAtOnce][kGroup];
+  if (n > 0) read_group(a.d_table, row * a.columns + c, n, a.vector, sum);
+  for (int64_t first = own; first < a.tokens; first += kThreads) {
+    const int64_t j = first + threadIdx.x;
+    const int count = gather_numbers(j < a.tokens && a.ids[j] == id, words, found);
+    for (int i = 0; i < count && n > 0; i += kAtOnce) {
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r) {
+        const bool there = i + r < count;
+        const int64_t token = first + found[there ? i + r : i];
+        read_group(a.dy, token * a.columns + c, there ? n : 0, a.vector, dy[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < kAtOnce; ++r)
+        for (int k = 0; k < kGroup; ++k) sum[k] += dy[r][k];
+    }
+    __syncthreads();
+  }
+  if (n > 0) write_group(a.d_table, row * a.columns + c, n, a.vector, sum);
+}
+
+TableWork table_work(View ids, int64_t columns, View table, const TableRows& rows) {
+  TableWork a;
+  a.ids = ids.as<int32_t>();
+  a.tokens = ids.elements();
+  a.columns = columns;
+  a.rows = table.shape[0];
+  a.first = rows.first;
+  a.total = rows.total > 0 ? rows.total : a.rows;
+  return a;
+}
+
+}  // namespace
+
+void embedding(Stream s, View ids, View table, View y, const TableRows& rows) {
+  TableWork a = table_work(ids, table.shape[1], table, rows);
+  a.vector = a.columns % kGroup == 0 && aligned(table.data) && aligned(y.data);
+  a.table = numbers(table);
+  a.y = numbers(y);
+  launch_map("embedding", s, LookUp{a, {a.tokens, a.columns, a.vector}});
+}
+
+void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows, void*) {
+  TableWork a = table_work(ids, columns_of(dy), d_table, rows);
+  a.vector = a.columns % kGroup == 0 && aligned(dy.data) && aligned(d_table.data);
+  a.dy = numbers(dy);
+  a.d_table = numbers(d_table);
+  launch("embedding_grad", embedding_grad_kernel,
+         {.x = a.tokens,
+          .y = blocks_for(a.columns, kTile),
+          .threads = kThreads,
+          .shared_bytes = (kWords + kThreads) * sizeof(uint32_t)},
+         s, a);
+}
+
+}  // namespace tessera::kernels::gpu

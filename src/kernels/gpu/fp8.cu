@@ -1,0 +1,159 @@
+// The largest magnitude of an operand, then its codes. Magnitudes are compared as bits, in which
+// what is not finite is above all else; a maximum is the same in any order.
+#include "kernels/gpu/fp8.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kThreads = 256, kTile = 32;
+constexpr uint32_t kMagnitude = 0x7fffffffu, kInfinity = 0x7f800000u;
+constexpr int kMostShift = 126;  // as on the CPU
+constexpr size_t kTileBytes = (kTile * (kTile + 1) + kWarp) * sizeof(float);
+
+__device__ uint32_t block_most(uint32_t x, uint32_t* shared) {
+  for (int o = kWarp / 2; o > 0; o /= 2) {
+    const uint32_t other = shuffle_xor(x, o);
+    x = other > x ? other : x;
+  }
+  if (lane_index() == 0) shared[warp_index()] = x;
+  __syncthreads();
+  uint32_t most = 0;
+  for (int w = 0; w < warps_of_block(); ++w) most = shared[w] > most ? shared[w] : most;
+  __syncthreads();
+  return most;
+}
+
+__global__ void largest_kernel(const Fp8Work a) {
+  const int64_t n = a.rows * a.columns, step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  uint32_t most = 0;
+  float x[kGroup];
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
+       i += step) {
+    const int there = n - i < kGroup ? static_cast<int>(n - i) : kGroup;
+    read_group(a.x, i, there, a.vector, x);
+    for (int k = 0; k < there; ++k) {
+      const uint32_t bits = __float_as_uint(x[k]) & kMagnitude;
+      most = bits > most ? bits : most;
+    }
+  }
+  most = block_most(most, reinterpret_cast<uint32_t*>(shared_floats()));
+  if (threadIdx.x == 0) a.partials[blockIdx.x] = most;
+}
+
+__device__ float power_of_two(int k) {
+  return __uint_as_float(static_cast<uint32_t>(k + 127) << 23);
+}
+
+// What all blocks know of the operand: of each block's partials the largest.
+struct Scale {
+  int shift = 0;
+  bool finite = true;
+};
+__device__ Scale scale_of(const Fp8Work& a, uint32_t* shared) {
+  const uint32_t bits = block_most(threadIdx.x < a.parts ? a.partials[threadIdx.x] : 0, shared);
+  Scale s;
+  s.finite = bits < kInfinity;
+  if (bits == 0 || !s.finite) return s;
+  const int largest = static_cast<int>(__float_as_uint(a.most) >> 23) - 127;
+  int k = largest - (static_cast<int>(bits >> 23) - 127);
+  if (k > kMostShift) k = kMostShift;
+  if (__uint_as_float(bits) * power_of_two(k) > a.most) --k;
+  s.shift = k;
+  return s;
+}
+
+__device__ uint8_t code_of(float x, const Fp8Work& a) {
+  const uint32_t bits = __float_as_uint(x), sign = bits >> 31;
+  const int dropped = 23 - a.mantissa;
+  const uint32_t magnitude = bits & kMagnitude;
+  uint32_t code = 0;
+  if (__uint_as_float(magnitude) < power_of_two(a.least_exponent)) {
+    // Steps of one width: their number is the code.
+    const float steps = __uint_as_float(magnitude) * power_of_two(a.mantissa - a.least_exponent);
+    code = static_cast<uint32_t>(__float2int_rn(steps));
+  } else {
+    const uint32_t half = (1u << (dropped - 1)) - 1, odd = (magnitude >> dropped) & 1u;
+    uint32_t rounded = magnitude + half + odd;
+    const uint32_t most = __float_as_uint(a.most);
+    if (rounded > most) rounded = most;
+    code = (rounded >> dropped) - (static_cast<uint32_t>(127 - a.bias) << a.mantissa);
+  }
+  return static_cast<uint8_t>(sign << 7 | code);
+}
+
+__device__ void write_factor(const Fp8Work& a, const Scale& s, bool first) {
+  if (!first || threadIdx.x != 0) return;
+  *a.factor = s.finite ? power_of_two(-s.shift) : __uint_as_float(kMagnitude);
+}
+
+__global__ void codes_kernel(const Fp8Work a) {
+  const Scale s = scale_of(a, reinterpret_cast<uint32_t*>(shared_floats()));
+  write_factor(a, s, blockIdx.x == 0);
+  const float scale = power_of_two(s.shift);
+  const int64_t n = a.rows * a.columns, step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  float x[kGroup];
+  for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup; i < n;
+       i += step) {
+    const int there = n - i < kGroup ? static_cast<int>(n - i) : kGroup;
+    read_group(a.x, i, there, a.vector, x);
+    uint32_t words[2] = {0, 0};
+    for (int k = 0; k < there; ++k)
+      words[k / 4] |= static_cast<uint32_t>(code_of(x[k] * scale, a)) << (8 * (k % 4));
+    if (there == kGroup && a.vector) {
+      auto* const to = reinterpret_cast<uint32_t*>(a.codes + i);
+      to[0] = words[0];
+      to[1] = words[1];
+      continue;
+    }
+    for (int k = 0; k < there; ++k)
+      a.codes[i + k] = static_cast<uint8_t>(words[k / 4] >> (8 * (k % 4)));
+  }
+}
+
+// A square of the matrix goes through shared memory, so that both sides are read and written by
+// rows.
+__global__ void transposed_codes_kernel(const Fp8Work a) {
+  float* const tile = shared_floats();
+  const Scale s = scale_of(a, reinterpret_cast<uint32_t*>(tile + kTile * (kTile + 1)));
+  write_factor(a, s, blockIdx.x == 0 && blockIdx.y == 0);
+  const float scale = power_of_two(s.shift);
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int across = lane_index(), warps = warps_of_block();
+  for (int r = warp_index(); r < kTile; r += warps)
+    if (row + r < a.rows && column + across < a.columns)
+      tile[r * (kTile + 1) + across] = read(a.x, (row + r) * a.columns + column + across);
+  __syncthreads();
+  for (int c = warp_index(); c < kTile; c += warps)
+    if (column + c < a.columns && row + across < a.rows)
+      a.codes[(column + c) * a.rows + row + across] =
+          code_of(tile[across * (kTile + 1) + c] * scale, a);
+}
+
+}  // namespace
+
+void launch_fp8(const Fp8Work& a, Stream s) {
+  constexpr size_t kShared = kWarp * sizeof(uint32_t);
+  launch("fp8_largest", largest_kernel,
+         {.x = a.parts, .threads = kThreads, .shared_bytes = kShared}, s, a);
+  if (a.transposed) {
+    launch("fp8_transposed_codes", transposed_codes_kernel,
+           {.x = blocks_for(a.columns, kTile),
+            .y = blocks_for(a.rows, kTile),
+            .threads = kThreads,
+            .shared_bytes = kTileBytes},
+           s, a);
+    return;
+  }
+  const int64_t blocks = blocks_for(a.rows * a.columns, kThreads * kGroup);
+  launch("fp8_codes", codes_kernel,
+         {.x = blocks < kMapBlocks ? blocks : kMapBlocks,
+          .threads = kThreads,
+          .shared_bytes = kShared},
+         s, a);
+}
+
+}  // namespace tessera::kernels::gpu

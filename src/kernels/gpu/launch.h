@@ -1,0 +1,73 @@
+// How kernels start: each takes one aggregate by value, and all its shared memory from the launch.
+#pragma once
+
+#include <gpu_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/stream.h"
+
+namespace tessera::kernels::gpu {
+
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;  // blocks; x up to 2^31 - 1, y and z up to 65,535
+  int threads = 256;            // of a block, whole warps
+  size_t shared_bytes = 0;
+};
+
+constexpr size_t kPlainSharedBytes = 48 << 10;  // more must be asked for
+constexpr size_t kMostArgumentBytes = 4096;     // that every card takes
+constexpr int64_t kMostBlocksAlong = 0x7fffffff, kMostBlocksAcross = 65535;
+
+// Throws Error with the runtime's words.
+void check_launch(gpuError_t code, const char* kernel);
+
+template <class Args>
+void launch(const char* name, void (*kernel)(Args), const Grid& grid, Stream stream,
+            const Args& args) {
+  static_assert(sizeof(Args) <= kMostArgumentBytes);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (grid.x > kMostBlocksAlong || grid.y > kMostBlocksAcross || grid.z > kMostBlocksAcross)
+    check_launch(gpuErrorInvalidConfiguration, name);  // before the numbers are cut to 32 bits
+  if (grid.shared_bytes > kPlainSharedBytes)
+    check_launch(gpuFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                     gpuFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(grid.shared_bytes)),
+                 name);
+  gpuLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y),
+                        static_cast<unsigned>(grid.z));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = static_cast<gpuStream_t>(stream.handle);
+  check_launch(gpuLaunchKernelEx(&config, kernel, args), name);
+}
+
+constexpr int64_t blocks_for(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+// Work that is a function of a number: work(0) … work(work.count() - 1), in any order.
+constexpr int kMapThreads = 256;
+constexpr int64_t kMapBlocks = 132 * 16;  // enough to fill any card; beyond, threads take turns
+
+template <class Work>
+__global__ void map_kernel(const Work work) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x, n = work.count();
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+    work(i);
+}
+
+template <class Work>
+void launch_map(const char* name, Stream stream, const Work& work) {
+  const int64_t blocks = blocks_for(work.count(), kMapThreads);
+  launch(name, map_kernel<Work>,
+         {.x = blocks < kMapBlocks ? blocks : kMapBlocks, .threads = kMapThreads}, stream, work);
+}
+
+// The shared memory of the launch.
+__device__ inline float* shared_floats() {
+  extern __shared__ uint4 launch_shared_memory[];
+  return reinterpret_cast<float*>(launch_shared_memory);
+}
+
+}  // namespace tessera::kernels::gpu

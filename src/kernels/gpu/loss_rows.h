@@ -1,0 +1,69 @@
+// What the kernels of losses share: a block has a row of logits.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/loss.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+
+constexpr int kLossThreads = 256;
+constexpr size_t kLossSharedBytes = 2 * kWarp * sizeof(double);
+
+__device__ inline bool is_label(const LossWork& a, int32_t label) {
+  return label >= 0 && label < a.total;
+}
+__device__ inline float scale_of(const LossWork& a) {
+  return a.loss_scale == nullptr ? a.scale : a.scale * static_cast<float>(*a.loss_scale);
+}
+
+// f(column, logits, n) for the groups of this thread.
+template <class F>
+__device__ void each_group(const LossWork& a, int64_t row, int64_t columns, const F& f) {
+  const Numbers z = {a.z + row * a.width, DType::kF32};
+  float x[kGroup];
+  for (int64_t c = static_cast<int64_t>(threadIdx.x) * kGroup; c < columns;
+       c += kLossThreads * kGroup) {
+    const int n = columns - c < kGroup ? static_cast<int>(columns - c) : kGroup;
+    read_group(z, c, n, a.vector, x);
+    f(c, x, n);
+  }
+}
+
+// dz = factor * e^(z - most), less `scale` at the label; zero from `live` columns on.
+__device__ inline void write_gradient(const LossWork& a, int64_t row, int64_t live, float most,
+                                      float factor, int64_t label, float scale) {
+  const Numbers dz = a.dz;
+  each_group(a, row, a.width, [&](int64_t c, const float(&x)[kGroup], int n) {
+    float d[kGroup] = {};
+    for (int k = 0; k < n; ++k) {
+      if (c + k >= live) continue;
+      d[k] = factor * expf(x[k] - most) - (c + k == label ? scale : 0.0f);
+    }
+    write_group(dz, row * a.width + c, n, a.vector, d);
+  });
+}
+
+inline LossWork loss_work(const DividedLogits& l) {
+  LossWork a;
+  a.z = l.z.f32();
+  a.width = columns_of(l.z);
+  a.rows = rows_of(l.z);
+  a.columns = l.columns;
+  a.first = l.first;
+  a.total = l.total;
+  a.vector = a.width % kGroup == 0 && aligned(a.z);
+  return a;
+}
+
+inline void launch_rows(const char* name, void (*kernel)(LossWork), int64_t rows, const LossWork& a,
+                        Stream s) {
+  launch(name, kernel, {.x = rows, .threads = kLossThreads, .shared_bytes = kLossSharedBytes}, s,
+         a);
+}
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,55 @@
+// Sums and maxima over warps and blocks, in an order that depends on the number of threads alone.
+#pragma once
+
+#include <gpu_runtime.h>
+
+namespace tessera::kernels::gpu {
+
+constexpr int kWarp = 32;
+
+__device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarp; }
+__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int warps_of_block() { return static_cast<int>(blockDim.x) / kWarp; }
+
+// Every lane gets the sum.
+template <class T>
+__device__ T warp_sum(T x) {
+  for (int o = kWarp / 2; o > 0; o /= 2) x += shuffle_xor(x, o);
+  return x;
+}
+// A NaN among the terms need not survive.
+__device__ inline float warp_max(float x) {
+  for (int o = kWarp / 2; o > 0; o /= 2) x = fmaxf(x, shuffle_xor(x, o));
+  return x;
+}
+
+// Every thread gets the sums of x[0] … x[K-1] over the block. `shared` has K * kWarp of T; it may
+// be used again at once.
+template <int K, class T>
+__device__ void block_sums(T (&x)[K], T* shared) {
+  const int warps = warps_of_block();
+  for (int k = 0; k < K; ++k) {
+    x[k] = warp_sum(x[k]);
+    if (lane_index() == 0) shared[k * kWarp + warp_index()] = x[k];
+  }
+  __syncthreads();
+  for (int k = 0; k < K; ++k) {
+    T sum = 0;
+    for (int w = 0; w < warps; ++w) sum += shared[k * kWarp + w];
+    x[k] = sum;
+  }
+  __syncthreads();
+}
+
+__device__ inline float block_max(float x, float* shared) {
+  const int warps = warps_of_block();
+  x = warp_max(x);
+  if (lane_index() == 0) shared[warp_index()] = x;
+  __syncthreads();
+  float most = shared[0];
+  for (int w = 1; w < warps; ++w) most = fmaxf(most, shared[w]);
+  __syncthreads();
+  return most;
+}
+
+}  // namespace tessera::kernels::gpu

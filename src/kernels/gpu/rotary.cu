@@ -1,0 +1,84 @@
+// Rotation of queries and keys by their positions (kernels/rotary.h).
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kMostRotaryPairs = 128;  // dims / 2
+
+struct RotaryWork {
+  Numbers qkv;  // [tokens, groups, slots, d]; all slots but the last turn
+  const int32_t* positions = nullptr;
+  int64_t tokens = 0, groups = 0, slots = 0, d = 0, half = 0;
+  bool inverse = false, vector = false;
+  float* table = nullptr;  // [tokens, 2, half]: cosines, sines
+  float frequency[kMostRotaryPairs] = {};
+};
+
+struct FillAngles {
+  RotaryWork a;
+  __host__ __device__ int64_t count() const { return a.tokens * a.half; }
+  __device__ void operator()(int64_t i) const {
+    const int64_t n = i / a.half, k = i % a.half;
+    const float angle = static_cast<float>(a.positions[n]) * a.frequency[k];
+    const double exact = angle, sine = sin(exact);
+    a.table[n * 2 * a.half + k] = static_cast<float>(cos(exact));
+    a.table[n * 2 * a.half + a.half + k] = static_cast<float>(a.inverse ? -sine : sine);
+  }
+};
+
+struct Turn {
+  RotaryWork a;
+  __host__ __device__ int64_t per_slot() const { return (a.half + kGroup - 1) / kGroup; }
+  __host__ __device__ int64_t count() const {
+    return a.tokens * a.groups * (a.slots - 1) * per_slot();
+  }
+  __device__ void operator()(int64_t i) const {
+    const int64_t k = i % per_slot() * kGroup, turned = i / per_slot();
+    const int64_t slot = turned % (a.slots - 1), group = turned / (a.slots - 1);  // of all tokens
+    const int64_t token = group / a.groups, at = (group * a.slots + slot) * a.d + k;
+    const int n = a.half - k < kGroup ? static_cast<int>(a.half - k) : kGroup;
+    float x[kGroup], y[kGroup], cosine[kGroup], sine[kGroup];
+    const Numbers table = {a.table, DType::kF32};
+    read_group(a.qkv, at, n, a.vector, x);
+    read_group(a.qkv, at + a.half, n, a.vector, y);
+    read_group(table, token * 2 * a.half + k, n, a.vector, cosine);
+    read_group(table, token * 2 * a.half + a.half + k, n, a.vector, sine);
+    for (int j = 0; j < kGroup; ++j) {
+      const float turned_x = x[j] * cosine[j] - y[j] * sine[j];
+      y[j] = y[j] * cosine[j] + x[j] * sine[j];
+      x[j] = turned_x;
+    }
+    write_group(a.qkv, at, n, a.vector, x);
+    write_group(a.qkv, at + a.half, n, a.vector, y);
+  }
+};
+
+}  // namespace
+
+int64_t rotary_bytes(int64_t positions, const Rotary& r) {
+  return positions * r.dims * static_cast<int64_t>(sizeof(float));
+}
+
+void rotary(Stream s, View qkv, View positions, const Rotary& r, void* workspace) {
+  require(qkv.shape.rank() == 5 && r.dims % 2 == 0 && r.dims <= 2 * kMostRotaryPairs,
+          "rotary needs [B, T, KV, slots, D] and an even number of dims, at most 256");
+  RotaryWork a;
+  a.qkv = numbers(qkv);
+  a.positions = positions.as<int32_t>();
+  a.tokens = qkv.shape[0] * qkv.shape[1];
+  a.groups = qkv.shape[2];
+  a.slots = qkv.shape[3];
+  a.d = qkv.shape[4];
+  a.half = r.dims / 2;
+  a.inverse = r.inverse;
+  a.vector = a.d % kGroup == 0 && a.half % kGroup == 0 && aligned(qkv.data) && aligned(workspace);
+  a.table = static_cast<float*>(workspace);
+  for (int64_t i = 0; i < a.half; ++i) a.frequency[i] = rotary_frequency(r, i);
+  launch_map("rotary_angles", s, FillAngles{a});
+  launch_map("rotary", s, Turn{a});
+}
+
+}  // namespace tessera::kernels::gpu

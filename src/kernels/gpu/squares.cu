@@ -1,0 +1,123 @@
+// Sums of squares, and the search for an element that is not finite (kernels/squares.h).
+#include "kernels/gpu/squares.h"
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/reduce.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr size_t kSharedBytes = kWarp * sizeof(double);
+
+// *sum += sum of squares; `partials` has squares_partials(n) doubles.
+struct SquaresWork {
+  Numbers x;
+  int64_t n = 0;
+  bool vector = false;
+  double *partials = nullptr, *sum = nullptr;
+};
+
+__global__ void squares_kernel(const SquaresWork a) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
+  double sum[1] = {0};
+  float x[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
+    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.x, i, n, a.vector, x);
+    for (int k = 0; k < n; ++k) sum[0] += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+  }
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) a.partials[blockIdx.x] = sum[0];
+}
+
+__global__ void join_kernel(const JoinWork a) {
+  double sum[1] = {0};
+  for (int64_t i = threadIdx.x; i < a.count; i += kThreads) sum[0] += a.partials[i];
+  block_sums(sum, reinterpret_cast<double*>(shared_floats()));
+  if (threadIdx.x == 0) *a.sum += sum[0];
+}
+
+constexpr int64_t kNone = INT64_MAX;
+
+__device__ int64_t block_min(int64_t x, int64_t* shared) {
+  for (int o = kWarp / 2; o > 0; o /= 2) {
+    const int64_t other = shuffle_xor(x, o);
+    x = other < x ? other : x;
+  }
+  if (lane_index() == 0) shared[warp_index()] = x;
+  __syncthreads();
+  for (int w = 0; w < warps_of_block(); ++w) x = shared[w] < x ? shared[w] : x;
+  return x;
+}
+
+// *first = the number of the first element that is not finite, or -1; `firsts` has
+// squares_partials(n) numbers.
+struct SearchWork {
+  Numbers x;
+  int64_t n = 0;
+  bool vector = false;
+  int64_t *firsts = nullptr, *first = nullptr;
+};
+
+__global__ void search_kernel(const SearchWork a) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kSquaresOfBlock;
+  const int64_t end = begin + kSquaresOfBlock < a.n ? begin + kSquaresOfBlock : a.n;
+  int64_t first = kNone;
+  float x[kGroup];
+  for (int64_t i = begin + threadIdx.x * kGroup; i < end; i += kThreads * kGroup) {
+    const int n = end - i < kGroup ? static_cast<int>(end - i) : kGroup;
+    read_group(a.x, i, n, a.vector, x);
+    for (int k = 0; k < kGroup; ++k)
+      if (k < n && !isfinite(x[k]) && i + k < first) first = i + k;
+  }
+  first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
+  if (threadIdx.x == 0) a.firsts[blockIdx.x] = first;
+}
+
+__global__ void search_join_kernel(const SearchWork a) {
+  int64_t first = kNone;
+  for (int64_t b = threadIdx.x; b * kSquaresOfBlock < a.n; b += kThreads)
+    first = a.firsts[b] < first ? a.firsts[b] : first;
+  first = block_min(first, reinterpret_cast<int64_t*>(shared_floats()));
+  if (threadIdx.x == 0) *a.first = first == kNone ? -1 : first;
+}
+
+}  // namespace
+
+int64_t squares_partials(int64_t n) { return blocks_for(n, kSquaresOfBlock); }
+
+void launch_join(const JoinWork& a, Stream s) {
+  launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
+}
+
+int64_t squares_bytes(int64_t n) {
+  return squares_partials(n) * static_cast<int64_t>(sizeof(double));
+}
+
+void squares(Stream s, View x, void* workspace, double* sum) {
+  const SquaresWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<double*>(workspace),
+                         sum};
+  if (a.n == 0) return;
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("squares", squares_kernel, grid, s, a);
+  launch_join({a.partials, squares_partials(a.n), a.sum}, s);
+}
+
+int64_t first_non_finite_bytes(int64_t n) {
+  return squares_partials(n) * static_cast<int64_t>(sizeof(int64_t));
+}
+
+void first_non_finite(Stream s, View x, void* workspace, int64_t* first) {
+  const SearchWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<int64_t*>(workspace),
+                        first};
+  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("search", search_kernel, grid, s, a);
+  launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s,
+         a);
+}
+
+}  // namespace tessera::kernels::gpu

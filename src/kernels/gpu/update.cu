@@ -1,0 +1,154 @@
+// AdamW, Lion and SGD in one sweep over the arena's stretches (kernels/update.h).
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/numbers.h"
+#include "kernels/gpu/philox.h"
+#include "kernels/gpu/views.h"
+
+namespace tessera::kernels::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 132 * 16;
+
+constexpr int kMostSpans = 32;  // of one launch
+
+struct UpdateWork {
+  UpdateRule rule = UpdateRule::kAdamW;
+  Numbers weights, m, v, gradient, weights_low;  // no data: none
+  bool stochastic = false;
+  double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
+  int spans = 0;
+  UpdateRange span[kMostSpans];
+};
+
+// What all elements share, made once a block in double precision, as on the CPU.
+struct Constants {
+  float scale, learning_rate, step_size, epsilon, keep;
+};
+
+__device__ Constants constants_of(const UpdateWork& a) {
+  const double rate = *a.learning_rate, t = *a.step, root = sqrt(1 - pow(a.beta2, t));
+  return {static_cast<float>(*a.scale), static_cast<float>(rate),
+          static_cast<float>(root * rate / (1 - pow(a.beta1, t))),
+          static_cast<float>(root * a.epsilon), static_cast<float>(1 - rate * a.weight_decay)};
+}
+
+struct Element {
+  float g, w, m, v;
+};
+
+__device__ void apply(const UpdateWork& a, const Constants& c, bool decay, Element& x) {
+  const auto f = [](double y) { return static_cast<float>(y); };
+  const float keep = decay ? c.keep : 1.0f;
+  if (a.rule == UpdateRule::kAdamW) {
+    x.m += f(1 - a.beta1) * (x.g - x.m);
+    x.v = x.g * x.g * f(1 - a.beta2) + x.v * f(a.beta2);
+    x.w = x.w * keep - c.step_size * (x.m / (sqrtf(x.v) + c.epsilon));
+  } else if (a.rule == UpdateRule::kLion) {
+    const float mixed = x.m * f(a.beta1) + x.g * f(1 - a.beta1);
+    const float sign = mixed == 0.0f ? 0.0f : copysignf(1.0f, mixed);
+    x.m = x.m * f(a.beta2) + x.g * f(1 - a.beta2);
+    x.w = x.w * keep - c.learning_rate * sign;
+  } else {
+    const float g = (decay ? f(a.weight_decay) : 0.0f) * x.w + x.g;
+    x.m = x.m * f(a.beta1) + g;  // without a moment it is zero before, and g now
+    x.w -= c.learning_rate * x.m;
+  }
+}
+
+__device__ void update_group(const UpdateWork& a, const Constants& c, const UpdateRange& span,
+                             int64_t i, int n, bool vector) {
+  float g[kGroup], w[kGroup], m[kGroup] = {}, v[kGroup] = {};
+  read_group(a.gradient, i, n, vector, g);
+  read_group(a.weights, i, n, vector, w);
+  if (a.m.data != nullptr) read_group(a.m, i, n, vector, m);
+  if (a.v.data != nullptr) read_group(a.v, i, n, vector, v);
+  PhiloxWords words(span.key, static_cast<uint64_t>(*a.step));
+  float low[kGroup];
+  for (int k = 0; k < kGroup; ++k) {
+    Element x = {g[k] * c.scale, w[k], m[k], v[k]};
+    apply(a, c, span.decay, x);
+    low[k] = x.w;
+    if (a.stochastic) {
+      const uint32_t r = words.of(span.element + (i - span.begin) + k);
+      const uint32_t upper = r >> 16, lower = r & 0xffffu;
+      x.w = stochastic(x.w, upper, a.weights.type);
+      x.m = stochastic(x.m, lower, a.m.type);
+      x.v = stochastic(x.v, upper ^ lower, a.v.type);
+    }
+    w[k] = x.w, m[k] = x.m, v[k] = x.v;
+  }
+  write_group(a.weights, i, n, vector, w);
+  if (a.m.data != nullptr) write_group(a.m, i, n, vector, m);
+  if (a.v.data != nullptr) write_group(a.v, i, n, vector, v);
+  if (a.weights_low.data != nullptr) write_group(a.weights_low, i, n, vector, low);
+}
+
+__global__ void update_kernel(const UpdateWork a) {
+  if (*a.skip != 0) return;  // every thread sees the same
+  const UpdateRange& span = a.span[blockIdx.y];
+  // Blocks are as many as the longest span keeps busy.
+  if (span.begin + static_cast<int64_t>(blockIdx.x) * kThreads * kGroup >= span.end) return;
+  auto* const shared = reinterpret_cast<Constants*>(shared_floats());
+  if (threadIdx.x == 0) *shared = constants_of(a);
+  __syncthreads();
+  const Constants c = *shared;
+  const bool vector = span.begin % kGroup == 0;  // frames are aligned
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads * kGroup;
+  for (int64_t i =
+           span.begin + (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kGroup;
+       i < span.end; i += step)
+    update_group(a, c, span, i, span.end - i < kGroup ? static_cast<int>(span.end - i) : kGroup,
+                 vector);
+}
+
+void launch_update(const UpdateWork& a, Stream s) {
+  int64_t longest = 0;
+  for (int i = 0; i < a.spans; ++i) {
+    const int64_t n = a.span[i].end - a.span[i].begin;
+    longest = n > longest ? n : longest;
+  }
+  const int64_t blocks = blocks_for(longest, kThreads * kGroup);
+  launch("update", update_kernel,
+         {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
+          .y = a.spans,
+          .threads = kThreads,
+          .shared_bytes = sizeof(Constants)},
+         s, a);
+}
+
+}  // namespace
+
+void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
+            const UpdateNumbers& n) {
+  UpdateWork a;
+  a.rule = rule;
+  a.weights = numbers(u.weights);
+  a.m = numbers(u.m);
+  a.v = numbers(u.v);
+  a.gradient = numbers(u.gradient);
+  a.weights_low = numbers(u.weights_low);
+  a.stochastic = u.stochastic;
+  a.beta1 = step.beta1;
+  a.beta2 = step.beta2;
+  a.epsilon = step.epsilon;
+  a.weight_decay = step.weight_decay;
+  a.learning_rate = n.learning_rate;
+  a.step = n.step;
+  a.scale = n.scale;
+  a.skip = n.skip;
+  for (const Numbers& x : {a.weights, a.m, a.v, a.gradient, a.weights_low})
+    require(aligned(x.data), "an update of weights that are not aligned");
+  for (size_t first = 0; first < u.ranges.size(); first += kMostSpans) {
+    const size_t count = std::min<size_t>(kMostSpans, u.ranges.size() - first);
+    a.spans = static_cast<int>(count);
+    std::copy_n(u.ranges.begin() + static_cast<int64_t>(first), count, a.span);
+    launch_update(a, s);
+  }
+}
+
+}  // namespace tessera::kernels::gpu

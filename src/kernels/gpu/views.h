@@ -1,0 +1,29 @@
+// Views as operands of kernels.
+#pragma once
+
+#include "base/require.h"
+#include "kernels/gpu/groups.h"
+#include "kernels/kernels.h"
+
+namespace tessera::kernels::gpu {
+
+inline Numbers numbers(View v) {
+  if (!v) return {};
+  require(v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16,
+          "a kernel for f32, bf16 or f16 got another type");
+  return {v.data, v.dtype};
+}
+
+inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+// The rows of views of `columns` columns, by 16 bytes where all of them allow it.
+template <class... V>
+Groups groups_of(int64_t rows, int64_t columns, const V&... views) {
+  const bool whole = columns % kGroup == 0 || rows == 1;
+  return {rows, columns, whole && (aligned(views.data) && ...)};
+}
+
+inline int64_t columns_of(View v) { return v.shape[-1]; }
+inline int64_t rows_of(View v) { return columns_of(v) > 0 ? v.elements() / columns_of(v) : 0; }
+
+}  // namespace tessera::kernels::gpu

@@ -1,0 +1,256 @@
+#include "tensor/gpu.h"
+
+#include <charconv>
+#include <utility>
+
+#include "base/count.h"
+#include "tensor/gpu/check.h"
+#include "tensor/gpu/mark.h"
+
+namespace tessera {
+
+std::string why_no_gpu() {
+  int devices = 0;
+  const gpuError_t code = gpuGetDeviceCount(&devices);
+  if (code != gpuSuccess) {
+    gpuGetLastError();
+    return fmt::format("no CUDA device: {}. Is there an NVIDIA driver (nvidia-smi)?",
+                       gpuGetErrorString(code));
+  }
+  return devices > 0 ? "" : "no CUDA device: the driver shows none (CUDA_VISIBLE_DEVICES?)";
+}
+
+namespace {
+
+// Of "80,90" the least: what was compiled for a card runs on it and on later ones, some of them
+// after the driver has translated it.
+int oldest_card(std::string_view compiled) {
+  int oldest = 0;
+  for (const char *at = compiled.data(), *end = at + compiled.size(); at < end; ++at) {
+    int card = 0;
+    at = std::from_chars(at, end, card).ptr;
+    if (card > 0 && (oldest == 0 || card < oldest)) oldest = card;
+  }
+  return oldest;
+}
+
+std::string hexadecimal(const gpuUUID_t& uuid) {
+  std::string text;
+  for (const char c : uuid.bytes)
+    text += fmt::format("{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  return text;
+}
+
+}  // namespace
+
+std::string_view compiled_gpu_architectures() { return TESSERA_CUDA_ARCHITECTURES; }
+
+GpuFeatures use_gpu(int64_t index) {
+  if (const std::string why = why_no_gpu(); !why.empty())
+    throw Error("{} With run.device=cpu the run works without.", why);
+  GpuFeatures f;
+  check_gpu(gpuGetDeviceCount(&f.devices), "gpuGetDeviceCount");
+  const int device = static_cast<int>(index % f.devices);
+  check_gpu(gpuSetDevice(device), "gpuSetDevice");
+  gpuDeviceProp p{};
+  check_gpu(gpuGetDeviceProperties(&p, device), "gpuGetDeviceProperties");
+  f.model = p.name;
+  f.uuid = hexadecimal(p.uuid);
+  f.architecture = 10 * p.major + p.minor;
+  f.multiprocessors = p.multiProcessorCount;
+  if (f.architecture < oldest_card(compiled_gpu_architectures()))
+    throw Error(
+        "{} is sm_{}; this program was compiled for sm_{}. Configure again with "
+        "-DCMAKE_CUDA_ARCHITECTURES={}, or take run.device=cpu.",
+        f.model, f.architecture, compiled_gpu_architectures(), f.architecture);
+  check_gpu(gpuDriverGetVersion(&f.driver), "gpuDriverGetVersion");
+  check_gpu(gpuRuntimeGetVersion(&f.runtime), "gpuRuntimeGetVersion");
+  size_t free = 0, total = 0;
+  check_gpu(gpuMemGetInfo(&free, &total), "gpuMemGetInfo");
+  f.memory_bytes = static_cast<int64_t>(total);
+  f.free_bytes = static_cast<int64_t>(free);
+  return f;
+}
+
+int64_t free_gpu_bytes() {
+  size_t free = 0, total = 0;
+  check_gpu(gpuMemGetInfo(&free, &total), "gpuMemGetInfo");
+  return static_cast<int64_t>(free);
+}
+
+DeviceBuffer::DeviceBuffer(std::string name, int64_t bytes)
+    : name_(std::move(name)), bytes_(bytes) {
+  if (bytes == 0) return;
+  void* p = nullptr;
+  const gpuError_t code = gpuMalloc(&p, static_cast<size_t>(bytes));
+  if (code != gpuSuccess) {
+    gpuGetLastError();  // else a library that asks for the last one finds this
+    size_t free = 0, total = 0;
+    gpuMemGetInfo(&free, &total);
+    throw Error(
+        "the device refused {:.2f} GiB for {}: {}; {:.2f} of its {:.2f} GiB are free. Take a "
+        "smaller micro-batch or more recomputation, or end what else uses the device.",
+        gib(bytes), name_, gpuGetErrorString(code), gib(free), gib(total));
+  }
+  data_ = static_cast<std::byte*>(p);
+  // Of device memory it returns before it is over, and our streams do not wait for its stream.
+  check_gpu(gpuMemset(p, 0, static_cast<size_t>(bytes)), "gpuMemset");
+  check_gpu(gpuStreamSynchronize(nullptr), "gpuMemset");
+}
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) gpuFree(data_);
+}
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+PinnedPages::PinnedPages(std::string name, std::span<const MemoryRange> parts) {
+  for (const MemoryRange& r : whole_pages(parts)) {
+    const gpuError_t code =
+        gpuHostRegister(r.data, static_cast<size_t>(r.bytes), gpuHostRegisterPortable);
+    if (code != gpuSuccess) {
+      gpuGetLastError();
+      for (const MemoryRange& done : pages_) gpuHostUnregister(done.data);
+      throw Error(
+          "the driver refused to pin {:.1f} MiB of the host's memory for {}: {}. Pinned memory is "
+          "never swapped: free some, or raise the limit of the job. Without layout.offload little "
+          "is pinned.",
+          static_cast<double>(r.bytes) / (1 << 20), name, gpuGetErrorString(code));
+    }
+    pages_.push_back(r);
+  }
+}
+PinnedPages::~PinnedPages() {
+  for (const MemoryRange& r : pages_) gpuHostUnregister(r.data);
+}
+PinnedPages::PinnedPages(PinnedPages&& other) noexcept { *this = std::move(other); }
+PinnedPages& PinnedPages::operator=(PinnedPages&& other) noexcept {
+  std::swap(pages_, other.pages_);
+  return *this;
+}
+int64_t PinnedPages::bytes() const {
+  int64_t bytes = 0;
+  for (const MemoryRange& r : pages_) bytes += r.bytes;
+  return bytes;
+}
+
+GpuStream::GpuStream() {
+  gpuStream_t s = nullptr;
+  check_gpu(gpuStreamCreateWithFlags(&s, gpuStreamNonBlocking), "gpuStreamCreateWithFlags");
+  stream_.handle = s;
+}
+GpuStream::~GpuStream() { gpuStreamDestroy(native(stream_.handle)); }
+
+GpuEvent::GpuEvent(Timing timing) {
+  gpuEvent_t e = nullptr;
+  const unsigned flags = timing == Timing::kOn ? gpuEventDefault : gpuEventDisableTiming;
+  check_gpu(gpuEventCreateWithFlags(&e, flags), "gpuEventCreateWithFlags");
+  event_ = e;
+}
+GpuEvent::~GpuEvent() {
+  if (event_ != nullptr) gpuEventDestroy(static_cast<gpuEvent_t>(event_));
+}
+GpuEvent::GpuEvent(GpuEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+void GpuEvent::record(Stream s) {
+  check_gpu(gpuEventRecord(static_cast<gpuEvent_t>(event_), native(s.handle)), "gpuEventRecord");
+}
+void GpuEvent::make_wait(Stream s) const {
+  check_gpu(gpuStreamWaitEvent(native(s.handle), static_cast<gpuEvent_t>(event_), 0),
+            "gpuStreamWaitEvent");
+}
+void GpuEvent::synchronise() const {
+  check_gpu(gpuEventSynchronize(static_cast<gpuEvent_t>(event_)), "gpuEventSynchronize");
+}
+bool GpuEvent::is_over() const {
+  const gpuError_t code = gpuEventQuery(static_cast<gpuEvent_t>(event_));
+  if (code != gpuErrorNotReady) check_gpu(code, "gpuEventQuery");
+  if (code != gpuSuccess) gpuGetLastError();  // the next call must not report "not ready"
+  return code == gpuSuccess;
+}
+double GpuEvent::seconds_since(const GpuEvent& earlier) const {
+  float milliseconds = 0;
+  check_gpu(gpuEventElapsedTime(&milliseconds, static_cast<gpuEvent_t>(earlier.event_),
+                                static_cast<gpuEvent_t>(event_)),
+            "gpuEventElapsedTime");
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+GpuGraph::~GpuGraph() {
+  give_up();
+  if (executable_ != nullptr) gpuGraphExecDestroy(static_cast<gpuGraphExec_t>(executable_));
+}
+GpuGraph::GpuGraph(GpuGraph&& other) noexcept
+    : executable_(std::exchange(other.executable_, nullptr)),
+      capturing_(std::exchange(other.capturing_, nullptr)),
+      nodes_(std::exchange(other.nodes_, 0)) {}
+void GpuGraph::begin(Stream s) {
+  check_gpu(gpuStreamBeginCapture(native(s.handle), gpuStreamCaptureModeThreadLocal),
+            "gpuStreamBeginCapture");
+  capturing_ = s.handle;
+}
+int64_t GpuGraph::captured_nodes() const {
+  gpuStreamCaptureStatus status = gpuStreamCaptureStatusNone;
+  gpuGraph_t graph = nullptr;
+  check_gpu(gpuStreamGetCaptureInfo(native(capturing_), &status, &graph),
+            "gpuStreamGetCaptureInfo");
+  size_t nodes = 0;
+  if (status == gpuStreamCaptureStatusActive)
+    check_gpu(gpuGraphGetNodes(graph, nullptr, &nodes), "gpuGraphGetNodes");
+  return static_cast<int64_t>(nodes);
+}
+void GpuGraph::end(Stream s) {
+  gpuGraph_t graph = nullptr;
+  capturing_ = nullptr;
+  check_gpu(gpuStreamEndCapture(native(s.handle), &graph), "gpuStreamEndCapture");
+  size_t nodes = 0;
+  gpuGraphExec_t executable = nullptr;
+  gpuError_t code = gpuGraphGetNodes(graph, nullptr, &nodes);
+  if (code == gpuSuccess) code = gpuGraphInstantiate(&executable, graph, 0);
+  gpuGraphDestroy(graph);
+  check_gpu(code, "gpuGraphInstantiate");
+  nodes_ = static_cast<int64_t>(nodes);
+  if (executable_ != nullptr) gpuGraphExecDestroy(static_cast<gpuGraphExec_t>(executable_));
+  executable_ = executable;
+}
+void GpuGraph::give_up() noexcept {
+  if (capturing_ == nullptr) return;
+  gpuGraph_t graph = nullptr;
+  const gpuError_t code = gpuStreamEndCapture(native(std::exchange(capturing_, nullptr)), &graph);
+  if (code == gpuSuccess && graph != nullptr) gpuGraphDestroy(graph);
+  gpuGetLastError();
+}
+void GpuGraph::launch(Stream s) const {
+  check_gpu(gpuGraphLaunch(static_cast<gpuGraphExec_t>(executable_), native(s.handle)),
+            "gpuGraphLaunch");
+}
+
+void copy_in_stream(Stream s, void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  check_gpu(
+      gpuMemcpyAsync(to, from, static_cast<size_t>(bytes), gpuMemcpyDefault, native(s.handle)),
+      "gpuMemcpyAsync");
+}
+void copy_rows_in_stream(Stream s, const RowCopy& c) {
+  if (c.bytes == 0 || c.rows == 0) return;
+  check_gpu(gpuMemcpy2DAsync(c.to, static_cast<size_t>(c.to_pitch), c.from,
+                             static_cast<size_t>(c.from_pitch), static_cast<size_t>(c.bytes),
+                             static_cast<size_t>(c.rows), gpuMemcpyDefault, native(s.handle)),
+            "gpuMemcpy2DAsync");
+}
+void fill_in_stream(Stream s, void* to, int byte, int64_t bytes) {
+  if (bytes == 0) return;
+  check_gpu(gpuMemsetAsync(to, byte, static_cast<size_t>(bytes), native(s.handle)),
+            "gpuMemsetAsync");
+}
+void write_in_stream(Stream s, int64_t* to, int64_t number) {
+  check_gpu(static_cast<gpuError_t>(launch_mark(s, to, number)), "writing a number");
+}
+void synchronise(Stream s) {
+  check_gpu(gpuStreamSynchronize(native(s.handle)), "gpuStreamSynchronize");
+}
+
+}  // namespace tessera
