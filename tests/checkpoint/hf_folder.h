@@ -11,6 +11,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/saving.h"
+#include "model/family.h"
 #include "model/hf_config.h"
 #include "model/hf_names.h"
 #include "model/presets.h"
@@ -47,13 +48,13 @@ inline FillPiece pattern(size_t tensor, DType type) {
   };
 }
 
-struct Change {
+struct FolderFault {
   std::string leave_out, rename_from, rename_to, reshape;
   bool without_prefix = false;
 };
 
 inline void write_folder(const Path& folder, const ModelConfig& model, DType type,
-                         const Change& change = {}) {
+                         const FolderFault& change = {}) {
   std::filesystem::create_directories(folder);
   std::vector<SafetensorsPlan> plans;
   for (const HfTensor& t : hf_tensors(model)) {

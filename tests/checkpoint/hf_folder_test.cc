@@ -115,7 +115,7 @@ TEST_F(HfFolder, TensorsThatLieApartAreJoined) {
 }
 
 TEST_F(HfFolder, NamesWithoutPrefixAndMasksAreAccepted) {
-  Change bare;
+  FolderFault bare;
   bare.without_prefix = true;
   write_folder(at("hf"), small(Family::kGpt2), DType::kF32, bare);
   const HfImport made = import_hf(at("hf"), at("checkpoint"), "0.1.0");
@@ -247,8 +247,8 @@ TEST_F(HfFolder, TheMasterCopyIsWhatIsExported) {
 }
 
 TEST_F(HfFolder, AllFaultsOfTheTensorsAreListedAtOnce) {
-  Change change{"gpt_neox.layers.0.mlp.dense_h_to_4h.bias", "embed_out.weight", "head.weight",
-                "gpt_neox.layers.1.input_layernorm.bias", false};
+  FolderFault change{"gpt_neox.layers.0.mlp.dense_h_to_4h.bias", "embed_out.weight", "head.weight",
+                     "gpt_neox.layers.1.input_layernorm.bias", false};
   write_folder(at("hf"), small(Family::kNeox), DType::kF32, change);
   const std::string said = import_error();
   for (const char* words :

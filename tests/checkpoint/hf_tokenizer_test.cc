@@ -2,6 +2,7 @@
 // export.
 #include <fstream>
 
+#include "checkpoint/hf_source.h"
 #include "tests/checkpoint/hf_folder.h"
 
 namespace tessera {
