@@ -5,6 +5,8 @@
   - a third-party header in two rooms, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
+  - a type name that two files give to two types of one namespace
+  - a source without a header whose first line does not say what it is
   - #if: absence is a file
 
 usage: scripts/check_rooms.py [ROOT]
@@ -153,6 +155,40 @@ def function_lengths(src):
     return found
 
 
+DEFINITION = re.compile(
+    r"^(?:(?:struct|class|enum class|enum) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: : [^;{]*)?(?: \{|$)|using (\w+) =)")
+
+
+def check_type_names(root, files):
+    """Two types of one name in one namespace are one type for the linker: their functions are mixed."""
+    defined = collections.defaultdict(set)
+    for path in files:
+        namespaces = []
+        for line in path.read_text(errors="replace").splitlines():
+            opened = re.match(r"namespace(?: ([\w:]+))? \{", line)
+            if opened:
+                namespaces.append(opened.group(1) or "")
+            elif re.match(r"\}\s*// namespace", line) and namespaces:
+                namespaces.pop()
+            found = DEFINITION.match(line)
+            if found and namespaces and "" not in namespaces:
+                defined["::".join(namespaces), found.group(1) or found.group(2)].add(path.relative_to(root))
+    for (namespace, name), paths in sorted(defined.items()):
+        if len(paths) > 1:
+            wrong(f"{namespace}::{name} is defined in {len(paths)} files: {', '.join(map(str, sorted(paths)))}")
+
+
+def check_first_lines(root, files):
+    """A header is the manual of the source that includes it first and has its name."""
+    for path in files:
+        if path.suffix not in {".cc", ".cu"}:
+            continue
+        text = path.read_text(errors="replace")
+        first = re.match(r'#include "(?:[^"]*/)?([^"/]+)\.h"', text)
+        if not text.startswith("//") and not (first and first.group(1) == path.stem):
+            wrong(f"{path.relative_to(root)}: has no header, so its first line must say what it is")
+
+
 def check_sizes(root, src, files):
     lengths = {path: len(path.read_text(errors="replace").splitlines()) for path in files}
     for path, lines in sorted(lengths.items()):
@@ -182,6 +218,8 @@ def main():
     rooms = declared_rooms(src)
     check_includes(root, src, rooms, files)
     check_device_sources(root, src, files)
+    check_type_names(root, files)
+    check_first_lines(root, files)
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)

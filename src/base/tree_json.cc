@@ -1,3 +1,4 @@
+// Reads and writes trees as JSON (nlohmann-json), with the line and column of each value.
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>

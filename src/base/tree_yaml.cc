@@ -1,3 +1,4 @@
+// Reads and writes trees as YAML 1.2 (yaml-cpp), with the line and column of each value.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>

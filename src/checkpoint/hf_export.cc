@@ -1,3 +1,4 @@
+// Writes the weights of a checkpoint as a Hugging Face folder.
 #include <algorithm>
 #include <array>
 

@@ -1,3 +1,4 @@
+// Makes a checkpoint of a Hugging Face folder.
 #include "checkpoint/hf_folder.h"
 
 #include "base/printable.h"

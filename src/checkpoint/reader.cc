@@ -1,3 +1,4 @@
+// CheckpointReader: checks the index against the data files and reads tensors or parts of them.
 #include <algorithm>
 #include <cerrno>
 

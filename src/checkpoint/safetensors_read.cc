@@ -1,3 +1,4 @@
+// Reads safetensors files: the header is checked before any byte of a tensor is used.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,3 +1,4 @@
+// Writes safetensors files.
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// CheckpointWriter: all ranks write their pieces, rank 0 merges the index and renames the folder.
 #include <algorithm>
 #include <array>
 #include <exception>

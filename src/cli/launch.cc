@@ -65,8 +65,8 @@ bool read_arguments(Args args, LaunchArguments& l) {
   return true;
 }
 
-Scale scale_of(const LaunchArguments& l) {
-  Scale s;
+JobSize size_of_job(const LaunchArguments& l) {
+  JobSize s;
   s.global = 0;  // of a program that is not ours nothing is known: any number of ranks divides it
   if (!l.program.empty()) return s;
   const RunConfig config = open_run(l.run, l.overrides);
@@ -93,7 +93,7 @@ class Launch {
       world_.hosts = parse_hosts(read_pipe_or_file(l.hosts, kMostHostFileBytes), l.hosts);
     restarts_.limit = static_cast<int>(l.restarts);
     restarts_.pause_s = l.pause_s;
-    scale_ = scale_of(l);
+    size_ = size_of_job(l);
     if (!l.rank_files.empty()) std::filesystem::create_directories(l.rank_files);
   }
   int go();
@@ -113,7 +113,7 @@ class Launch {
   const StopSignals stop_{SecondRequest::kIsCounted};
   bool srun_ = false;
   RankHosts world_;
-  Scale scale_;
+  JobSize size_;
   RestartOptions restarts_;
   AttemptResult last_;
   std::vector<AttemptEnd> ends_;
@@ -193,11 +193,11 @@ bool Launch::prepare_next() {
   const Loss loss = last_.verdict->loss;
   const bool host_lost = loss == Loss::kDied || loss == Loss::kSilent || loss == Loss::kNeverCame;
   if (l_.on_loss == "smaller" && host_lost) {
-    const std::optional<RankHosts> world = smaller(world_, *last_.verdict, last_.hosts, scale_);
+    const std::optional<RankHosts> world = smaller(world_, *last_.verdict, last_.hosts, size_);
     if (!world) {
       say("not started again: no layout is left for fewer ranks (batch.global {}, batch.micro {}, "
           "{} ranks a copy of the model)",
-          scale_.global, scale_.micro, scale_.model_ranks);
+          size_.global, size_.micro, size_.model_ranks);
       return false;
     }
     world_ = *world;

@@ -128,7 +128,7 @@ class Line {
     messages_.clear();
     w.transfer.messages({started_ - w.first, slot(started_)}, messages_);
     posted(started_).clear();
-    for (const Message& m : messages_) {
+    for (const PeerMessage& m : messages_) {
       MPI_Request request = MPI_REQUEST_NULL;
       const int n = as_int(m.bytes), peer = as_int(m.peer);
       if (m.receives) {
@@ -158,7 +158,7 @@ class Line {
   std::deque<Waiting> waiting_;
   int64_t started_ = 0, finished_ = 0, end_ = 0;  // steps, of all transfers so far
   std::array<std::vector<Posted>, kStepsInFlight> posted_;
-  std::vector<Message> messages_;
+  std::vector<PeerMessage> messages_;
   std::vector<MPI_Request> requests_;
 };
 

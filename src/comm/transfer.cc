@@ -47,7 +47,8 @@ void each_peer(const Member& m, const F& f) {
   for (int64_t k = 1; k < m.size; ++k) f((m.rank + k) % m.size);
 }
 
-void add(std::vector<Message>& to, std::byte* data, int64_t bytes, int64_t peer, bool receives) {
+void add(std::vector<PeerMessage>& to, std::byte* data, int64_t bytes, int64_t peer,
+         bool receives) {
   if (bytes > 0) to.push_back({data, bytes, peer, receives});
 }
 
@@ -84,7 +85,7 @@ Transfer small_all_reduce(const Member& m, const TensorView& in, const TensorVie
                           Reduction r) {
   Transfer t;
   t.steps = 1;
-  t.messages = [=](const Step& step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), in.bytes(), d, true); });
     each_peer(m, [&](int64_t d) { add(to, at(in, 0), in.bytes(), d, false); });
   };
@@ -110,7 +111,7 @@ Transfer reduce_scatter_transfer(const Member& m, const TensorView& whole, const
         part.elements());
   Transfer t;
   t.steps = parts.steps();
-  t.messages = [=](const Step& step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     const int64_t bytes = parts.cut(m.rank, step.index).size() * size_of(whole.dtype);
     each_peer(m, [&](int64_t d) { add(to, staged(m, step, d), bytes, d, true); });
     each_peer(m, [&](int64_t d) {
@@ -142,7 +143,7 @@ Transfer all_gather_transfer(const Member& m, const TensorView& part, const Tens
         part.elements());
   Transfer t;
   t.steps = parts.steps();
-  t.messages = [=](const Step& step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     each_peer(m, [&](int64_t d) {
       const Range c = parts.cut(d, step.index);
       add(to, at(whole, c.begin), c.size() * size, d, true);
@@ -172,7 +173,7 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
   Transfer t;
   t.steps = reduce.steps + gather.steps;
   t.barrier = reduce.steps;  // parts come back to where the terms were sent from
-  t.messages = [=](const Step& step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     if (step.index < reduce.steps) return reduce.messages(step, to);
     gather.messages({step.index - reduce.steps, step.slot}, to);
   };
@@ -186,7 +187,7 @@ Transfer all_reduce_transfer(const Member& m, const TensorView& in, const Tensor
 Transfer message_transfer(const TensorView& x, int64_t peer, bool receives) {
   Transfer t;
   t.steps = divide(x.bytes(), kPieceBytes);
-  t.messages = [=](const Step& step, std::vector<Message>& to) {
+  t.messages = [=](const Step& step, std::vector<PeerMessage>& to) {
     const int64_t begin = step.index * kPieceBytes;
     add(to, static_cast<std::byte*>(x.data) + begin, std::min(kPieceBytes, x.bytes() - begin), peer,
         receives);

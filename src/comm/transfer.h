@@ -17,7 +17,7 @@ namespace tessera {
 // Enough that a link has the next piece at hand while the ends agree about the one after it.
 constexpr int64_t kStepsInFlight = 4;
 
-struct Message {
+struct PeerMessage {
   std::byte* data = nullptr;
   int64_t bytes = 0;
   int64_t peer = 0;
@@ -36,7 +36,7 @@ struct Step {
 struct Transfer {
   int64_t steps = 0;
   int64_t barrier = 0;  // this step starts when all before it are finished; 0: none
-  std::function<void(const Step&, std::vector<Message>&)> messages;  // receives first
+  std::function<void(const Step&, std::vector<PeerMessage>&)> messages;  // receives first
   std::function<void(const Step&)> finish = [](const Step&) {};
 };
 

@@ -1,3 +1,4 @@
+// Checks the calls of one rank: their ids, their bytes, and that frames of a kind are used alike.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,3 +1,4 @@
+// Checks that no ranks wait for each other: finds a cycle among the transfers of all ranks.
 #include <algorithm>
 #include <array>
 #include <map>

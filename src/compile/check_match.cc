@@ -1,3 +1,4 @@
+// Checks that the collectives and messages of all ranks match in kind, group, order and bytes.
 #include <algorithm>
 #include <map>
 #include <utility>

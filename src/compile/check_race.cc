@@ -1,3 +1,4 @@
+// Checks that calls on different queues that use the same bytes are ordered.
 #include <algorithm>
 #include <array>
 #include <set>

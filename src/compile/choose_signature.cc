@@ -72,7 +72,7 @@ bool is_data(size_t axis) {
          axis == static_cast<size_t>(AxisKind::kShard);
 }
 
-int8_t Home::of(const Value& v, size_t axis) const {
+int8_t DefaultPlaces::of(const Value& v, size_t axis) const {
   if (is_data(axis)) return 0;
   const Shape& s = v.shape;
   const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
@@ -82,7 +82,7 @@ int8_t Home::of(const Value& v, size_t axis) const {
   return divides && hidden ? int8_t{1} : int8_t{kReplicated};
 }
 
-Signature choose_signature(const Op& op, ValueSpan values, const Home& home, size_t axis) {
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis) {
   const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
   std::vector<int8_t> places;
   for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);

@@ -16,16 +16,16 @@ constexpr int8_t kFree = -8;
 
 bool is_data(size_t axis);
 
-// Where values stand between ops that do not say otherwise, and between blocks: divided over the
+// The places of values between ops that do not say otherwise, and between blocks: divided over the
 // data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
 // replicated.
-struct Home {
+struct DefaultPlaces {
   int64_t sequences, tokens, source;
   bool sequence_parallel;
 
   int8_t of(const Value& v, size_t axis) const;
 };
 
-Signature choose_signature(const Op& op, ValueSpan values, const Home& home, size_t axis);
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis);
 
 }  // namespace tessera

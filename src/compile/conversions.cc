@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans, const Home& home,
-                        uint8_t per) {
+void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
+                        const DefaultPlaces& home, uint8_t per) {
   std::vector<Op> ops;
   Builder b(graph, ops, per, "");
   std::map<std::pair<ValueId, std::array<int8_t, kMaxAxes>>, ValueId> made;

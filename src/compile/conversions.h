@@ -17,7 +17,7 @@ struct Planned {
 // Makes the planned ops the forward of the block: before each, its inputs that are at another place
 // than it wants are converted, each value once for each place; what leaves the block goes home.
 // `per`: of what the block computes.
-void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans, const Home& home,
-                        uint8_t per);
+void insert_conversions(Graph& graph, Block& block, std::vector<Planned>& plans,
+                        const DefaultPlaces& home, uint8_t per);
 
 }  // namespace tessera

@@ -1,3 +1,4 @@
+// The backward of a block, by the gradient rule of each op.
 #include "base/error.h"
 #include "compile/passes.h"
 #include "compile/rewrite.h"

@@ -1,3 +1,4 @@
+// Removes segments that no call runs and frames that no call uses.
 #include "compile/schedule.h"
 
 namespace tessera {

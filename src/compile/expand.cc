@@ -1,3 +1,4 @@
+// Turns the blocks of a graph into segments of ops; states how each segment uses its frames.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -54,7 +54,7 @@ struct WeightGroup {
 enum class Crossing : uint8_t { kSource, kHidden, kMemory };
 constexpr size_t kCrossings = 3;
 
-struct Messages {
+struct CrossingMessages {
   SegmentId send_forward = kNone, receive_forward = kNone;
   SegmentId send_backward = kNone, receive_backward = kNone;
   // With compiler.sent = kept: behind the forward and behind the backward.
@@ -68,7 +68,7 @@ struct Expanded {
   IdVector<GroupId, WeightGroup> groups;
   FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
   SegmentId clear = kNone, clip = kNone, sum_report = kNone;
-  std::array<Messages, kCrossings> messages;  // by Crossing
+  std::array<CrossingMessages, kCrossings> messages;  // by Crossing
 };
 
 // The stages that have each block.

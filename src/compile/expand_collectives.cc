@@ -1,3 +1,4 @@
+// Segments that reduce gradients over the data ranks, whole or in buckets.
 #include "base/error.h"
 #include "compile/expander.h"
 #include "compile/rewrite.h"

@@ -1,3 +1,4 @@
+// The kinds of frames of a program: batch, streams between blocks, saved values.
 #include <algorithm>
 #include <map>
 

@@ -1,3 +1,4 @@
+// Segments that send and receive streams between stages.
 #include <algorithm>
 
 #include "base/error.h"
@@ -34,7 +35,7 @@ SegmentId Expander::message(Phase phase, const std::string& subject,
 
 // What all tensor ranks hold is kept in parts, one each (DeepSpeed's pipe_partitioned); else the
 // stream's own frame lives on. Nothing is computed from it: the last segment ends its life.
-void Expander::kept_segments(Messages& m, const std::string& subject,
+void Expander::kept_segments(CrossingMessages& m, const std::string& subject,
                              const std::vector<FrameKindId>& kinds) {
   constexpr int8_t kTokenDim = 1;
   const auto tensor = static_cast<size_t>(AxisKind::kTensor);
@@ -62,7 +63,7 @@ void Expander::message_segments() {
   using Kinds = std::vector<FrameKindId>;
   const auto make = [&](Crossing crossing, const std::string& subject, const Kinds& forward,
                         const Kinds& backward) {
-    Messages& m = out_.messages[static_cast<size_t>(crossing)];
+    CrossingMessages& m = out_.messages[static_cast<size_t>(crossing)];
     m.send_forward = message(Phase::kSendForward, subject, forward, Queue::kSendForward);
     m.receive_forward = message(Phase::kReceiveForward, subject, forward, Queue::kReceiveForward);
     if (!trains()) return;

@@ -1,3 +1,4 @@
+// Matrix products: packed weights and the workspaces that the target asks for.
 #include "compile/expander.h"
 
 namespace tessera {

@@ -1,3 +1,4 @@
+// Fuses a bias into an activation and a residual into a norm.
 #include <algorithm>
 
 #include "base/error.h"

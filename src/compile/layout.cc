@@ -1,3 +1,4 @@
+// The mesh of ranks that a layout describes.
 #include <numeric>
 
 #include "compile/compile.h"

@@ -116,7 +116,7 @@ class Packer {
   std::vector<std::vector<Taken>> blocked_;  // by the regions, of each life
   int64_t bound_ = 0;                        // no order can do better
   int64_t orders_ = 0;                       // tried
-  Places places_;                            // of the order at hand
+  PlacedLives places_;                       // of the order at hand
   int64_t bytes_ = 0;                        // of the last order
   int64_t best_bytes_ = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> best_offsets_;

@@ -5,12 +5,12 @@
 
 namespace tessera {
 
-void Places::clear() {
+void PlacedLives::clear() {
   sorted_.clear();
   for (auto& lives : lives_) lives.clear();
 }
 
-void Places::add(const Life& life, int64_t end) {
+void PlacedLives::add(const Life& life, int64_t end) {
   const Taken taken = {life.offset, end};
   auto at = std::lower_bound(sorted_.begin(), sorted_.end(), taken,
                              [](const Place& a, const Taken& b) { return a.taken < b; });
@@ -25,7 +25,7 @@ void Places::add(const Life& life, int64_t end) {
 }
 
 // They rise by birth and by death.
-bool Places::meets(const std::vector<Span>& lives, const Life& life) {
+bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
   const auto next = std::lower_bound(lives.begin(), lives.end(), life.birth,
                                      [](const Span& a, int64_t birth) { return a.second < birth; });
   return next != lives.end() && next->first <= life.death;
@@ -34,14 +34,15 @@ bool Places::meets(const std::vector<Span>& lives, const Life& life) {
 // visit(offset, end) for each place that is taken while `life` is alive, rising, until it says
 // that it has seen enough.
 template <class Visit>
-void Places::each_taken(const Life& life, const Visit& visit) const {
+void PlacedLives::each_taken(const Life& life, const Visit& visit) const {
   for (const Place& p : sorted_)
     if (life.birth <= p.last && life.death >= p.first && meets(lives_[p.number], life) &&
         visit(p.taken))
       return;
 }
 
-int64_t Places::gap_for(const Life& life, const std::vector<Taken>& blocked, bool tightest) const {
+int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked,
+                             bool tightest) const {
   int64_t free_from = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
   // Whether the gap before `t` is the one.
   const auto pass = [&](const Taken& t) {

@@ -13,7 +13,7 @@ using Taken = std::pair<int64_t, int64_t>;  // offset, where the next may begin
 
 // Each place is kept once: many lives follow each other at one place, so there are few places to
 // look at for each life.
-class Places {
+class PlacedLives {
  public:
   void clear();
   // Lives of one place share no time.

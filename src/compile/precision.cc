@@ -1,3 +1,4 @@
+// Types of values by the policy of precision; loss scaling and 8-bit products.
 #include <cmath>
 
 #include "base/error.h"

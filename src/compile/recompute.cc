@@ -1,3 +1,4 @@
+// Recomputes parts of the forward before the backward, so that less is saved.
 #include <algorithm>
 #include <charconv>
 #include <map>

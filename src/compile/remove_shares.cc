@@ -1,3 +1,4 @@
+// Removes the op `share`, which only matters to gradients, once these exist.
 #include "compile/passes.h"
 #include "compile/rewrite.h"
 

@@ -87,8 +87,8 @@ void Scheduler::action(const Action& a) {
     }
   }
   if (!trains()) return;
-  if (a.kind == ActionKind::kForward) messages_.sent(a, &Messages::keep_sent);
-  if (a.kind == ActionKind::kBackward) messages_.sent(a, &Messages::release_sent);
+  if (a.kind == ActionKind::kForward) messages_.sent(a, &CrossingMessages::keep_sent);
+  if (a.kind == ActionKind::kBackward) messages_.sent(a, &CrossingMessages::release_sent);
 }
 
 void Scheduler::update() {

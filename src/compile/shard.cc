@@ -47,7 +47,7 @@ class Sharder {
   void settle_weights();
 
   Graph& g_;
-  Home home_;
+  DefaultPlaces home_;
   std::vector<size_t> axes_;
   uint8_t per_ = kOne;  // of what the block at hand computes
   IdVector<BlockId, std::vector<Planned>> plans_;

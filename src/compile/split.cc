@@ -1,3 +1,4 @@
+// Splits the backward into gradients of inputs and of weights, for zero-bubble schedules.
 #include <algorithm>
 #include <set>
 

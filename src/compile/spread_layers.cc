@@ -1,3 +1,4 @@
+// Spreads layers over chunks so that the costliest chunk is as cheap as possible.
 #include <limits>
 
 #include "base/error.h"

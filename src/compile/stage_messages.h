@@ -17,11 +17,11 @@ class StageMessages {
   int64_t first_backward() const;
   void issue(const Issue& message);
   // Of what a chunk sent on: its share is kept, or let go.
-  void sent(const Action& action, SegmentId Messages::*what);
+  void sent(const Action& action, SegmentId CrossingMessages::*what);
 
  private:
   struct Cut {  // between two chunks: what crosses, and its position in its stack
-    const Messages& messages;
+    const CrossingMessages& messages;
     int64_t position = 0;
   };
   Cut cut_at(int64_t layer) const;

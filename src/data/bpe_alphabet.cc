@@ -1,3 +1,4 @@
+// GPT-2's alphabet: a printable character for each byte.
 #include <array>
 
 #include "data/tokenizer_json.h"

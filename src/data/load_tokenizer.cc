@@ -1,3 +1,4 @@
+// Opens a tokenizer of any supported format.
 #include "base/error.h"
 #include "base/lfs_pointer.h"
 #include "base/wire_message.h"

@@ -1,3 +1,4 @@
+// Encodes many texts on several threads; long texts are cut where the result stays the same.
 #include <algorithm>
 #include <atomic>
 

@@ -1,3 +1,4 @@
+// Metrics of tasks, with standard errors.
 #include <algorithm>
 #include <cmath>
 

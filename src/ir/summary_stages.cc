@@ -1,3 +1,4 @@
+// The part of a program summary that lists the stages of a pipeline.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,3 +1,4 @@
+// Verifies frames, segments and calls of a program: offsets, lifetimes, operands.
 #include <fmt/format.h>
 
 #include <algorithm>

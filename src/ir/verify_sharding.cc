@@ -1,3 +1,4 @@
+// Verifies that the places of each op's operands agree with its sharding rule.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -49,17 +49,17 @@ Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>&
   return {true, std::min(options.longest_pause_s, options.pause_s * std::ldexp(1.0, n - 1)), ""};
 }
 
-std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale) {
-  for (int64_t data = ranks / scale.model_ranks; data > 0; --data) {
-    const bool batch_fits = scale.global % (scale.micro * data) == 0;
-    const bool groups_fit = scale.zero_group <= 0 || data % scale.zero_group == 0;
+std::optional<int64_t> largest_data(int64_t ranks, const JobSize& job) {
+  for (int64_t data = ranks / job.model_ranks; data > 0; --data) {
+    const bool batch_fits = job.global % (job.micro * data) == 0;
+    const bool groups_fit = job.zero_group <= 0 || data % job.zero_group == 0;
     if (batch_fits && groups_fit) return data;
   }
   return {};
 }
 
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
-                                 const std::vector<std::string>& rank_hosts, const Scale& scale) {
+                                 const std::vector<std::string>& rank_hosts, const JobSize& job) {
   RankHosts next = world;
   const std::set<std::string> lost = lost_hosts(verdict, rank_hosts);
   const auto stays = [&](const std::string& host) { return !lost.contains(host); };
@@ -76,10 +76,10 @@ std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
       if (!gone.contains(i)) next.hosts.push_back(world.hosts[i]);
     left = std::min<int64_t>(world.ranks, slots(next.hosts));
   }
-  const std::optional<int64_t> data = largest_data(left, scale);
+  const std::optional<int64_t> data = largest_data(left, job);
   if (!data) return {};
   next.data = *data;
-  next.ranks = static_cast<int>(*data * scale.model_ranks);
+  next.ranks = static_cast<int>(*data * job.model_ranks);
   return next;
 }
 

@@ -34,14 +34,14 @@ struct Restart {
 Restart after_loss(const RestartOptions& options, const std::vector<AttemptEnd>& ends);
 
 // The batch and the layout, as far as fewer ranks matter.
-struct Scale {
+struct JobSize {
   int64_t global = 1, micro = 1;
   int64_t model_ranks = 1;  // ranks that hold one copy of the model: tensor × pipeline
   int64_t zero_group = 0;   // layout.zero_group: it must divide the data axis; 0: no groups
 };
 
 // The largest data axis on at most `ranks` ranks that divides the batch; none fits: nothing.
-std::optional<int64_t> largest_data(int64_t ranks, const Scale& scale);
+std::optional<int64_t> largest_data(int64_t ranks, const JobSize& job);
 
 struct RankHosts {
   int ranks = 1;
@@ -53,6 +53,6 @@ struct RankHosts {
 // Without the hosts of the lost ranks; where there is only one host, with fewer ranks on it.
 // `rank_hosts`: the host of each rank, as it said. Nothing where no layout is left.
 std::optional<RankHosts> smaller(const RankHosts& world, const Verdict& verdict,
-                                 const std::vector<std::string>& rank_hosts, const Scale& scale);
+                                 const std::vector<std::string>& rank_hosts, const JobSize& job);
 
 }  // namespace tessera

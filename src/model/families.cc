@@ -1,3 +1,4 @@
+// The list of model families.
 #include <array>
 
 #include "base/error.h"

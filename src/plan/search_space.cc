@@ -1,3 +1,4 @@
+// The layouts that a search considers.
 #include <algorithm>
 #include <numeric>
 

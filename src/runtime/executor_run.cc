@@ -1,3 +1,4 @@
+// Runs the calls of a program in their order.
 #include <algorithm>
 
 #include "base/error.h"

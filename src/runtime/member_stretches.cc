@@ -1,3 +1,4 @@
+// The contiguous ranges of weights within the part of a flat frame that a rank holds.
 #include <algorithm>
 
 #include "base/box.h"

@@ -1,3 +1,4 @@
+// The function that runs each kind of op.
 #include "base/error.h"
 #include "runtime/bound_op.h"
 

@@ -1,3 +1,4 @@
+// Memory of the host, mapped without touching it; in huge pages where it is large.
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The start of a run: opens its inputs, compiles, loads or initializes the weights.
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/index.h"

@@ -17,11 +17,11 @@ void expect_sum(int64_t ranks, int64_t rank) {
   const Transfer t = all_reduce_transfer({rank, ranks, staging.data()}, in, out, Reduction::kSum);
   ASSERT_EQ(t.steps, 1) << ranks << " ranks";
   for (int64_t slot = 0; slot < kStepsInFlight; ++slot) {
-    std::vector<Message> messages;
+    std::vector<PeerMessage> messages;
     t.messages({0, slot}, messages);
     ASSERT_EQ(std::ssize(messages), 2 * (ranks - 1));
     std::vector<bool> written(staging.size());
-    for (const Message& m : messages) {
+    for (const PeerMessage& m : messages) {
       if (!m.receives) continue;
       const int64_t at = m.data - staging.data();
       ASSERT_GE(at, 0);

@@ -1,3 +1,4 @@
+// The gradient of attention on the CPU.
 #include <cmath>
 
 #include "kernels/attention.h"

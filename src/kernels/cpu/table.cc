@@ -1,3 +1,4 @@
+// The table of CPU kernels.
 #include <cmath>
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// The gradient of attention in 16 bits on tensor cores.
 #include "kernels/gpu/attention_halves.h"
 
 namespace tessera::kernels::gpu {

@@ -1,3 +1,4 @@
+// Matrix products by cuBLASLt, and the choice among its algorithms.
 #include <cublasLt.h>
 
 #include <algorithm>
