@@ -84,7 +84,7 @@ class Expander {
   void message_segments();
   SegmentId message(Phase phase, const std::string& subject, const std::vector<FrameKindId>& kinds,
                     Queue queue);
-  void kept_segments(Messages& m, const std::string& subject,
+  void kept_segments(CrossingMessages& m, const std::string& subject,
                      const std::vector<FrameKindId>& kinds);
   ValueId first_value(FrameKindId kind) const;
 

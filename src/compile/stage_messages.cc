@@ -23,7 +23,7 @@ StageMessages::Cut StageMessages::cut_at(int64_t layer) const {
           crossing == Crossing::kSource ? layer : layer - encoder};
 }
 
-void StageMessages::sent(const Action& a, SegmentId Messages::*what) {
+void StageMessages::sent(const Action& a, SegmentId CrossingMessages::*what) {
   if (share_.pipeline.stages == 1 || own_.is_last(a.chunk)) return;
   const Cut cut = cut_at(own_.end_layer(a.chunk));
   calls_.add(cut.messages.*what, cut.position, a.microbatch, {cut.position, cut.position}, a.chunk);
