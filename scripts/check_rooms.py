@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The build file is the architecture: reads the tessera_room(…) lines and fails on
 
-  - an #include of a room that the line does not allow, and on rooms that include in a circle
+  - an #include of a room that the line does not allow, and on a cycle of rooms
   - a third-party header in two rooms, or a heavy one in two files
   - fmt in a header of kernels/ or in a source that nvcc compiles, which cannot read it
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
@@ -46,7 +46,7 @@ def declared_rooms(src):
                 elif taking:
                     allowed.add(word)
             if name != path.parent.name:
-                wrong(f"{path}: room '{name}' lives in the folder '{path.parent.name}'")
+                wrong(f"{path}: room '{name}' is in the folder '{path.parent.name}'")
             rooms[name] = allowed
     return rooms
 

@@ -23,8 +23,8 @@ Fp8Format* fp8_format(Op& op) {
   return nullptr;
 }
 
-// Whether the op is a loss with its gradient, which from now on has the step as its last input.
-bool scale_gradient(auto& loss) {
+// Sets `scaled` of a loss that computes its gradient. Returns whether it did.
+bool set_scaled(auto& loss) {
   if constexpr (requires { loss.scaled; }) {
     loss.scaled = loss.gradient;
     return loss.gradient;
@@ -82,7 +82,7 @@ void scale_loss(Graph& graph) {
   CHECK(step != kNone, "the graph has no step");
   for (Block& b : graph.blocks)
     for (Op& op : b.backward) {
-      const bool loss = std::visit([](auto& a) { return scale_gradient(a); }, op.attributes);
+      const bool loss = std::visit([](auto& a) { return set_scaled(a); }, op.attributes);
       if (loss) op.inputs.push_back(step);
     }
 }

@@ -173,14 +173,14 @@ bool is_split(const std::string& text) {
   double sum = 0;
   const char* end = text.data() + text.size();
   const char* p = text.data();
-  for (int part = 0; part < 3; ++part, ++p) {
+  for (int part = 0; part < 3; ++part) {
     double x = -1;
     const auto [rest, status] = std::from_chars(p, end, x);
     if (status != std::errc() || !(x >= 0 && x <= kLargest)) return false;
     sum += x;
     if (rest == end) return sum > 0;
     if (*rest != ',') return false;
-    p = rest;
+    p = rest + 1;  // after the comma
   }
   return false;
 }

@@ -35,6 +35,9 @@ void check_layout(const RunConfig& run, KeyErrors& errors) {
     check_layout(run.model, run.layout, {run.batch.global, run.batch.micro, r.tokens, r.source});
     check_head_copies(r);
   });
+}
+
+void check_policies(const RunConfig& run, KeyErrors& errors) {
   const Layout& l = run.layout;
   if (!is_recomputation(l.recompute, run.model.all_layers()))
     errors.add(

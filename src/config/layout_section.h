@@ -1,5 +1,5 @@
-// The section `layout` of the run file beyond the layout itself (compile/layout.h): how it is
-// errors, and whether it fits the run.
+// The keys of the section `layout` that search for a layout, and the checks that the section fits
+// the run. The layout itself: compile/layout.h.
 #pragma once
 
 #include <string>
@@ -10,6 +10,7 @@ namespace tessera {
 
 struct RunConfig;  // config/run_config.h
 
+// Whether the layout is searched for instead of given.
 struct LayoutSearch {
   bool search = false;
   std::string cluster = "hardware.yaml";
@@ -22,6 +23,9 @@ struct LayoutSearch {
           "for search: the machine, a file of tessera bench or a name of configs/clusters");
   }
 };
+
+// Whether layout.recompute and layout.offload are among the known policies.
+void check_policies(const RunConfig& run, KeyErrors& errors);
 
 // Whether the layout fits the model and the batch. Requires a run without other errors.
 void check_layout(const RunConfig& run, KeyErrors& errors);

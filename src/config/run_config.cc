@@ -109,6 +109,7 @@ KeyErrors errors_of(const RunConfig& config, DataUse use) {
   check(config.schedule, errors);
   check(config.checkpoint, config.schedule.steps, errors);
   check(config.evaluation, errors);
+  check_policies(config, errors);
   if (errors.empty()) check_layout(config, errors);
   return errors;
 }

@@ -69,8 +69,8 @@ struct RunConfig {
 RunConfig read_run(const Tree& tree, const std::string& source,
                    std::span<const std::string> overrides, const ModelConfig* model = nullptr);
 
-// All errors: values that do not fit each other or that this build cannot run. Where numbers are
-// outside their ranges, only these.
+// The errors of a run file. Checks run in three groups, each only where those before it found
+// nothing: single values and the model; rules between keys; the layout.
 KeyErrors errors_of(const RunConfig& config, DataUse use = DataUse::kRead);
 
 // Throws Error that lists all of them, each with its place.

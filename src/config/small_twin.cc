@@ -12,7 +12,7 @@ constexpr int64_t kSequences = 8, kAtOnce = 4, kSteps = 100;
 constexpr double kRate = 3e-3;
 constexpr int64_t kLongestWarmUp = kSteps / 10;
 
-// So many of kSteps as `steps` are of the run's.
+// Scales a number of steps of the run to kSteps.
 int64_t share_of(const RunConfig& run, int64_t steps) {
   if (steps == 0 || run.schedule.steps == 0) return 0;
   return std::max<int64_t>(1, kSteps * steps / run.schedule.steps);

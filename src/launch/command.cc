@@ -83,7 +83,7 @@ std::vector<std::string> split_words(const std::string& text) {
       inside = true;
     }
   }
-  if (quote != 0) throw Error("{} begins and does not end in: {}", quote, text);
+  if (quote != 0) throw Error("unclosed quote {} in: {}", quote, text);
   if (inside) out.push_back(word);
   return out;
 }

@@ -200,14 +200,12 @@ void Run::count_step(const StepResult& r) {
 void Run::measure() {
   Library& library = trainer_->machine().library();
   if (library.on_gpu()) say(device_memory_line(trainer_->machine()));
-  try {
-    figures_.measure(config_, library, world_.size(), options_.now_s);
-  } catch (const Error& e) {
+  figures_.measure(config_, library, world_.size(), options_.now_s);
+  if (const std::string& why = figures_.rate_error(); !why.empty())
     warn(
-        fmt::format("{}\n  The matrix rate of this machine is not known: shares of it are those of "
-                    "the fastest step.",
-                    e.what()));
-  }
+        fmt::format("the matrix rate could not be measured ({}). The log has shares of the fastest "
+                    "step instead.",
+                    why));
 }
 
 void Run::finish_step(const StepResult& r) {

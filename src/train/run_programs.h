@@ -20,7 +20,7 @@ void resolve_machine(RunConfig& config, const CpuFeatures& cpu);
 // Fills sizes that the run file leaves to the tokenizer and the model.
 void resolve_sizes(RunConfig& config);
 
-// Memory that a run takes outside its arena: libraries, code made at run time, read-ahead buffers.
+// Memory that a run allocates outside its arena: heaps of libraries, generated code, buffers.
 constexpr int64_t kOutsideBytes = 100'000'000;
 
 // The same of a GPU's memory: the driver's context and code, libraries, graphs. The cluster

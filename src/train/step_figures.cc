@@ -16,7 +16,15 @@ void StepFigures::measure(const RunConfig& config, Library& library, int64_t ran
   // Per sequence; the ramp gives the number of sequences per step.
   sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
                     static_cast<double>(config.batch.micro * ranks);
-  matrix_rate_ = measure_matrix_rate(library, type, now_s);
+  if (library.on_gpu()) {
+    matrix_rate_ = measure_matrix_rate(library, type, now_s);
+    return;
+  }
+  try {
+    matrix_rate_ = measure_matrix_rate(library, type, now_s);
+  } catch (const Error& e) {  // no memory is left for it
+    rate_error_ = e.what();
+  }
 }
 
 void StepFigures::add(StepMetrics& m, double tokens, int64_t sequences) {

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <string>
 
 #include "config/run_config.h"
 #include "runtime/library.h"
@@ -23,9 +24,12 @@ class StepFigures {
   // Returns the progress after the step that was added last.
   ProgressState progress(const StepMetrics& m, double tokens, int64_t last_step) const;
   double matrix_rate() const { return matrix_rate_; }
+  // Why a CPU's rate could not be measured; empty if it was.
+  const std::string& rate_error() const { return rate_error_; }
 
  private:
   double matrix_rate_ = 0, sequence_flops_ = 0, exposed_share_ = -1;
+  std::string rate_error_;
   std::deque<double> seconds_;  // of the last steps
 };
 

@@ -114,16 +114,18 @@ double visited_pairs(const Op& op, ValueSpan values, const Attention& a, ValueId
   return heads * t * static_cast<double>(values[keys].shape[1]);
 }
 
-// Counts the pairs that a causal mask leaves out too, whatever the mask of the op is.
-double with_masked_pairs(double flops, const Op& op, ValueSpan values) {
+// The FLOPs with the pairs that a causal mask leaves out.
+double with_masked_pairs(double flops, const Op& op, ValueSpan values, const Attention& a) {
+  if (a.whole) return flops;
   const auto t = static_cast<double>(values[op.inputs[0]].shape[1]);
   return flops * 2 * t / (t + 1);
 }
 
 Cost cost(const Op& op, ValueSpan values) {
   const ValueId kv = input(op, Attention::kKv);
-  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, op.as<Attention>(), kv), 2);
-  c.flops.square = with_masked_pairs(c.flops.model, op, values);
+  const Attention& a = op.as<Attention>();
+  Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 2);
+  c.flops.square = with_masked_pairs(c.flops.model, op, values, a);
   return c;
 }
 
@@ -133,7 +135,7 @@ Cost cost_grad(const Op& op, ValueSpan values) {
   const Attention& a = op.as<AttentionGrad>().of;
   Cost c = cost_of_pairs(op, values, visited_pairs(op, values, a, kv), 5);
   c.flops.model = 0.8 * c.flops.hardware;
-  c.flops.square = with_masked_pairs(c.flops.model, op, values);
+  c.flops.square = with_masked_pairs(c.flops.model, op, values, a);
   return c;
 }
 

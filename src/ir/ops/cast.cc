@@ -23,7 +23,7 @@ ShardingRule sharding(const Op& op, ValueSpan values) {
   return {{all}, {all}, all, {}};
 }
 
-// It stands wherever its input stands.
+// It has the placement of its input.
 ShardingRule sharding_of_copy(const Op& op, ValueSpan values) {
   ShardingRule r = sharding(op, values);
   r.linear = {{0}};

@@ -56,7 +56,7 @@ ValueId whole_operand(const Op& op) { return op.is<AllGather>() ? op.outputs[0] 
 
 namespace {
 
-// What a sum of flat frames has beside its group.
+// The attributes of a flat reduction, except its group.
 struct FlatSum {
   std::optional<DType> wire;
   int64_t pieces = 1, piece = 0;

@@ -47,7 +47,7 @@ std::string_view compiled_gpu_architectures() { return TESSERA_CUDA_ARCHITECTURE
 
 GpuFeatures use_gpu(int64_t index) {
   if (const std::string why = why_no_gpu(); !why.empty())
-    throw Error("{} With run.device=cpu the run works without.", why);
+    throw Error("{} Set run.device=cpu to run on the CPU.", why);
   GpuFeatures f;
   check_gpu(gpuGetDeviceCount(&f.devices), "gpuGetDeviceCount");
   const int device = static_cast<int>(index % f.devices);
