@@ -16,7 +16,7 @@ constexpr int8_t kFree = -8;
 
 bool is_data(size_t axis);
 
-// The places of values between ops that do not say otherwise, and between blocks: divided over the
+// The default places of values between ops, and their places between blocks: divided over the
 // data axes by sequence; hidden values, with sequence parallelism, over tensor by token; else
 // replicated.
 struct DefaultPlaces {

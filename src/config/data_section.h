@@ -13,7 +13,7 @@ namespace tessera {
 enum class Objective : uint8_t { kNextToken, kSpanCorruption };
 constexpr const char* enum_names(Objective) { return "next_token|span_corruption"; }
 
-// One data set of the training blend; in a run file its prefix alone will do.
+// One data set of the training blend; a run file may give the prefix only.
 struct DataSource {
   std::string prefix;  // PREFIX.bin and PREFIX.idx
   double weight = 1;   // share of the samples, relative to the other weights

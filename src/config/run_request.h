@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Tokens of a decoder's sequence: data.target_length, or as many as span corruption makes.
+// Tokens of a decoder's sequence: data.target_length, or the number that span corruption makes.
 int64_t target_tokens(const DataSection& data);
 
 CompileRequest compile_request(const RunConfig& config, Purpose purpose);

@@ -1,5 +1,5 @@
 // The cost of an op as a description: which products it makes, which pairs attention visits, which
-// bytes move. It says nothing about a machine; plan/op_time.h turns it into seconds.
+// bytes move. It contains no machine figures; plan/op_time.h turns it into seconds.
 #pragma once
 
 #include <cstdint>

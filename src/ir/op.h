@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-// The line of execution an op or call stands in: first in, first out.
+// The FIFO queue that an op or call is issued to.
 enum class Queue : uint8_t {
   kCompute,
   kCopyIn,

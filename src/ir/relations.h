@@ -1,5 +1,5 @@
-// Relations between values and between frame kinds, and attributes, that the printed text does not
-// have: the parser derives them from names. No other code does; passes set them.
+// Derives facts that the printed text omits: relations of values and frame kinds, attributes. Only
+// the parser calls these, which has names; passes set the fields directly.
 #pragma once
 
 #include "ir/program.h"

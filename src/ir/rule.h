@@ -1,6 +1,6 @@
-// Everything that is known per kind of op but its attributes: `A::rule` of each op type A, defined
-// in ir/ops/*.cc. Passes, the planner and the runtime read the rule; only a pass that rewrites one
-// op names the op.
+// The rule of each op type A, `A::rule`: all facts about a kind of op except its attributes. Rules
+// are defined in ir/ops/*.cc and read by passes, the planner and the runtime; only a pass that
+// rewrites one op names the op.
 #pragma once
 
 #include <functional>

@@ -70,7 +70,7 @@ class Heartbeat {
   HeartbeatOptions options_;
   Descriptor socket_;
   DoingSlot doing_;
-  size_t said_ = 0;  // what say() said last, as a number
+  size_t said_ = 0;  // hash of the last message that say() sent
   std::atomic<bool> asked_to_stop_{false}, over_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

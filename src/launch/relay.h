@@ -16,7 +16,7 @@ struct RankLine {
 // "[1,5]<stderr>:text" of `mpirun --tag-output`, "5: text" of `srun --label`.
 RankLine parse_line(Starter starter, std::string_view line);
 
-// The starter's own words may tell how the process of a rank ended; rank -1 where they do not:
+// Parses a line of the starter that reports how a rank's process ended; else returns rank -1:
 //   mpirun noticed that process rank 1 with PID 0 on node n02 exited on signal 9 (Killed).
 //   srun: error: n02: task 1: Killed
 RankLine parse_ending(Starter starter, std::string_view line);

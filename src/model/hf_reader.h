@@ -51,8 +51,8 @@ void check_heads(const HfReader& in, std::string_view key, const ModelConfig& m)
 // The kinds of rotary embedding that a family computes.
 enum class Ropes : uint8_t { kUnscaled, kUnscaledAndLlama3 };
 
-// What a family's config.json calls the base and the share of a head that is turned, where neither
-// stands in rope_parameters; nullptr: heads are turned whole.
+// The names that a family's config.json uses for rope_theta and rotary_pct if they are not in
+// rope_parameters. nullptr: RoPE applies to the whole head.
 struct RotaryKeys {
   const char *base = "rope_theta", *share = nullptr;
 };

@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kAny = std::numeric_limits<double>::infinity();
 
-// What must be given, and the limits of it and of what may be left out. What is outside of `least`
-// to `most` was meant in another unit: no machine is like that.
+// Required and optional keys with their plausible range. A value outside [least, most] is rejected:
+// it was probably given in another unit.
 struct Bound {
   const char* path;
   bool zero;   // may be 0

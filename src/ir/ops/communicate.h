@@ -22,7 +22,7 @@ struct AllReduce {
   // Of flat frames: values go to other ranks in this type, each rank's terms rounded once, and so
   // is the sum. None: in their own type.
   std::optional<DType> wire = std::nullopt;
-  int64_t pieces = 1, piece = 0;  // only that piece of so many of the frame
+  int64_t pieces = 1, piece = 0;  // reduces piece `piece` of `pieces` of the frame
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
     visit("max", self.max);
@@ -42,7 +42,7 @@ struct ReduceScatter {
   GroupRef over = {};
   int64_t dim = kNone;                       // kNone: the one dimension of a flat frame
   std::optional<DType> wire = std::nullopt;  // as of all_reduce, but the sum is f32
-  int64_t pieces = 1, piece = 0;             // only that piece of so many of each rank's part
+  int64_t pieces = 1, piece = 0;             // the same, of each rank's part
   static void fields(auto& self, auto&& visit) {
     visit("over", self.over, Print::kAlways);
     visit("dim", self.dim);

@@ -1,5 +1,5 @@
-// What a step does to state, once for each weight or group of weights. The optimizer's update is in
-// update.h.
+// Ops that run once per step on the report, gradients and packed weights. The optimizer's update is
+// in update.h.
 #pragma once
 
 #include "ir/ops/matmul.h"

@@ -125,8 +125,7 @@ struct Adafactor {
   enum Out { kWeights };
   WeightUpdate update = {};
   double update_clip = 0;
-  double least_scale =
-      0;  // least root mean square of a weight that scales its change; 0: none does
+  double least_scale = 0;  // lower bound of the weight RMS that scales an update; 0: no scaling
   static void fields(auto& self, auto&& visit) {
     WeightUpdate::rates(self.update, visit);
     visit("update_clip", self.update_clip, Print::kAlways);

@@ -41,7 +41,7 @@ constexpr int64_t kTile = kThreads * kGroup;
 constexpr int kWords = kThreads / kWarp;
 constexpr int kAtOnce = 4;  // rows that are on their way together
 
-// What the threads of a block say, a bit each; all of them call it. `words` has one a warp.
+// Stores one bit per thread of the block; all of them call it. `words` has one a warp.
 __device__ void gather_bits(bool x, uint32_t* words) {
   const uint32_t bits = ballot(x);
   if (lane_index() == 0) words[warp_index()] = bits;

@@ -20,7 +20,7 @@ constexpr size_t kPlainSharedBytes = 48 << 10;  // more must be asked for
 constexpr size_t kMostArgumentBytes = 4096;     // that every card takes
 constexpr int64_t kMostBlocksAlong = 0x7fffffff, kMostBlocksAcross = 65535;
 
-// Throws Error with the runtime's words.
+// Throws Error with the runtime's error message.
 void check_launch(gpuError_t code, const char* kernel);
 
 template <class Args>
