@@ -95,7 +95,7 @@ std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileR
 
 template <class T>
 std::span<T> values(Executor& e, Role role) {
-  const TensorView v = e.view(e.only(role));
+  const TensorView v = e.bound().view(e.bound().only(role));
   return {v.as<T>(), static_cast<size_t>(v.elements())};
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/device_marks.h"
 
+#include <utility>
+
 namespace tessera {
 namespace {
 
@@ -35,6 +37,11 @@ int64_t DeviceMarks::sum() const {
   int64_t sum = 0;
   for (const Queue q : queues_) sum += last(q);
   return sum;
+}
+
+bool DeviceMarks::changed() {
+  const int64_t now = sum();
+  return std::exchange(seen_, now) != now;
 }
 
 }  // namespace tessera

@@ -28,13 +28,15 @@ class DeviceMarks {
   // Read by the host.
   bool is_started(Queue queue, int64_t number) const { return last(queue) >= 2 * number; }
   bool is_done(Queue queue, int64_t number) const { return last(queue) > 2 * number; }
-  int64_t sum() const;  // changes whenever a transfer starts or ends
+  bool changed();  // whether a transfer has started or ended since the last question
 
  private:
   void write(Stream s, Queue queue, int64_t number);
   int64_t last(Queue queue) const;
+  int64_t sum() const;  // changes whenever a transfer starts or ends
 
   std::set<Queue> queues_;
+  int64_t seen_ = -1;  // sum() at the last question
   Buffer memory_;
   PinnedPages pinned_;
 };

@@ -1,6 +1,7 @@
-// What a run tells those who watch it.
+// What a run reports to those who watch it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,17 +18,18 @@ struct OpEvent {
   const Call& call;
   const Segment& segment;
   const BoundOp& op;
-  double start_s;  // on the executor's clock; of a transfer, when it was started
+  double start_s;  // on the executor's clock; for a transfer, when it was started
   const Executor& executor;
 
-  // An operand where the host can read it, until the next call.
+  // Returns an operand where the host can read it, until the next call.
   TensorView host(const TensorView& operand) const;
-  // The number of its first element that is not finite, looked for where it lies; -1: there is
-  // none. Of f32, bf16 and f16.
+  // Returns the index of its first element that is not finite, searched where it is stored; -1:
+  // all are finite. For f32, bf16 and f16.
   int64_t first_non_finite(const TensorView& operand) const;
 };
+using Observer = std::function<void(const OpEvent&)>;
 
-// An op of the compute queue that begins, or one of any queue for which this rank has waited for
+// An op of the compute queue that starts, or one of any queue for which this rank has waited for
 // long.
 struct OpStart {
   const Call& call;
@@ -36,15 +38,27 @@ struct OpStart {
   bool waits;  // for other ranks: it communicates
 };
 
-// Of one run, in seconds of the clock the executor was given.
+// What all executors of a machine call; each may be empty.
+struct RunHooks {
+  std::function<double()> now_s = {};  // the clock of all times, which are zero without it
+  std::function<void(const OpStart&)> started = {};  // must be cheap compared with an op
+  // Before each call that changes weights or moments: whoever still reads them blocks here.
+  std::function<void()> before_update = {};
+  // Once per program, with the numbers of graphs and nodes of a run on a GPU, in words.
+  std::function<void(const std::string&)> captured = {};
+
+  double time_s() const { return now_s ? now_s() : 0; }
+};
+
+// Of one run, in seconds of the clock of the hooks.
 struct CommunicationTime {
   double total_s = 0;                      // of all transfers, from start to end
-  double exposed_s = 0;                    // the compute queue stood still
+  double exposed_s = 0;                    // the compute queue waited
   std::map<GroupRef, double> exposed_by;   // of these, by the group waited for
   std::map<GroupRef, int64_t> bytes_sent;  // by this rank, to each group
 };
 
-// What the thread of a run waits for, told once the wait is no longer short.
+// What the thread of a run waits for, reported when the wait is no longer short.
 struct Waiting {
   CallId call = kNone;           // whose transfer is under way; kNone: no long wait
   std::string op;                // its origin

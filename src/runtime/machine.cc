@@ -10,7 +10,9 @@
 #include "kernels/cast.h"
 #include "kernels/fill.h"
 #include "runtime/device_sharing.h"
+#include "runtime/host_executor.h"
 #include "runtime/initialise.h"
+#include "runtime/stream_executor.h"
 
 namespace tessera {
 namespace {
@@ -68,20 +70,30 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
                 : options.world ? *options.world
                                 : *alone_,
                 programs),
-      arena_("arena", largest(programs, &Program::bytes)),
       host_arena_("what is offloaded", largest(programs, &Program::host_bytes)) {
+  hooks_.now_s = std::move(options.now_s);
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
-  ExecutorOptions each = {options.poison, options.now_s};
-  each.host = host_arena_.data();
-  if (library_->on_gpu()) {
-    device_arena_ = DeviceBuffer("the arena", arena_.bytes());
-    each.mirror = arena_.data();
+  const int64_t bytes = largest(programs, &Program::bytes);
+  arena_ = library_->on_gpu() ? gpu_arena("the arena", bytes) : host_arena("arena", bytes);
+  if (library_->on_gpu() && options.poison)
+    throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
+  make_executors(std::move(programs), options.poison);
+}
+
+void Machine::make_executors(std::vector<Program> programs, bool poison) {
+  std::vector<MemoryRange> exchanged = {{host_arena_.data(), host_arena_.bytes()}};
+  for (Program& p : programs) {
+    const ProgramMemory memory = {*arena_, host_arena_.data()};
+    bound_.push_back(std::make_unique<BoundProgram>(std::move(p), memory, *library_, channels_));
+    if (!library_->on_gpu()) {
+      executors_.push_back(std::make_unique<HostExecutor>(*bound_.back(), hooks_, poison));
+      continue;
+    }
+    auto e = std::make_unique<StreamExecutor>(*bound_.back(), library_->kernels(), hooks_);
+    for (const MemoryRange& m : e->exchange().host_memory()) exchanged.push_back(m);
+    executors_.push_back(std::move(e));
   }
-  std::byte* const arena = on_gpu() ? device_arena_.data() : arena_.data();
-  for (Program& p : programs)
-    executors_.push_back(
-        std::make_unique<Executor>(std::move(p), arena, *library_, channels_, each));
-  if (on_gpu()) pin();
+  arena_->pin("what each step exchanges with the device", exchanged);
 }
 
 // NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
@@ -104,25 +116,14 @@ std::unique_ptr<World> Machine::device_world(World& world) {
 
 int64_t Machine::planned_bytes() const {
   int64_t bytes = 0;
-  for (const auto& e : executors_) bytes = std::max(bytes, e->program().bytes);
+  for (const auto& b : bound_) bytes = std::max(bytes, b->program().bytes);
   return bytes;
-}
-
-// What goes to the device and back in every step.
-void Machine::pin() {
-  std::vector<MemoryRange> parts = {{host_arena_.data(), host_arena_.bytes()}};
-  for (const auto& e : executors_)
-    for (const TensorView& t : e->exchanged()) parts.push_back({t.as<std::byte>(), t.bytes()});
-  pinned_ = PinnedPages("what each step exchanges with the device", parts);
-  for (const auto& e : executors_)
-    e->device().pinned.assign(pinned_.pages().begin(), pinned_.pages().end());
 }
 
 TensorView Machine::elements(const Program& p, FrameKindId kind, int64_t layer, int64_t first,
                              int64_t count) const {
   const DType type = p[p.kind(kind).values.at(0)].dtype;
-  std::byte* const arena = on_gpu() ? device_arena_.data() : arena_.data();
-  return {arena + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
+  return {arena_->data() + offset_of(p, kind, layer) + first * size_of(type), type, {count}};
 }
 
 TensorView Machine::view(const StatePiece& x, size_t of) const {
@@ -154,7 +155,7 @@ void Machine::round_weights() {
     if (x.copy == kNone) continue;
     const TensorView from = flat(view(x));
     const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
-    const TensorView rounded = executors_[0]->mirrored(to);
+    const TensorView rounded = arena_->host(to);
     kernels::cast(from, rounded);
     written(rounded);
   }

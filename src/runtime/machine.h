@@ -23,31 +23,20 @@ class Machine {
   Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
           MachineOptions options = {});
 
-  // Of all programs: see Executor::on_start.
-  void on_start(const std::function<void(const OpStart&)>& started) {
-    for (const auto& e : executors_) e->on_start(started);
-  }
-  // Of all programs: see Executor::before_update.
-  void before_update(const std::function<void()>& wait) {
-    for (const auto& e : executors_) e->before_update(wait);
-  }
-  // For all programs: see Executor::on_capture.
-  void on_capture(const std::function<void(const std::string&)>& say) {
-    for (const auto& e : executors_) e->on_capture(say);
-  }
+  // What the executors of all programs call; may be set between runs.
+  RunHooks& hooks() { return hooks_; }
   // The transport between ranks, and why it is not NCCL, for the log.
   const std::string& transport() const { return transport_; }
   Executor& executor(size_t program) { return *executors_[program]; }
-  const Program& program(size_t i = 0) const { return executors_[i]->program(); }
+  const Program& program(size_t i = 0) const { return bound_[i]->program(); }
   const Position& position() const { return channels_.position(); }
   int64_t host_arena_bytes() const { return host_arena_.bytes(); }
-  int64_t arena_bytes() const { return on_gpu() ? device_arena_.bytes() : arena_.bytes(); }
+  int64_t arena_bytes() const { return arena_->bytes(); }
   int64_t planned_bytes() const;  // of the largest program
-  void touch() const {            // a device's memory is there from the start
-    if (!on_gpu()) arena_.touch();
+  void touch() const {            // see Arena::touch
+    arena_->touch();
     host_arena_.touch();
   }
-  bool on_gpu() const { return device_arena_.bytes() > 0; }
   Library& library() { return *library_; }
   const Library& library() const { return *library_; }
 
@@ -65,9 +54,9 @@ class Machine {
   void round_weights();
 
  private:
-  void pin();
   std::unique_ptr<World> device_world(World& world);
-  // Where the programs have them.
+  void make_executors(std::vector<Program> programs, bool poison);
+  // Returns where the programs have them.
   TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
                       int64_t count) const;
 
@@ -76,10 +65,10 @@ class Machine {
   std::unique_ptr<World> alone_;    // where no world was given
   std::unique_ptr<World> devices_;  // where each rank has a GPU of its own
   Channels channels_;
-  Buffer arena_;               // on a GPU: the host's copy, of which little is ever touched
-  Buffer host_arena_;          // of what is offloaded
-  DeviceBuffer device_arena_;  // on a GPU alone
-  PinnedPages pinned_;         // of both on the host, what a step exchanges with the device
+  Buffer host_arena_;  // of what is offloaded
+  std::unique_ptr<Arena> arena_;
+  RunHooks hooks_;
+  std::vector<std::unique_ptr<BoundProgram>> bound_;
   std::vector<std::unique_ptr<Executor>> executors_;
 };
 

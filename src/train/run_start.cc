@@ -49,7 +49,8 @@ void Run::prepare() {
   trainer_ = std::make_unique<Trainer>(config_, std::move(library), device.memory_limit(), world_,
                                        options_.now_s);
   const double compiled = since(began);
-  if (options_.heartbeat) trainer_->machine().on_start([this](const OpStart& at) { doing(at); });
+  if (options_.heartbeat)
+    trainer_->machine().hooks().started = [this](const OpStart& at) { doing(at); };
   const Program& p = trainer_->program();
   std::array<double, 2> parameters = {};  // all, trained
   for (const StateTensor& t : trainer_->state()) {
@@ -67,7 +68,7 @@ void Run::prepare() {
   if (parameters[1] < parameters[0]) say(trained_line(config_, parameters[1], parameters[0]));
   if (device.gpu)
     for (const std::string& line : device_lines(trainer_->machine())) say(line);
-  trainer_->machine().on_capture([this](const std::string& line) { say(line); });
+  trainer_->machine().hooks().captured = [this](const std::string& line) { say(line); };
   say(layout_line(config_));
   for (const std::string& line : memory_lines(m, trainer_->machine(), device)) say(line);
   if (evaluates())

@@ -97,11 +97,11 @@ std::vector<StateTensor> Trainer::gradients() {
 }
 
 BatchView Trainer::batch_view(Executor& e, int64_t microbatch) {
-  const auto view = [&](Role role) { return e.view(e.only(role), 0, microbatch); };
+  const auto view = [&](Role role) { return e.bound().view(e.bound().only(role), 0, microbatch); };
   BatchView b = {whole<int32_t>(view(Role::kTokens)), whole<int32_t>(view(Role::kLabels)),
                  whole<int32_t>(view(Role::kPositions)), whole<int64_t>(view(Role::kSamples))};
-  if (e.has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
-  if (e.has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
+  if (e.bound().has(Role::kDocuments)) b.documents = whole<int32_t>(view(Role::kDocuments));
+  if (e.bound().has(Role::kSource)) b.source = whole<int32_t>(view(Role::kSource));
   return b;
 }
 
@@ -128,7 +128,7 @@ void Trainer::write(StepInput& input) {
   keep(first.source, kept_.source);
   keep(first.samples, kept_.samples);
   input.data_s = now_s_ ? now_s_() - input.began_s : 0;
-  auto* state = e.view(e.only(Role::kStep)).as<double>();
+  auto* state = e.bound().view(e.bound().only(Role::kStep)).as<double>();
   state[kStepNumber] = static_cast<double>(input.step);
   state[kLearningRate] = input.learning_rate;
   state[kSeed] = static_cast<double>(config_.run.seed);
@@ -140,7 +140,7 @@ void Trainer::write(StepInput& input) {
 StepResult Trainer::result_of(const StepInput& input) {
   finished_ = input;
   Executor& e = machine_->executor(last_);
-  const auto* report = e.view(e.only(Role::kReport)).as<double>();
+  const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   if (report[kSkip] == 0) ++updates_;
   return {.step = input.step,
           .loss = report[kLossSum] / std::max(report[kLossTokens], 1.0),
@@ -173,7 +173,7 @@ StepResult Trainer::step(int64_t step, double learning_rate, BatchSource& batche
 // A step of another program has streams of its own.
 bool Trainer::can_start_step(int64_t step) const {
   const size_t program = program_of(step);
-  return (started_.empty() || program == last_) && machine_->executor(program).can_be_ahead();
+  return (started_.empty() || program == last_) && machine_->executor(program).can_run_ahead();
 }
 
 void Trainer::start_step() {
@@ -216,7 +216,7 @@ double Trainer::loss_on_last_batch() {
   copy(kept_.documents, to.documents);
   copy(kept_.source, to.source);
   e.run();
-  const auto* report = e.view(e.only(Role::kReport)).as<double>();
+  const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   return report[kLossSum] / std::max(report[kLossTokens], 1.0);
 }
 
@@ -225,9 +225,9 @@ bool Trainer::can_continue() {
   CHECK(started_.empty(), "{} steps are under way", started_.size());
   write(again);
   Executor& e = machine_->executor(program_of(again.step));
-  e.view(e.only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
+  e.bound().view(e.bound().only(Role::kStep)).as<double>()[kSkipBefore] = 1;  // nothing is updated
   e.run();
-  const auto* report = e.view(e.only(Role::kReport)).as<double>();
+  const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   return std::isfinite(report[kLossSum]) && std::isfinite(report[kSquares]);
 }
 
@@ -248,7 +248,7 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
       fill_validation_batch(data, first, 0, view);
     }
     e.run();
-    const auto* report = e.view(e.only(Role::kReport)).as<double>();
+    const auto* report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
     total.loss_sum += report[kLossSum];
     total.tokens += report[kLossTokens];
     on_progress(std::min(first + together, sequences));
@@ -258,12 +258,12 @@ ValidationResult Trainer::validate(const ValidationData& data, int64_t sequences
 
 double Trainer::loss_scale() {
   Executor& e = machine_->executor(last_);
-  return e.view(e.only(Role::kStep)).as<double>()[kLossScale];
+  return e.bound().view(e.bound().only(Role::kStep)).as<double>()[kLossScale];
 }
 
 double Trainer::loss_tokens() {
   Executor& e = machine_->executor(kTrain);
-  return e.view(e.only(Role::kReport)).as<double>()[kLossTokens];
+  return e.bound().view(e.bound().only(Role::kReport)).as<double>()[kLossTokens];
 }
 
 }  // namespace tessera

@@ -80,7 +80,7 @@ class Trainer {
   // Of the last step.
   const CommunicationTime& communication() const;
   // From now on called before a step changes what state() views.
-  void before_update(const std::function<void()>& wait) { machine_->before_update(wait); }
+  void before_update(const std::function<void()>& wait) { machine_->hooks().before_update = wait; }
   // The last finished step's programs once more, on the same batch and weights.
   void repeat(const std::function<void(const OpEvent&)>& observe);
 

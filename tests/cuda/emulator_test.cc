@@ -73,7 +73,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   trainer.start_step();
   const StepResult fourth = trainer.finish_step();
   Executor& e = trainer.machine().executor(0);
-  const auto* const report = e.view(e.only(Role::kReport)).as<double>();
+  const auto* const report = e.bound().view(e.bound().only(Role::kReport)).as<double>();
   EXPECT_EQ(report[kLossSum] / report[kLossTokens], fourth.loss);
   EXPECT_NEAR(fourth.loss, want.losses[3], 1e-5 * want.losses[3]);
   EXPECT_NEAR(trainer.finish_step().loss, want.losses[4], 1e-5 * want.losses[4]);

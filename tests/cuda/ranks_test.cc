@@ -13,6 +13,7 @@
 #include "tests/comm/ranks.h"
 #include "tests/cuda/emulator/nccl.h"
 #include "tests/cuda/emulator/streams.h"
+#include "tests/cuda/first_executor.h"
 #include "tests/train/tiny_run.h"
 #include "train/run_device.h"
 
@@ -160,7 +161,7 @@ TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
     std::vector<CommunicationTime> times;
     train(trainer, c, 4, &times);
     ASSERT_EQ(times.size(), 4u);
-    EXPECT_GT(trainer.machine().executor(0).device().graphs.size(), 0u);
+    EXPECT_GT(stream_executor(trainer).graphs().size(), 0);
     for (size_t i = 1; i < times.size(); ++i) {
       EXPECT_EQ(times[i].bytes_sent, times[0].bytes_sent) << "step " << i + 1;
       EXPECT_GT(times[i].total_s, 0) << "step " << i + 1;
@@ -180,9 +181,9 @@ TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
   const Executor& e = trainer.machine().executor(0);
   Waiting seen;
   std::string doing;
-  trainer.machine().on_start([&](const OpStart& at) {
+  trainer.machine().hooks().started = [&](const OpStart& at) {
     if (at.waits) doing = at.op.origin;
-  });
+  };
   // Rank 1 comes when rank 0 has seen that it waits, or after a minute. All ranks have one parent.
   const Path told = std::filesystem::temp_directory_path() / fmt::format("seen-{}", ::getppid());
   const bool late = ranks().rank() == 1;
@@ -218,10 +219,10 @@ TEST_F(CudaRanks, D_B9_SeveralGraphsAreTheSame) {
     Trainer whole(c, library(), INT64_MAX, ranks(), now_s);
     const Curve want = train(whole, c, 4);
     Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
-    DeviceState& device = trainer.machine().executor(0).device();
-    device.most_graph_nodes = 40 + 13 * ranks().rank();  // cut at another call on every rank
+    StepGraphs& graphs = stream_executor(trainer).graphs();
+    graphs.limits.graph_nodes = 40 + 13 * ranks().rank();  // cut at another call on every rank
     const Curve got = train(trainer, c, 4);
-    EXPECT_GT(device.graphs.size(), 2u);
+    EXPECT_GT(graphs.size(), 2);
     EXPECT_EQ(got.losses, want.losses);
     EXPECT_EQ(got.norms, want.norms);
   }

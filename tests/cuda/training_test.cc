@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "tests/cuda/device.h"
+#include "tests/cuda/first_executor.h"
 #include "tests/train/tiny_run.h"
 #include "train/diagnose.h"
 #include "train/run_device.h"
@@ -121,19 +122,18 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   for (const int64_t most : {INT64_MAX, int64_t{100}}) {
     const auto world = self_world();
     Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
-    trainer.machine().on_capture([&](const std::string& line) { said.push_back(line); });
-    DeviceState& device = trainer.machine().executor(0).device();
-    device.most_graph_nodes = 30;
-    device.most_nodes = most;
+    trainer.machine().hooks().captured = [&](const std::string& line) { said.push_back(line); };
+    StepGraphs& graphs = testing::stream_executor(trainer).graphs();
+    graphs.limits = {.graph_nodes = 30, .nodes = most};
     const Curve got = curve_of(trainer, c, 4);
     EXPECT_EQ(got.losses, want.losses);
     EXPECT_EQ(got.norms, want.norms);
     if (most == INT64_MAX) {
-      EXPECT_GT(device.graphs.size(), 2u);
+      EXPECT_GT(graphs.size(), 2);
     } else {
-      EXPECT_EQ(device.graphs.size(), 0u);
+      EXPECT_EQ(graphs.size(), 0);
     }
-    EXPECT_EQ(trainer.machine().executor(0).can_be_ahead(), most == INT64_MAX);
+    EXPECT_EQ(trainer.machine().executor(0).can_run_ahead(), most == INT64_MAX);
   }
   ASSERT_EQ(said.size(), 2u);
   EXPECT_NE(said[0].find("nodes of train in"), std::string::npos) << said[0];

@@ -1,4 +1,4 @@
-#include "runtime/executor.h"
+#include "runtime/host_executor.h"
 
 #include <atomic>
 #include <chrono>
@@ -24,16 +24,17 @@ double seconds() {
 
 // A run of one program on this rank.
 struct Execution {
-  Execution(SmallProgram&& small, World& world, ExecutorOptions options = {.now_s = seconds})
+  Execution(SmallProgram&& small, World& world, bool poison = false)
       : library(read_cpu_features(), 1),
         program(small.finish(library.target())),
         channels(world, {program}),
-        arena("arena", program.bytes),
-        executor(program, arena.data(), library, channels, std::move(options)) {}
+        arena(host_arena("arena", program.bytes)),
+        bound(program, {*arena}, library, channels),
+        executor(bound, hooks, poison) {}
 
   TensorView view(const std::string& name) {
-    for (const ValueId v : executor.program().values.ids())
-      if (executor.program()[v].name == name) return executor.view(v);
+    for (const ValueId v : bound.program().values.ids())
+      if (bound.program()[v].name == name) return bound.view(v);
     ADD_FAILURE() << "no value " << name;
     return {};
   }
@@ -50,8 +51,10 @@ struct Execution {
   Library library;
   Program program;
   Channels channels;
-  Buffer arena;
-  Executor executor;
+  std::unique_ptr<Arena> arena;
+  RunHooks hooks = {.now_s = seconds};
+  BoundProgram bound;
+  HostExecutor executor;
 };
 
 Mesh mesh_of(AxisKind axis) {
@@ -137,8 +140,8 @@ void start_sharded(Execution& run) {
   run.fill("stream", static_cast<double>(ranks().rank()));
 }
 
-State run_sharded(const ShardedOptions& o, ExecutorOptions options = {.now_s = seconds}) {
-  Execution run(sharded(o), ranks(), std::move(options));
+State run_sharded(const ShardedOptions& o, bool poison = false) {
+  Execution run(sharded(o), ranks(), poison);
   start_sharded(run);
   for (int64_t k = 0; k < kSteps; ++k) run.executor.run();
   State s;
@@ -200,9 +203,7 @@ TEST(Executor, OverlapChangesNoBit) {
   EXPECT_EQ(run_sharded({.ordered = true}), overlapped);
 }
 
-TEST(Executor, NothingReadsWhatIsDead) {
-  EXPECT_EQ(run_sharded({}, {.poison = true}), expected_sharded());
-}
+TEST(Executor, NothingReadsWhatIsDead) { EXPECT_EQ(run_sharded({}, true), expected_sharded()); }
 
 // An observer is called by the thread of the run alone, also right behind a run without one.
 TEST(Executor, ObserversHearEveryOpOnce) {
@@ -336,7 +337,7 @@ TEST(Executor, MessagesOfBothDirectionsNeverMix) {
   if (ranks().size() == 1) return;
   const Mesh mesh = mesh_of(AxisKind::kPipeline);
   for (const bool poison : {false, true}) {
-    Execution run(pipeline(mesh, 4), ranks(), {.poison = poison, .now_s = seconds});
+    Execution run(pipeline(mesh, 4), ranks(), poison);
     const TensorView one = run.view("one"), result = run.view("result");
     std::fill_n(one.f32(), kElements, 1.0f);
     run.executor.run();

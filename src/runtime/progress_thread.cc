@@ -1,4 +1,4 @@
-#include "runtime/mover.h"
+#include "runtime/progress_thread.h"
 
 #include <chrono>
 
@@ -9,10 +9,10 @@ constexpr std::chrono::microseconds kSleep(500);
 
 }  // namespace
 
-Mover::Mover(std::mutex& mutex, std::function<bool()> move)
+ProgressThread::ProgressThread(std::mutex& mutex, std::function<bool()> move)
     : mutex_(mutex), move_(std::move(move)), thread_([this] { loop(); }) {}
 
-Mover::~Mover() {
+ProgressThread::~ProgressThread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -21,13 +21,13 @@ Mover::~Mover() {
   thread_.join();
 }
 
-void Mover::wake() {
+void ProgressThread::wake() {
   if (awake_) return;
   awake_ = true;
   changed_.notify_one();
 }
 
-void Mover::loop() {
+void ProgressThread::loop() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     changed_.wait(lock, [this] { return awake_ || stop_; });

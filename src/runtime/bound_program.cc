@@ -1,22 +1,32 @@
-#include "runtime/executor.h"
+// Prepares the ops of a program, and binds them to the frames of a call.
+#include "runtime/bound_program.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "ir/rule.h"
-#include "runtime/lead.h"
 
 namespace tessera {
 
-Executor::Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
-                   ExecutorOptions options)
+namespace {
+
+PreparedOperand operand_of(const Program& program, const Segment& segment, ValueId v) {
+  if (v == kNone) return {};
+  const int parameter = parameter_of(program, segment, v);
+  CHECK(parameter != kNone || program[v].frame == kNone, "{} uses {} without its frame",
+        segment.name(), program[v].name);
+  return {v, parameter};
+}
+
+}  // namespace
+
+BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Library& library,
+                           const Channels& channels)
     : program_(std::move(program)),
       local_(local_values(program_.values)),
-      arena_(arena),
+      memory_(memory),
       library_(library),
-      channels_(channels),
-      options_(std::move(options)) {
-  prepare_device();
+      channels_(channels) {
   prepared_.resize(program_.segments.size());
   for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
   for (const Segment& s : program_.segments)
@@ -24,24 +34,9 @@ Executor::Executor(Program program, std::byte* arena, Library& library, const Ch
       return std::any_of(op.outputs.begin(), op.outputs.end(),
                          [&](ValueId v) { return changes_state(op, program_[v].role); });
     }));
-  may_lead_ = calls_that_may_lead(program_);
-  if (options_.poison) poison_.emplace(program_, Arenas{arena_, options_.host});
 }
 
-TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
-int64_t OpEvent::first_non_finite(const TensorView& operand) const {
-  return executor.first_non_finite(operand);
-}
-
-PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
-  if (v == kNone) return {};
-  const int parameter = parameter_of(program_, segment, v);
-  CHECK(parameter != kNone || program_[v].frame == kNone, "{} uses {} without its frame",
-        segment.name(), program_[v].name);
-  return {v, parameter};
-}
-
-void Executor::prepare_kernel(const Op& op, BoundOp& bound) {
+void BoundProgram::prepare_kernel(const Op& op, BoundOp& bound) {
   switch (rule_of(op).prepared) {
     case Prepared::kNothing:
       return;
@@ -62,7 +57,7 @@ void Executor::prepare_kernel(const Op& op, BoundOp& bound) {
   }
 }
 
-void Executor::prepare_members(PreparedOp& p) const {
+void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
   const FrameKindId table = members_of(p.op->attributes);
@@ -76,7 +71,7 @@ void Executor::prepare_members(PreparedOp& p) const {
   p.stretches = part_stretches(program_, table, p.members, p.stretches);
 }
 
-void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
+void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
   std::vector<ValueId> added;
   for (const Op& op : segment.ops) {
     CHECK(op.inputs.size() <= kMaxInputs && op.outputs.size() <= kMaxOutputs, "{} has {} operands",
@@ -84,52 +79,60 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     PreparedOp p;
     p.op = &op;
     p.run = run_op(op.kind());
-    for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
+    for (const ValueId v : op.inputs) p.in.push_back(operand_of(program_, segment, v));
     for (const ValueId v : op.outputs) {
-      p.out.push_back(operand(segment, v));
+      p.out.push_back(operand_of(program_, segment, v));
       // Each piece of a reduction is the first of its elements.
       const bool first = program_[v].role == Role::kGradient &&
                          (is_piece(op) || std::find(added.begin(), added.end(), v) == added.end());
       p.adds_first.push_back(first);
       if (first) added.push_back(v);
     }
-    p.workspace = operand(segment, op.workspace);
-    p.packed = operand(segment, op.packed);
+    p.workspace = operand_of(program_, segment, op.workspace);
+    p.packed = operand_of(program_, segment, op.packed);
     p.bound.op = &op;
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
     p.bound.threads = library_.threads();
     p.bound.kernels = &library_.kernels();
-    if (device_) p.bound.stream = device_->queues.stream(segment.queue);
-    p.bound.host_step = host_step_;
     prepare_members(p);
-    if (communicates(op)) {
-      p.bound.channel = &channels_.of(op, segment.queue, program_);
-      const std::pair<GroupRef, Communicator*> use = {group_of(op), p.bound.channel};
-      if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
-      if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
-    }
+    if (communicates(op)) prepare_channel(op, segment.queue, p.bound);
     prepare_kernel(op, p.bound);
     out.push_back(std::move(p));
   }
 }
 
-std::byte* Executor::frame(FrameId f) const {
-  return Arenas{arena_, options_.host}.frame(program_, f);
+void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
+  bound.channel = &channels_.of(op, queue, program_);
+  const std::pair<GroupRef, Communicator*> use = {group_of(op), bound.channel};
+  if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
 }
 
-std::byte* Executor::address(const PreparedOperand& o, const Call& call,
-                             const Segment& segment) const {
+void BoundProgram::use_streams(const std::function<Stream(Queue)>& stream_of, const double* step) {
+  for (const SegmentId s : program_.segments.ids())
+    for (PreparedOp& op : prepared_[s]) {
+      op.bound.stream = stream_of(program_.segments[s].queue);
+      op.bound.host_step = step;
+    }
+}
+
+std::byte* BoundProgram::address(const PreparedOperand& o, const Call& call,
+                                 const Segment& segment) const {
   if (o.value == kNone) return nullptr;
-  std::byte* const base = o.parameter == kNone
-                              ? arena_ + scratch_offset(program_, segment.queue)
-                              : frame(call.frames[static_cast<size_t>(o.parameter)]);
+  std::byte* const base =
+      o.parameter == kNone
+          ? memory_.arena.data() + scratch_offset(program_, segment.queue)
+          : arenas().frame(program_, call.frames[static_cast<size_t>(o.parameter)]);
   const Value& v = program_[o.value];
   const int64_t own = v.own ? channels_.position().at[AxisKind::kShard] * v.bytes() : 0;
   return base + v.offset + own;
 }
 
-void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
+void BoundProgram::bind(CallId c) {
+  for (PreparedOp& p : ops(c)) bind(p, program_.call(c), program_.segment(program_.call(c)));
+}
+
+void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment) const {
   const auto view = [&](const PreparedOperand& o) {
     const Value& v = local_[o.value];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
@@ -151,27 +154,44 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
   if (is_message(*p.op)) p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }
 
-TensorView Executor::view(ValueId v, int64_t layer, int64_t microbatch) const {
+std::byte* BoundProgram::device_address(ValueId v, int64_t layer, int64_t microbatch) const {
   const Value& value = program_[v];
   for (const Frame& f : program_.frames) {
     if (f.kind != value.frame) continue;
     if (f.layer != kNone && f.layer != layer) continue;
     if (f.microbatch != kNone && f.microbatch != microbatch) continue;
-    return mirrored({arena_ + f.offset + value.offset, value.dtype, value.local()});
+    return memory_.arena.data() + f.offset + value.offset;
   }
   CHECK(false, "{} (layer {}, micro-batch {}) has no frame", value.name, layer, microbatch);
 }
 
-ValueId Executor::find(Role role) const {
+TensorView BoundProgram::view(ValueId v, int64_t layer, int64_t microbatch) const {
+  const Value& value = program_[v];
+  return memory_.arena.host({device_address(v, layer, microbatch), value.dtype, value.local()});
+}
+
+ValueId BoundProgram::find(Role role) const {
   for (const ValueId v : program_.values.ids())
     if (program_[v].role == role && program_[v].frame != kNone) return v;
   return kNone;
 }
 
-ValueId Executor::only(Role role) const {
+ValueId BoundProgram::only(Role role) const {
   const ValueId v = find(role);
   CHECK(v != kNone, "program {} has no value {}", program_.name, value_name(role));
   return v;
+}
+
+std::map<GroupRef, int64_t> BoundProgram::bytes_sent() const {
+  std::map<GroupRef, int64_t> sent;
+  for (const auto& [group, channel] : used_) sent[group] += channel->bytes_sent();
+  return sent;
+}
+
+GroupRef BoundProgram::group_of_call(CallId c) const {
+  for (const PreparedOp& op : ops(c))
+    if (op.bound.channel) return group_of(*op.op);
+  return {};
 }
 
 }  // namespace tessera

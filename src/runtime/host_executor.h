@@ -1,0 +1,34 @@
+// Runs a program on the CPU. Calls of the compute queue run in the caller's thread, in issue order,
+// each when the calls it comes after are over; the others go to TransferQueues. A run ends when all
+// queues are empty, so `before_step` always holds.
+#pragma once
+
+#include "runtime/transfer_queues.h"
+
+namespace tessera {
+
+class HostExecutor : public Executor {
+ public:
+  // Both outlive this. `poison`: see poison.h.
+  HostExecutor(BoundProgram& bound, const RunHooks& hooks, bool poison = false);
+
+  void run(const Observer& observe = {}) override;
+  bool can_run_ahead() const override { return false; }
+  void start() override;
+  void finish() override;
+  void wait_until_read() const override {}
+  TensorView fetch(const TensorView& device) const override { return device; }
+  void send(const TensorView&) const override {}
+  int64_t first_non_finite(const TensorView& device) const override;
+  const CommunicationTime& communication() const override { return queues_.communication(); }
+  Waiting waiting() const override { return queues_.waiting(); }
+
+ private:
+  void compute(CallId c);
+
+  const RunHooks& hooks_;
+  OpReporter report_;
+  TransferQueues queues_;
+};
+
+}  // namespace tessera

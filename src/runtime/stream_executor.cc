@@ -1,0 +1,307 @@
+// Enqueues the calls of a program, captures them as graphs, and watches the device while it runs.
+#include "runtime/stream_executor.h"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/idle.h"
+#include "ir/rule.h"
+#include "ir/state.h"
+#include "runtime/host_relay.h"
+
+namespace tessera {
+namespace {
+
+// Returns the number of a transfer for DeviceMarks: it rises in issue order.
+int64_t number_of(CallId c, size_t op) {
+  constexpr int64_t kMostOps = 1 << 20;
+  return int64_t{c.number()} * kMostOps + static_cast<int64_t>(op) + 1;
+}
+
+}  // namespace
+
+StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::Kernels& kernels,
+                               const RunHooks& hooks)
+    : Executor(bound),
+      kernels_(kernels),
+      hooks_(hooks),
+      report_(*this, hooks),
+      queues_(bound.program()),
+      exchange_(bound) {
+  bound.use_streams([this](Queue q) { return queues_.stream(q); }, exchange_.host_step());
+  for (const CallId c : program().schedule.ids())
+    for (const PreparedOp& op : bound.ops(c))
+      if (op.is_on_stream()) marks_.use(program().segment(program().call(c)).queue);
+}
+
+// Where the host brings bytes from rank to rank it must run along.
+bool StreamExecutor::graphs_wanted() const {
+  return std::all_of(bound_.used().begin(), bound_.used().end(),
+                     [](const auto& use) { return use.second->is_on_stream(); });
+}
+
+TensorView StreamExecutor::fetch(const TensorView& device) const {
+  if (!bound_.arena().contains(device.data)) return device;
+  if (hooks_.before_update) hooks_.before_update();  // whoever still reads an earlier copy
+  const TensorView host = bound_.arena().download(queues_.main(), device);
+  synchronise(queues_.main());
+  return host;
+}
+
+void StreamExecutor::send(const TensorView& host) const {
+  bound_.arena().upload(queues_.main(), host);
+  synchronise(queues_.main());
+}
+
+int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
+  int64_t first = -1;
+  if (!bound_.arena().contains(t.data)) {  // what is offloaded
+    kernels::cpu_kernels().first_non_finite({}, flat(t), nullptr, &first);
+    return first;
+  }
+  const int64_t partials = kernels_.workspace.first_non_finite(t.elements());
+  const DeviceBuffer memory("the search for the first bad value",
+                            partials + static_cast<int64_t>(sizeof(first)));
+  std::byte* const found = memory.data() + partials;
+  kernels_.first_non_finite(queues_.main(), flat(t), memory.data(),
+                            reinterpret_cast<int64_t*>(found));
+  copy_in_stream(queues_.main(), &first, found, sizeof(first));
+  synchronise(queues_.main());
+  return first;
+}
+
+bool StreamExecutor::can_run_ahead() const {
+  const double* step = exchange_.host_step();
+  return step && graphs_wanted() && !timing_due() && graphs_.is_for(step[kSeed]);
+}
+
+// The results of the run before are fetched first: the host has read those of the one before it,
+// and this one writes to where they are.
+void StreamExecutor::start() {
+  CHECK(can_run_ahead() && under_way_ < 2, "a run that starts after {} others", under_way_);
+  if (under_way_ > 0) exchange_.fetch(queues_.main());
+  exchange_.send(queues_.main());
+  if (under_way_ > 0) exchange_.carry_skip(queues_.main());
+  graphs_.launch(queues_.main());
+  ++under_way_;
+  ++runs_;
+}
+
+// Nothing that is enqueued here or before writes to what the caller now reads: the arena's mirror
+// has one place for results.
+void StreamExecutor::finish() {
+  CHECK(under_way_ > 0, "no run is under way");
+  exchange_.fetch(queues_.main());
+  wait_for(exchange_.fetched());
+  exchange_.finish_fetch();
+  --under_way_;
+  time_ = measured_;
+  time_.bytes_sent = graphs_.bytes_sent;
+}
+
+void StreamExecutor::wait_until_read() const {
+  if (under_way_ > 0) exchange_.wait_until_read();
+}
+
+void StreamExecutor::run(const Observer& observe) {
+  CHECK(under_way_ == 0, "{} runs are under way", under_way_);
+  struct End {
+    OpReporter& report;
+    ~End() { report.end_run(); }
+  } const end{report_};
+  report_.begin_run(observe);
+  time_ = {};
+  exchange_.send(queues_.main());
+  const bool timed = run_calls();
+  if (!report_.observed()) ++runs_;
+  exchange_.fetch(queues_.main());
+  wait_for(exchange_.fetched());
+  exchange_.finish_fetch();
+  if (timed) {
+    measured_ = {};
+    times_.collect(measured_);
+  }
+  if (!marks_.used()) return;
+  time_.total_s = measured_.total_s;
+  time_.exposed_s = measured_.exposed_s;
+  time_.exposed_by = measured_.exposed_by;
+}
+
+// Enqueues the calls, or launches their graphs. Returns whether their transfers are timed.
+bool StreamExecutor::run_calls() {
+  const bool observed = report_.observed();
+  const double* step = exchange_.host_step();
+  const double seed = step ? step[kSeed] : 0;
+  const bool timed = !observed && graphs_wanted() && timing_due();
+  // The device loads kernels when they first run, so the first run is never a graph.
+  const bool direct = !graphs_wanted() || observed || timed || runs_ == 0 || graphs_.refused();
+  if (!direct && !graphs_.is_for(seed)) capture(seed);
+  if (direct || graphs_.empty()) {
+    const std::map<GroupRef, int64_t> before = bound_.bytes_sent();
+    enqueue(timed ? Enqueue::kTimed : Enqueue::kPlain);
+    for (const auto& [group, bytes] : bound_.bytes_sent())
+      time_.bytes_sent[group] = bytes - before.at(group);
+  } else {
+    graphs_.launch(queues_.main());
+    time_.bytes_sent = graphs_.bytes_sent;
+  }
+  return timed;
+}
+
+// A capture sends nothing, so its bytes are those of each launch.
+void StreamExecutor::capture(double seed) {
+  const std::map<GroupRef, int64_t> before = bound_.bytes_sent();
+  graphs_.begin(queues_.main());
+  try {
+    const bool whole = enqueue(Enqueue::kCapture);
+    graphs_.end(queues_.main(), whole, seed);
+  } catch (const Error&) {
+    graphs_.clear();  // closes the capture: else nothing can be freed any more
+    throw;
+  }
+  graphs_.bytes_sent = bound_.bytes_sent();
+  for (auto& [group, bytes] : graphs_.bytes_sent) bytes -= before.at(group);
+  if (hooks_.captured) hooks_.captured(graphs_.summary(program().name));
+}
+
+// Called before each call of a capture: ends a full graph and begins the next, whose calls come
+// after all earlier ones. Ranks may be cut at different calls, because calls in issue order can
+// always run one by one. Returns false if there are too many nodes.
+bool StreamExecutor::cut_full_graph(CallId next) {
+  if (!graphs_.is_full()) return true;
+  queues_.join();
+  if (!graphs_.cut(queues_.main())) return false;
+  queues_.fork(next);
+  return true;
+}
+
+// A device that waits for a rank that is gone would wait for ever: the channels are polled
+// meanwhile.
+void StreamExecutor::wait_for(const GpuEvent& event) {
+  if (bound_.used().empty()) return event.synchronise();
+  const double since = hooks_.time_s();
+  Idle idle;
+  try {
+    while (!event.is_over()) {
+      for (const auto& use : bound_.used()) use.second->progress();
+      if (idle.sleeps() % kLongWait == 1) report_transfer(since);
+      idle.pause();
+    }
+  } catch (const Error&) {
+    abandon();
+    throw;
+  }
+  if (marks_.used()) waiting_.clear();
+}
+
+// Reports the transfer that the device is at: the first in issue order that has started and is not
+// done. It waits for others if nothing has changed since the last time.
+void StreamExecutor::report_transfer(double since_s) {
+  if (!marks_.used()) return;
+  const bool waits = !marks_.changed();
+  for (const CallId c : program().schedule.ids()) {
+    const Call& call = program().call(c);
+    const Queue queue = program().segment(call).queue;
+    const std::vector<PreparedOp>& ops = bound_.ops(c);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const int64_t number = number_of(c, i);
+      if (!ops[i].is_on_stream() || !marks_.is_started(queue, number) ||
+          marks_.is_done(queue, number))
+        continue;
+      const Communicator& channel = *ops[i].bound.channel;
+      report_.started(c, ops[i], waits);
+      if (!waits) return;
+      Waiting w = {c, ops[i].op->origin, channel.ranks(), {}, since_s};
+      if (is_message(*ops[i].op)) {
+        const int64_t peer = bound_.channels().peer(channel, call.wire.peer);
+        w.missing = {channel.ranks()[static_cast<size_t>(peer)]};
+      }
+      return waiting_.set(std::move(w));
+    }
+  }
+}
+
+// Kernels that wait for a rank that has ended must stop before their memory can be freed. NCCL's
+// abort waits for the graphs that its kernels are in, and these wait for the kernels of all
+// channels: so the graphs go first, and all channels go at once.
+void StreamExecutor::abandon() {
+  graphs_.clear();
+  std::set<Communicator*> channels;
+  for (const auto& use : bound_.used()) channels.insert(use.second);
+  std::vector<std::jthread> aborts;
+  for (Communicator* channel : channels) aborts.emplace_back([channel] { channel->abandon(); });
+}
+
+// Returns false if a capture has too many nodes.
+bool StreamExecutor::enqueue(Enqueue how) {
+  if (how == Enqueue::kTimed) times_.start();
+  marks_.clear(queues_.main());
+  queues_.fork(CallId(0));
+  for (const CallId c : program().schedule.ids()) {
+    if (how == Enqueue::kCapture && !cut_full_graph(c)) return false;
+    begin_call(c, how);
+    for (PreparedOp& op : bound_.ops(c)) {
+      report_.started(c, op, op.bound.channel != nullptr);
+      const double began = report_.now_s();
+      if (op.bound.channel && op.bound.channel->is_on_stream())
+        exchange_on_stream(c, op, how);
+      else if (op.bound.channel)
+        exchange_on_host(op);
+      else if (op.run)
+        op.run(op.bound);
+      if (report_.observed()) synchronise(op.bound.stream);
+      report_.finished(c, op.bound, began);
+    }
+    queues_.after(c);
+  }
+  queues_.join();
+  return true;
+}
+
+// Makes the stream of the call wait for the calls that it comes after.
+void StreamExecutor::begin_call(CallId c, Enqueue how) {
+  const Program& p = program();
+  const auto queue_of = [&](CallId y) { return p.segment(p.call(y)).queue; };
+  GroupRef group;  // whose transfers the compute queue waits for
+  if (how == Enqueue::kTimed && queue_of(c) == Queue::kCompute)
+    for (const CallId y : p.call(c).after)
+      if (queue_of(y) != Queue::kCompute) group = bound_.group_of_call(y);
+  if (!group.empty()) times_.begin(queues_.main(), TransferTimes::What::kWait, group);
+  queues_.before(c);
+  if (!group.empty()) times_.end(queues_.main());
+  if (!graphs_wanted() && hooks_.before_update && bound_.updates(c)) hooks_.before_update();
+  bound_.bind(c);
+}
+
+void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
+  Communicator& channel = *op.bound.channel;
+  const Stream s = op.bound.stream;
+  const Queue queue = program().segment(program().call(c)).queue;
+  const bool marked = op.is_on_stream();
+  const int64_t number = number_of(c, static_cast<size_t>(&op - bound_.ops(c).data()));
+  if (channel.needs_order()) queues_.before_transfer(s);
+  if (marked) marks_.started(s, queue, number);
+  if (marked && how == Enqueue::kTimed)
+    times_.begin(
+        s, queue == Queue::kCompute ? TransferTimes::What::kBoth : TransferTimes::What::kTransfer,
+        group_of(*op.op));
+  channel.use(s);
+  start_communication(op.bound);
+  finish_communication(op.bound);
+  if (marked && how == Enqueue::kTimed) times_.end(s);
+  if (marked) marks_.done(s, queue, number);
+  if (channel.needs_order()) queues_.after_transfer(s);
+}
+
+void StreamExecutor::exchange_on_host(PreparedOp& op) {
+  const double began = hooks_.time_s();
+  exchange_through_host(bound_.arena(), op);
+  const double took = hooks_.time_s() - began;
+  time_.total_s += took;
+  time_.exposed_s += took;
+  time_.exposed_by[group_of(*op.op)] += took;
+}
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// Runs a program on a GPU (docs/decisions/cuda.md): calls are enqueued in issue order, each in the
+// stream of its queue; later runs are launches of graphs.
+#pragma once
+
+#include <optional>
+
+#include "runtime/device_marks.h"
+#include "runtime/device_queues.h"
+#include "runtime/op_reporter.h"
+#include "runtime/step_exchange.h"
+#include "runtime/step_graphs.h"
+#include "runtime/transfer_times.h"
+#include "runtime/wait_report.h"
+
+namespace tessera {
+
+// With several ranks, the times of transfers are measured in one run of this many, call by call.
+constexpr int64_t kRunsPerTiming = 100;
+
+class StreamExecutor : public Executor {
+ public:
+  // All of them outlive this.
+  StreamExecutor(BoundProgram& bound, const kernels::Kernels& kernels, const RunHooks& hooks);
+
+  void run(const Observer& observe = {}) override;
+  bool can_run_ahead() const override;
+  void start() override;
+  void finish() override;
+  void wait_until_read() const override;
+  TensorView fetch(const TensorView& device) const override;
+  void send(const TensorView& host) const override;
+  int64_t first_non_finite(const TensorView& device) const override;
+  const CommunicationTime& communication() const override { return time_; }
+  Waiting waiting() const override { return waiting_.get(); }
+
+  const StepExchange& exchange() const { return exchange_; }
+  StepGraphs& graphs() { return graphs_; }
+
+ private:
+  enum class Enqueue { kPlain, kTimed, kCapture };
+
+  bool graphs_wanted() const;
+  bool timing_due() const { return marks_.used() && runs_ % kRunsPerTiming == 1; }
+  bool run_calls();
+  bool enqueue(Enqueue how);
+  void begin_call(CallId c, Enqueue how);
+  bool cut_full_graph(CallId next);
+  void capture(double seed);
+  void exchange_on_stream(CallId c, PreparedOp& op, Enqueue how);
+  void exchange_on_host(PreparedOp& op);
+  void wait_for(const GpuEvent& event);
+  void report_transfer(double since_s);
+  void abandon();
+
+  const kernels::Kernels& kernels_;
+  const RunHooks& hooks_;
+  OpReporter report_;
+  DeviceQueues queues_;
+  StepExchange exchange_;
+  StepGraphs graphs_;
+  int under_way_ = 0;  // runs that are not finished
+  int64_t runs_ = 0;   // started, without those with an observer
+  // For transfers in streams.
+  DeviceMarks marks_;
+  TransferTimes times_;
+  CommunicationTime measured_;  // the seconds of the last run that was timed
+  CommunicationTime time_;
+  WaitReport waiting_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,92 @@
+// The queues of a program whose calls are transfers, on the host. Calls of a queue run first in,
+// first out, each when the calls it comes after are over. A progress thread moves them while the
+// caller computes, and the caller does when it waits.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+#include "runtime/op_reporter.h"
+#include "runtime/poison.h"
+#include "runtime/progress_thread.h"
+#include "runtime/wait_report.h"
+
+namespace tessera {
+
+class TransferQueues {
+ public:
+  // All of them outlive this. `poison`: see poison.h.
+  TransferQueues(BoundProgram& bound, const RunHooks& hooks, OpReporter& report, bool poison);
+
+  // Around a run. While none is under way, no thread but the caller's uses the communicators.
+  void begin_run(const Observer& observe);
+  void end_run();
+
+  // Appends the call to its queue.
+  void issue(CallId c);
+  // Around a call of the compute queue.
+  void begin_call(CallId c);
+  void end_call(CallId c);
+  // Runs a transfer of the compute queue. The queues progress meanwhile, since its partners may
+  // wait for them. Throws Error if a peer is lost, as wait_for() does.
+  void exchange(CallId c, PreparedOp& op);
+  // Returns when the call is over.
+  void wait_for(CallId c);
+  // Makes some progress between two ops of the compute queue, if the progress thread does not.
+  void poll();
+
+  const CommunicationTime& communication() const { return time_; }
+  Waiting waiting() const { return waiting_.get(); }
+
+ private:
+  struct Transfer {
+    Ticket ticket = 0;
+    double since_s = 0;
+    BoundOp bound;  // the prepared op may be bound anew before the transfer is over
+  };
+  // A call of a queue that is not over; it is under way if `op` is not kNone.
+  struct Active {
+    CallId call = kNone;
+    int64_t op = kNone;
+    std::optional<Transfer> transfer = {};  // of that op
+  };
+  // The first is under way, and the second too where it may_lead.
+  using Pending = std::deque<Active>;
+
+  Pending& pending(CallId c);
+  bool progress_in_thread();
+  void begin(CallId c);
+  void end(CallId c);
+  bool may_start(const Call& call) const;
+  bool progress();
+  bool move(Pending& queue);
+  bool move_first(Pending& queue);
+  bool move_op(Active& a, PreparedOp& op);
+  bool lead(Pending& queue);
+  Transfer start(const PreparedOp& op) const;
+  bool finish(const Transfer& t);
+  template <class Over, class Move>
+  void wait(const Over& over, const Move& move, CallId c, const PreparedOp* op);
+  void report_wait(CallId c, const PreparedOp* op, double since_s);
+
+  BoundProgram& bound_;
+  const RunHooks& hooks_;
+  OpReporter& report_;
+  std::optional<Poison> poison_;
+  IdVector<CallId, bool> may_lead_;  // see lead.h
+  std::map<GroupRef, int64_t> sent_before_;
+  WaitReport waiting_;
+  // What the progress thread shares: from here to `failed_`, and all that communicates.
+  std::mutex moving_;
+  IdVector<CallId, bool> over_;
+  std::array<Pending, kQueues> queues_;
+  int64_t pending_calls_ = 0;  // in all queues
+  CommunicationTime time_;
+  std::exception_ptr failed_;             // thrown in the progress thread
+  std::optional<ProgressThread> thread_;  // last: it stops before the rest goes
+};
+
+}  // namespace tessera

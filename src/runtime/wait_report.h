@@ -1,0 +1,31 @@
+// The long wait of a run, written by its thread and read by any other.
+#pragma once
+
+#include <mutex>
+#include <utility>
+
+#include "runtime/events.h"
+
+namespace tessera {
+
+// A wait is reported after this many sleeps (some milliseconds), and again after as many.
+constexpr int64_t kLongWait = 100;
+
+class WaitReport {
+ public:
+  void set(Waiting waiting) {
+    const std::lock_guard lock(mutex_);
+    waiting_ = std::move(waiting);
+  }
+  void clear() { set({}); }
+  Waiting get() const {
+    const std::lock_guard lock(mutex_);
+    return waiting_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Waiting waiting_;
+};
+
+}  // namespace tessera

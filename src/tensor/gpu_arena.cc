@@ -1,0 +1,54 @@
+// The arena of a run that computes on a GPU: device memory and its mirror on the host.
+#include "tensor/arena.h"
+#include "tensor/gpu.h"
+
+namespace tessera {
+namespace {
+
+class GpuArena : public Arena {
+ public:
+  GpuArena(const std::string& name, int64_t bytes) : mirror_(name, bytes), memory_(name, bytes) {
+    data_ = memory_.data();
+    bytes_ = memory_.bytes();
+  }
+  TensorView host(const TensorView& device) const override {
+    if (!contains(device.data)) return device;
+    return {mirror_.data() + (device.as<std::byte>() - data_), device.dtype, device.shape};
+  }
+  void upload(Stream stream, const TensorView& host) const override {
+    for (const MemoryRange& r : pieces_of(host))
+      copy_in_stream(stream, on_device(r), r.data, r.bytes);
+  }
+  TensorView download(Stream stream, const TensorView& device) const override {
+    const TensorView to = host(device);
+    if (to.data == device.data) return to;
+    for (const MemoryRange& r : pieces_of(to))
+      copy_in_stream(stream, r.data, on_device(r), r.bytes);
+    return to;
+  }
+  void pin(std::string name, std::span<const MemoryRange> host) override {
+    pinned_ = PinnedPages(std::move(name), host);
+  }
+  void touch() const override {}  // a device's memory is there from the start
+
+ private:
+  // One copy must not mix pinned and other memory.
+  std::vector<MemoryRange> pieces_of(const TensorView& host) const {
+    return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_.pages());
+  }
+  std::byte* on_device(const MemoryRange& host) const {
+    return data_ + (host.data - mirror_.data());
+  }
+
+  Buffer mirror_;
+  DeviceBuffer memory_;
+  PinnedPages pinned_;
+};
+
+}  // namespace
+
+std::unique_ptr<Arena> gpu_arena(std::string name, int64_t bytes) {
+  return std::make_unique<GpuArena>(name, bytes);
+}
+
+}  // namespace tessera
