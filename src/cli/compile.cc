@@ -1,4 +1,5 @@
 // tessera compile RUN [--print|--text|--check|--stages|--timeline text|svg] [--rank N]
+#include "compile/compile.h"
 #include "base/tree.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"

@@ -1,6 +1,7 @@
 // `tessera plan --search`: the fastest layouts of a run on a machine.
 #pragma once
 
+#include "compile/target.h"
 #include "config/run_config.h"
 #include "plan/search.h"
 

@@ -1,5 +1,6 @@
 #include "compile/block_passes.h"
 
+#include "compile/passes.h"
 #include "model/forward.h"
 
 namespace tessera {

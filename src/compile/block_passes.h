@@ -4,8 +4,8 @@
 //           between them, the backward of each block, recomputation and fusions
 #pragma once
 
-#include "compile/compile.h"
-#include "compile/passes.h"
+#include "compile/request.h"
+#include "ir/program.h"
 
 namespace tessera {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "compile/pipeline.h"
+#include "compile/spread_layers.h"
 #include "ir/rule.h"
 
 namespace tessera {

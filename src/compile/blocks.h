@@ -1,8 +1,10 @@
 // The two halves of compile(): blocks, which all stages share, and the schedule of one stage.
 #pragma once
 
-#include "compile/expand.h"
+#include "compile/expanded.h"
+#include "compile/request.h"
 #include "compile/stage_share.h"
+#include "compile/target.h"
 
 namespace tessera {
 

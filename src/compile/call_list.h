@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/expand.h"
+#include "compile/expanded.h"
 
 namespace tessera {
 

@@ -1,7 +1,10 @@
 // The parts of check(), a file each. Each names the faults that it finds.
 #pragma once
 
-#include "compile/check.h"
+#include <string>
+#include <vector>
+
+#include "compile/finding.h"
 
 namespace tessera {
 

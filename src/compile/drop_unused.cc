@@ -1,5 +1,4 @@
-// Removes segments that no call runs and frames that no call uses.
-#include "compile/schedule.h"
+#include "compile/drop_unused.h"
 
 namespace tessera {
 

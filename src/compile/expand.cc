@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "compile/expand.h"
 #include "compile/expander.h"
 #include "compile/rewrite.h"
 #include "compile/scratch.h"

@@ -1,5 +1,6 @@
 // Segments that reduce gradients over the data ranks, whole or in buckets.
 #include "base/error.h"
+#include "compile/passes.h"
 #include "compile/expander.h"
 #include "compile/rewrite.h"
 #include "ir/names.h"

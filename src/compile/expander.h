@@ -9,7 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "compile/expand.h"
+#include "compile/expanded.h"
+#include "compile/request.h"
+#include "compile/stage_share.h"
+#include "compile/target.h"
 
 namespace tessera {
 

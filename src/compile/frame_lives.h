@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "compile/pack.h"
+#include "compile/life.h"
 #include "ir/program.h"
 
 namespace tessera {

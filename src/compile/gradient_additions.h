@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "compile/expand.h"
+#include "compile/expanded.h"
 
 namespace tessera {
 

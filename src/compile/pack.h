@@ -5,13 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace tessera {
+#include "compile/life.h"
 
-// A time in the arena, as closed interval of positions in the schedule, and its place.
-struct Life {
-  int64_t birth = 0, death = 0, bytes = 0;
-  int64_t offset = 0;
-};
+namespace tessera {
 
 // Bytes that are taken already: used[c] of them from `offset` on, at position c.
 struct Region {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "compile/pack.h"
+#include "compile/life.h"
 
 namespace tessera {
 

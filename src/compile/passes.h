@@ -2,20 +2,13 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compile/layout.h"
 #include "compile/optimizer.h"
 #include "ir/program.h"
 
 namespace tessera {
-
-// What is kept of the forward for the backward.
-struct Recompute {
-  bool selective = false;   // norms, attention and gates are computed again in the backward
-  int64_t full_layers = 0;  // the first so many layers keep only their input
-};
-// From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
-Recompute parse_recompute(const std::string& text, int64_t layers);
 
 // attention → attention_scores, softmax, (dropout,) attention_mix; with `half` all of them in the
 // type of activations. Before differentiate.

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/box.h"
-#include "compile/pieces.h"
+#include "compile/state_piece.h"
 
 namespace tessera {
 

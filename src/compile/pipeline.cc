@@ -53,13 +53,6 @@ std::vector<std::vector<Action>> lists(const PipelineShape& shape) {
 
 }  // namespace
 
-int64_t most_in_flight(const PipelineShape& p, int64_t stage) {
-  const int64_t all = p.microbatches * p.interleave, behind = p.stages - stage - 1;
-  if (p.schedule == PipelineSchedule::kGpipe) return all;
-  if (p.interleave == 1) return std::min(all, behind + 1);
-  return std::min(all, 2 * behind + (p.interleave - 1) * p.stages + 1);
-}
-
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape) {
   CHECK(shape.cost.empty() || static_cast<int64_t>(shape.cost.size()) == shape.chunks(),
         "{} costs of {} chunks", shape.cost.size(), shape.chunks());

@@ -15,41 +15,13 @@
 // S divides m (m V + S − 1)(F + B) of its chunks, zero_bubble idles 0.33 to 0.67 of 1f1b's time.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
-#include "compile/layout.h"
+#include "compile/pipeline_shape.h"
 
 namespace tessera {
 
-enum class ActionKind : uint8_t { kForward, kBackward, kWeights };
-
-struct Action {
-  ActionKind kind = ActionKind::kForward;
-  int64_t chunk = 0, microbatch = 0;
-  int64_t start = 0, finish = 0;  // where messages are free
-};
-
-struct PipelineShape {
-  PipelineSchedule schedule = PipelineSchedule::k1F1B;
-  int64_t stages = 1, interleave = 1, microbatches = 1;
-  std::vector<int64_t> cost;  // of the forward of each chunk, at least 1; its backward takes twice
-  bool backward = true;       // else forwards alone: validation
-
-  int64_t chunks() const { return stages * interleave; }
-};
-
 // The actions of each stage in order. Micro-batches of a chunk follow each other, in every kind.
 std::vector<std::vector<Action>> pipeline_actions(const PipelineShape& shape);
-
-// Most micro-batches times chunks that `stage` may have begun and not finished.
-int64_t most_in_flight(const PipelineShape& shape, int64_t stage);
-
-// How many layers each chunk gets so that the costliest chunk is as cheap as can be, and the rest
-// as even as can be. The first chunk also has the embedding, the last the head; a layer costs 1.
-std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head);
-// The same where layers cost as listed: an encoder's and a decoder's.
-std::vector<int64_t> spread_layers(const std::vector<double>& layers, int64_t chunks,
-                                   double embedding, double head);
 
 }  // namespace tessera

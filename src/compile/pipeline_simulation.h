@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "compile/pipeline.h"
+#include "compile/pipeline_shape.h"
 
 namespace tessera {
 

@@ -1,11 +1,12 @@
 // Where lives were put so far, and the gap that the next one goes into (pack.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "compile/pack.h"
+#include "compile/life.h"
 
 namespace tessera {
 

@@ -1,6 +1,5 @@
 // Recomputes parts of the forward before the backward, so that less is saved.
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "base/error.h"
@@ -69,22 +68,6 @@ void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
 }
 
 }  // namespace
-
-Recompute parse_recompute(const std::string& text, int64_t layers) {
-  if (text == "none") return {};
-  if (text == "selective") return {.selective = true};
-  if (text == "full") return {.full_layers = layers};
-  int64_t n = 0;
-  const char* end = text.data() + text.size();
-  if (text.starts_with("full:")) {
-    const auto [stop, error] = std::from_chars(text.data() + 5, end, n);
-    if (error == std::errc() && stop == end && n >= 0 && n <= layers) return {.full_layers = n};
-  }
-  throw Error(
-      "layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
-      "N from 0 to {} layers.",
-      text, layers);
-}
 
 void recompute_selective(Graph& graph, SelectiveKind what) {
   for (Block& block : graph.blocks)

@@ -10,17 +10,15 @@
 // Actions and messages in the one order of all stages (issue_order.h).
 #pragma once
 
+#include "compile/expanded.h"
+#include "compile/request.h"
 #include "compile/stage_share.h"
+#include "compile/target.h"
 
 namespace tessera {
 
 // `expanded` gives its program away; its blocks and groups stay.
 Program schedule(Expanded& expanded, const CompileRequest& request, const Recompute& recompute,
                  const Target& target, const StageShare& share);
-
-// Takes out segments that this stage never calls, such as another stage's.
-void drop_uncalled(Program& p);
-// Takes out frames that no call touches, but those of state.
-void drop_untouched(Program& p);
 
 }  // namespace tessera

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compile/pipeline.h"
+#include "compile/spread_layers.h"
 
 namespace tessera {
 

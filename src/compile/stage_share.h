@@ -1,8 +1,11 @@
 // Which blocks and layers of the model a stage of the pipeline has.
 #pragma once
 
-#include "compile/expand.h"
-#include "compile/pipeline.h"
+#include <cstdint>
+#include <vector>
+
+#include "compile/pipeline_shape.h"
+#include "ir/program.h"
 
 namespace tessera {
 
@@ -25,5 +28,8 @@ struct StageShare {
   // Some of a block: the first stage has what begins the model, the last what ends it.
   bool holds(const Block& block, const BlockRange& range) const;
 };
+
+// The stages that have each block.
+using StagesOfBlocks = IdVector<BlockId, std::vector<int64_t>>;
 
 }  // namespace tessera

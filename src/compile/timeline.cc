@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "compile/pipeline.h"
 
 namespace tessera {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "compile/pipeline.h"
+#include "compile/pipeline_shape.h"
 
 namespace tessera {
 

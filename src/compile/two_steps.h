@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "compile/check.h"
+#include "compile/finding.h"
 
 namespace tessera {
 

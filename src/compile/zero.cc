@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "compile/call_list.h"
+#include "compile/drop_unused.h"
 #include "compile/gradient_additions.h"
-#include "compile/schedule.h"
 
 namespace tessera {
 namespace {

@@ -12,7 +12,7 @@
 // the stages that share a weight (`join`), and the report over all ranks.
 #pragma once
 
-#include "compile/expand.h"
+#include "compile/expanded.h"
 
 namespace tessera {
 

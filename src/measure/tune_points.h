@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/target.h"
 #include "config/run_config.h"
 #include "plan/predict.h"
 #include "plan/tune.h"

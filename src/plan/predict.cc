@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compile/communicators.h"
+#include "compile/compile.h"
 #include "model/presets.h"
 #include "plan/simulate.h"
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "compile/block_shares.h"
-#include "compile/compile.h"
+#include "compile/request.h"
+#include "compile/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
 

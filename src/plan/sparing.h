@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "compile/target.h"
 #include "plan/neighbours.h"
 
 namespace tessera {

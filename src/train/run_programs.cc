@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/nccl.h"
 #include "compile/communicators.h"
+#include "compile/compile.h"
 #include "data/tokenizer.h"
 #include "tensor/gpu.h"
 #include "train/origin.h"

@@ -3,8 +3,9 @@
 
 #include <memory>
 
-#include "compile/compile.h"
 #include "compile/memory_plan.h"
+#include "compile/request.h"
+#include "compile/target.h"
 #include "config/run_request.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"

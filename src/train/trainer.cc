@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "compile/check.h"
+#include "compile/compile.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/check.h"
+#include "compile/compile.h"
 #include "tests/compile/random_layout.h"
 
 namespace tessera {

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "compile/check.h"
+#include "compile/compile.h"
 #include "compile/place.h"
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"

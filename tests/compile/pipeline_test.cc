@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "compile/spread_layers.h"
 
 namespace tessera {
 namespace {

@@ -1,5 +1,6 @@
 // The memory and the transport of a run on devices, checked without a device.
 #include "train/run_device.h"
+#include "compile/compile.h"
 
 #include <gtest/gtest.h>
 
