@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 #include "ir/builder.h"
 

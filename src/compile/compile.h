@@ -1,8 +1,10 @@
-// compile(Graph, Layout, Target) → Program: what one rank runs for one purpose.
+// Compiles a model to the programs that its ranks run.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
+#include "compile/passes.h"
 #include "compile/pipeline_shape.h"
 #include "compile/request.h"
 #include "compile/target.h"
@@ -10,11 +12,16 @@
 
 namespace tessera {
 
-// Throws Error for a layout or policy that cannot be compiled, with what is possible.
+// Runs all passes. Throws Error for a layout or policy that cannot be compiled, with what is
+// possible.
 Program compile(const CompileRequest& request, const Target& target);
-// One a stage, whatever request.stage says: the ranks of a stage all run its program. The passes
-// over blocks run once.
+// Returns the program of each stage, whatever request.stage is; all ranks of a stage run its
+// program. The passes over blocks run once.
 std::vector<Program> compile_stages(const CompileRequest& request, const Target& target);
+
+// Returns the state after the named pass, of request.stage. Throws as compile() does.
+State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,
+                      const PassObserver& observe = {});
 
 // Throws Error where adapters or frozen weights name none of the model's, or adapters are wider
 // than a weight; compile() throws the same.

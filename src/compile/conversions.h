@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "compile/choose_signature.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 
 namespace tessera {
 

@@ -1,6 +1,6 @@
 // The backward of a block, by the gradient rule of each op.
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 #include "ir/builder.h"
 #include "ir/signature.h"

@@ -1,7 +1,7 @@
 // linear_cross_entropy and cross_entropy → logits_max, logits_sums, divided_cross_entropy (with a
 // matmul before them), so that shard can put reductions between. One rank keeps the fused op, which
 // never holds all logits.
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "ir/builder.h"
 
 namespace tessera {

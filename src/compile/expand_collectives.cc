@@ -1,7 +1,7 @@
 // Segments that reduce gradients over the data ranks, whole or in buckets.
 #include "base/error.h"
-#include "compile/passes.h"
 #include "compile/expander.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 #include "ir/names.h"
 #include "ir/rule.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 
 namespace tessera {

@@ -1,6 +1,6 @@
 // Passes that turn a fused op into its parts, or a training graph into one that generates.
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "ir/builder.h"
 #include "ir/operands.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "ir/rule.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 #include "ir/rule.h"
 

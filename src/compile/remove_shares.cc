@@ -1,5 +1,5 @@
 // Removes the op `share`, which only matters to gradients, once these exist.
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 
 namespace tessera {

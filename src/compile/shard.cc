@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "compile/choose_signature.h"
 #include "compile/conversions.h"
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compile/passes.h"
+#include "compile/graph_passes.h"
 #include "compile/rewrite.h"
 
 namespace tessera {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/tree.h"
@@ -115,6 +116,19 @@ TEST_F(Program, TheDocumentationIsUpToDate) {
   EXPECT_EQ(run("config explain --markdown").out,
             read_file(TESSERA_SOURCE "/docs/configuration.md"))
       << "Mend it by   scripts/generate_docs.sh";
+}
+
+TEST_F(Program, TheTableOfPassesIsUpToDate) {
+  const std::string page = read_file(TESSERA_SOURCE "/docs/passes.md");
+  const std::string table = run("compile --passes").out;
+  EXPECT_NE(page.find("\n" + table + "\n"), std::string::npos)
+      << "Mend it by   scripts/generate_docs.sh";
+  std::istringstream rows(table);
+  for (std::string row; std::getline(rows, row);)
+    if (row.starts_with("| [")) {
+      const std::string name = row.substr(3, row.find(']') - 3);
+      EXPECT_NE(page.find("\n## " + name + "\n"), std::string::npos) << "no section " << name;
+    }
 }
 
 TEST_F(Program, AFullDiskIsNoticed) {
