@@ -1,8 +1,8 @@
 // `tessera plan --search`: the fastest layouts of a run on a machine.
 #pragma once
 
-#include "compile/target.h"
 #include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/search.h"
 
 namespace tessera {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "compile/passes.h"
-#include "compile/pipeline_shape.h"
 #include "compile/request.h"
-#include "compile/target.h"
+#include "compile/schedule/pipeline_shape.h"
 #include "ir/program.h"
+#include "ir/target.h"
 
 namespace tessera {
 

@@ -5,15 +5,15 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "compile/assign_stages.h"
-#include "compile/drop_unused.h"
-#include "compile/expand.h"
-#include "compile/graph_passes.h"
-#include "compile/offload.h"
-#include "compile/overlap.h"
-#include "compile/place.h"
-#include "compile/schedule.h"
-#include "compile/zero.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/lower/expand.h"
+#include "compile/memory/place.h"
+#include "compile/schedule/assign_stages.h"
+#include "compile/schedule/drop_unused.h"
+#include "compile/schedule/offload.h"
+#include "compile/schedule/overlap.h"
+#include "compile/schedule/schedule.h"
+#include "compile/schedule/zero.h"
 #include "model/forward.h"
 
 namespace tessera {
@@ -39,23 +39,18 @@ void run_assign_stages(State& s, const Context& c) {
 
 void run_expand(State& s, const Context& c) {
   const StagesOfBlocks holders = holders_of(s.graph, s.share);
-  s.expanded = expand(std::move(s.graph), c.request, c.recompute, c.target, holders);
+  s.expanded = expand(std::move(s.graph), c, holders);
   s.graph = Graph();
 }
 
 void run_schedule(State& s, const Context& c) {
   Program& p = s.expanded.program;
-  p = schedule(s.expanded, c.request, c.recompute, c.target, s.share);
+  p = schedule(s.expanded, c, s.share);
   p.name = kPurposes[static_cast<int>(c.request.purpose)];
   p.ordered_transfers = c.target.ordered_transfers;
 }
 
-void run_zero(State& s, const Context& c) {
-  const Layout& l = c.request.layout;
-  const bool each = l.zero >= 2 || (l.zero == 1 && l.zero_reduce == ZeroReduce::kEach);
-  Program& p = s.expanded.program;
-  zero(p, s.expanded, each && p.mesh[AxisKind::kShard] > 1);
-}
+void run_zero(State& s, const Context& c) { zero(s.expanded.program, s.expanded, c.zero); }
 
 constexpr Pass kPasses[] = {
     {"forward", Level::kModel, always, "always", run_forward, Invariant::kTypes},
@@ -185,14 +180,6 @@ size_t block_pass_count() {
 }
 
 }  // namespace
-
-Context context_of(const CompileRequest& asked, const Target& target) {
-  Context c = {asked, {}, target};
-  CompileRequest& r = c.request;
-  if (!c.trains()) r.model.dropout = r.model.attention_dropout = r.model.embedding_dropout = 0;
-  c.recompute = parse_recompute(r.layout.recompute, r.model.all_layers());
-  return c;
-}
 
 std::span<const Pass> all_passes() { return kPasses; }
 std::span<const Pass> block_passes() { return all_passes().first(block_pass_count()); }

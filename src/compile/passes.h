@@ -6,25 +6,10 @@
 #include <span>
 #include <string_view>
 
-#include "compile/request.h"
+#include "compile/context.h"
 #include "compile/state.h"
-#include "compile/target.h"
 
 namespace tessera {
-
-// What passes read, made once from a request.
-struct Context {
-  CompileRequest request;  // without dropout, except for training
-  Recompute recompute;
-  Target target;
-
-  bool trains() const { return request.purpose == Purpose::kTrain; }
-  bool generates() const {
-    return request.purpose == Purpose::kLogits || request.purpose == Purpose::kDecode;
-  }
-};
-// Throws Error for a recomputation that does not exist.
-Context context_of(const CompileRequest& request, const Target& target);
 
 struct Pass {
   std::string_view name;

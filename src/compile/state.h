@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/expanded.h"
-#include "compile/stage_share.h"
+#include "compile/lower/expanded.h"
+#include "compile/schedule/stage_share.h"
 #include "ir/program.h"
 
 namespace tessera {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/target.h"
 #include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/predict.h"
 #include "plan/tune.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compile/request.h"
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
 #include "plan/software.h"

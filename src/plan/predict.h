@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "compile/request.h"
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
 #include "plan/software.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "compile/request.h"
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/simulate.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "compile/pipeline.h"
+#include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
 
 namespace tessera {

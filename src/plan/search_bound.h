@@ -22,7 +22,7 @@
 #include <map>
 #include <tuple>
 
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/links.h"
 #include "plan/search.h"
 #include "plan/search_blocks.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "compile/pipeline_shape.h"
+#include "compile/schedule/pipeline_shape.h"
 
 namespace tessera {
 

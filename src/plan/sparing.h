@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/neighbours.h"
 
 namespace tessera {

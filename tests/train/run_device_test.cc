@@ -8,7 +8,7 @@
 #include <set>
 
 #include "comm/nccl.h"
-#include "compile/communicators.h"
+#include "ir/communicators.h"
 #include "ir/rule.h"
 #include "plan/hardware.h"
 #include "runtime/device_sharing.h"

@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-TEST(Passes, Differentiate) {
-  testing::expect_change("differentiate", testing::tiny_request());
-}
+TEST(Passes, Differentiate) { testing::expect_change("differentiate", testing::tiny_request()); }
 
 }  // namespace tessera

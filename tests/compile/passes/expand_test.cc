@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-TEST(Passes, Expand) {
-  testing::expect_change("expand", testing::tiny_request());
-}
+TEST(Passes, Expand) { testing::expect_change("expand", testing::tiny_request()); }
 
 }  // namespace tessera

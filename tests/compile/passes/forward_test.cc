@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-TEST(Passes, Forward) {
-  testing::expect_change("forward", testing::tiny_request());
-}
+TEST(Passes, Forward) { testing::expect_change("forward", testing::tiny_request()); }
 
 }  // namespace tessera

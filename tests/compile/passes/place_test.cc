@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-TEST(Passes, Place) {
-  testing::expect_change("place", testing::tiny_request());
-}
+TEST(Passes, Place) { testing::expect_change("place", testing::tiny_request()); }
 
 }  // namespace tessera

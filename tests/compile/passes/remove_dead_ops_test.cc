@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-TEST(Passes, RemoveDeadOps) {
-  testing::expect_change("remove_dead_ops", testing::tiny_request());
-}
+TEST(Passes, RemoveDeadOps) { testing::expect_change("remove_dead_ops", testing::tiny_request()); }
 
 }  // namespace tessera
