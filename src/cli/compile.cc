@@ -1,15 +1,19 @@
 // tessera compile RUN [--print|--text|--check|--stages|--after PASS|--timings|--timeline text|svg]
-// [--rank N]
+// [--rank N], compile --check-text FILE and compile --passes
 #include "compile/compile.h"
+
 #include <fmt/ranges.h>
-#include "compile/passes.h"
+
+#include <chrono>
 
 #include "base/config.h"
 #include "base/tree.h"
+#include "cli/check_text.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
 #include "compile/check/check.h"
+#include "compile/passes.h"
 #include "compile/schedule/timeline.h"
 #include "ir/print.h"
 #include "ir/summary.h"
@@ -68,13 +72,19 @@ void print_after(const Pass& pass, const CompileRequest& request, const Target& 
   fmt::print("{}", print(compile_through(pass.name, request, target)));
 }
 
+// Passes follow each other, so the time of one is that since the one before it.
 void print_timings(const CompileRequest& request, const Target& target, bool json) {
+  using Clock = std::chrono::steady_clock;
   Tree seconds;
   double all = 0;
-  const auto note = [&](const Pass& pass, const State&, double s) {
-    all += s;
-    seconds.set(std::string(pass.name), Tree(s));
-    if (!json) fmt::print("{:<22} {:>10.3f} ms\n", pass.name, 1e3 * s);
+  Clock::time_point last = Clock::now();
+  const auto note = [&](const Pass& pass, const State&) {
+    const Clock::time_point now = Clock::now();
+    const double took = std::chrono::duration<double>(now - last).count();
+    last = now;
+    all += took;
+    seconds.set(std::string(pass.name), Tree(took));
+    if (!json) fmt::print("{:<22} {:>10.3f} ms\n", pass.name, 1e3 * took);
   };
   compile_through(all_passes().back().name, request, target, note);
   if (json)
@@ -85,14 +95,14 @@ void print_timings(const CompileRequest& request, const Target& target, bool jso
 
 struct Choices {
   std::string run, timeline, after;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides, texts;
   int64_t rank = 0;
   bool summary = false, text = false, stages = false, check = false;
   bool passes = false, timings = false, json = false;
 };
 
 void declare(Arguments& a, Choices& c) {
-  a.optional(c.run, "RUN", "the run file; required except with --passes");
+  a.optional(c.run, "RUN", "the run file; required except with --passes and --check-text");
   a.many(c.overrides, "key=value", "replaces what the run file says");
   a.flag(c.summary, "--print", "segments with cost, frames, calls and memory on a page");
   a.flag(c.text, "--text", "the whole program as text");
@@ -100,6 +110,8 @@ void declare(Arguments& a, Choices& c) {
   a.option(c.rank, "--rank", "N", "whose program --print, --text, --after and --timings show");
   a.option(c.timeline, "--timeline", "text|svg", "draw who computes what when");
   a.flag(c.check, "--check", "verify the program: data flow, races, deadlocks");
+  a.option(c.texts, "--check-text", "FILE",
+           "verify a program that --text printed; repeat it for each stage of a pipeline");
   a.option(c.after, "--after", "PASS", "text of the graph or program after this pass");
   a.flag(c.timings, "--timings", "time of each pass");
   a.flag(c.passes, "--passes", "table of all passes in their order, in Markdown");
@@ -134,6 +146,10 @@ int verb_compile(Args args) {
     fmt::print("{}", pass_table());
     return 0;
   }
+  if (!choices.texts.empty() && !choices.run.empty())
+    throw UsageError("compile: --check-text reads programs instead of a run. Remove {}.",
+                     choices.run);
+  if (!choices.texts.empty()) return check_text(choices.texts);
   if (choices.run.empty())
     throw UsageError(
         "compile: RUN is required.\nUsage: tessera compile RUN [key=value …] "

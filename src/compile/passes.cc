@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "base/error.h"
 #include "compile/graph/graph_passes.h"
@@ -196,18 +195,15 @@ void verify_after_each_pass(bool on) { verifies = on; }
 
 void run_passes(State& state, const Context& context, std::span<const Pass> passes,
                 const PassObserver& observe) {
-  using Clock = std::chrono::steady_clock;
   for (const Pass& pass : passes) {
     if (!pass.when(context)) continue;
-    const Clock::time_point start = Clock::now();
     pass.run(state, context);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     state.level = pass.level;
     if (verifies) {
       const std::vector<std::string> faults = verify(state, pass.leaves);
       CHECK(faults.empty(), "after pass {}: {}", pass.name, faults.front());
     }
-    if (observe) observe(pass, state, seconds);
+    if (observe) observe(pass, state);
   }
 }
 

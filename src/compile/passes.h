@@ -28,8 +28,8 @@ std::span<const Pass> stage_passes();
 // The passes up to the named one; none if there is no pass of that name.
 std::span<const Pass> passes_through(std::string_view name);
 
-// Called after each pass that ran, with the seconds it took.
-using PassObserver = std::function<void(const Pass&, const State&, double seconds)>;
+// Called after each pass that ran.
+using PassObserver = std::function<void(const Pass&, const State&)>;
 
 // Runs those of the passes whose condition holds. Throws Error for what a pass cannot do.
 void run_passes(State& state, const Context& context, std::span<const Pass> passes,

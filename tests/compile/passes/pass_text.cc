@@ -63,7 +63,7 @@ void expect_change(const std::string& name, const CompileRequest& request) {
   Lines before;
   bool ran = false;
   std::string text;
-  compile_through(name, request, {}, [&](const Pass& pass, const State& state, double) {
+  compile_through(name, request, {}, [&](const Pass& pass, const State& state) {
     ran = pass.name == name;
     if (!ran) return void(before = lines_of(print(state)));
     text = changed_lines(before, lines_of(print(state)));
