@@ -11,6 +11,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
+#include "compile/compile.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "comm/world.h"
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
 #include "runtime/machine.h"
 

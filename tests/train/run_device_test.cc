@@ -1,5 +1,6 @@
 // The memory and the transport of a run on devices, checked without a device.
 #include "train/run_device.h"
+#include "compile/compile.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -8,7 +9,7 @@
 #include <set>
 
 #include "comm/nccl.h"
-#include "compile/communicators.h"
+#include "ir/communicators.h"
 #include "ir/rule.h"
 #include "plan/hardware.h"
 #include "runtime/device_sharing.h"
