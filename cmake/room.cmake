@@ -47,8 +47,15 @@ function(tessera_bundled PROGRAM)
   endif()
 endfunction()
 
-# What only tests run is optimised little: it is most of a build's time.
+# What only tests run is optimised little: it is most of a build's time. Programs that compile verify
+# the state after each pass.
 function(tessera_test_program NAME SOURCES ROOMS LINK)
+  foreach(room compile config plan train eval measure cli)
+    if(room IN_LIST ROOMS)
+      list(APPEND SOURCES $<TARGET_OBJECTS:tessera_verify_passes>)
+      break()
+    endif()
+  endforeach()
   add_executable(${NAME} ${SOURCES})
   list(TRANSFORM ROOMS PREPEND tessera_)
   target_link_libraries(${NAME} PRIVATE ${ROOMS} ${LINK})

@@ -7,6 +7,8 @@
   - a file over 500 lines, a header over 200, a function over 60 (kernels 120; needs ctags)
   - a type name that two files give to two types of one namespace
   - a source without a header whose first line does not say what it is
+  - a source of src/ or tests/ that no build file names
+  - a class with more than 25 methods or 15 members (needs ctags); those in BIG_CLASSES may not grow
   - #if: absence is a file
 
 usage: scripts/check_rooms.py [ROOT]
@@ -30,6 +32,20 @@ LIBRARIES = {
     "cblas": "OpenBLAS", "cublas": "cuBLAS", "cudnn": "cuDNN",
 }
 HEAVY = {"nlohmann-json", "yaml-cpp", "spdlog", "CLI11", "simdjson", "oneDNN"}
+
+
+MAX_METHODS, MAX_MEMBERS = 25, 15
+# Classes over the limits: the most methods and members that each may have, and why it has them.
+BIG_CLASSES = {
+    "tessera::Executor": (76, 26, "the executors per device replace it (stage 5)"),
+    "tessera::IdVector": (30, 1, "has the interface of std::vector, one line per method"),
+    "tessera::BlockWriter": (29, 6, "the verbs of a model family, one per op"),
+    "tessera::Run": (40, 32, "to be divided: start, loop and end of a run"),
+    "tessera::Trainer": (29, 10, "to be divided with Run"),
+    "tessera::Saves": (24, 17, "to be divided with Run"),
+    "tessera::BpeTokenizer": (17, 18, "its tables are to be one struct"),
+    "tessera::DocumentStream": (15, 18, "its cursor is to be one struct"),
+}
 
 
 def declared_rooms(src):
@@ -189,6 +205,69 @@ def check_first_lines(root, files):
             wrong(f"{path.relative_to(root)}: has no header, so its first line must say what it is")
 
 
+def check_build_files(root):
+    """A source that no build file names is never compiled."""
+    def text_of(path):
+        return re.sub(r"#.*", "", path.read_text())
+
+    shared = "".join(text_of(p) for p in sorted((root / "cmake").glob("*.cmake")))
+    texts = {p.parent: text_of(p) for top in ("src", "tests") for p in (root / top).rglob("CMakeLists.txt")}
+    for folder in ("src", "tests"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in {".cc", ".cu"}:
+                continue
+            names = [(texts[d], path.relative_to(d)) for d in path.parents if d in texts]
+            names.append((shared, path.relative_to(root)))
+            if not any(re.search(rf"(?<![\w.-]){re.escape(str(name))}(?![\w.])", text) for text, name in names):
+                wrong(f"{path.relative_to(root)}: no build file names it")
+
+
+def class_sizes(src):
+    """{class: (path, methods, members)} by ctags, without constructors, destructors and operators."""
+    if not shutil.which("ctags"):
+        return {}
+    out = subprocess.run(["ctags", "--fields=+neKs", "--extras=", "-R", "-o", "-", "--kinds-c++=pfmc", str(src)],
+                         capture_output=True, text=True).stdout
+    spans, entries = {}, []
+    for line in out.splitlines():
+        name, path, _, *rest = line.split("\t")
+        fields = dict(field.split(":", 1) for field in rest if ":" in field)
+        kind = next((field for field in rest if ":" not in field), "")
+        scope = fields.get("class") or fields.get("struct") or fields.get("namespace")
+        at = int(fields.get("line", 0))
+        if kind == "class":
+            spans[path, f"{scope}::{name}" if scope else name] = (at, int(fields.get("end", 0)))
+        elif kind in {"prototype", "function", "member"} and "class" in fields:
+            entries.append((name, path, kind, fields["class"], at))
+    sizes = {key: [0, 0] for key in spans}
+    for name, path, kind, cls, at in entries:
+        begin, end = spans.get((path, cls), (0, -1))
+        if not begin <= at <= end:
+            continue  # a definition outside the class, which has its declaration inside
+        if kind == "member":
+            sizes[path, cls][1] += 1
+        elif name.lstrip("~") != cls.split("::")[-1] and not name.startswith("operator"):
+            sizes[path, cls][0] += 1
+    return {cls: (path, *counts) for (path, cls), counts in sizes.items()}
+
+
+def check_classes(root, src):
+    sizes = class_sizes(src)
+    for cls, (path, methods, members) in sorted(sizes.items()):
+        where = f"{pathlib.Path(path).relative_to(root)}: {cls} has {methods} methods and {members} members"
+        if cls in BIG_CLASSES:
+            most_methods, most_members, _ = BIG_CLASSES[cls]
+            if methods > most_methods or members > most_members:
+                wrong(f"{where}, at most {most_methods} and {most_members} by BIG_CLASSES")
+            elif methods <= MAX_METHODS and members <= MAX_MEMBERS:
+                wrong(f"{where}, within the limits: remove it from BIG_CLASSES")
+        elif methods > MAX_METHODS or members > MAX_MEMBERS:
+            wrong(f"{where}, at most {MAX_METHODS} and {MAX_MEMBERS}")
+    for cls in BIG_CLASSES:
+        if sizes and cls not in sizes:
+            wrong(f"scripts/check_rooms.py: BIG_CLASSES names {cls}, which is gone")
+
+
 def check_sizes(root, src, files):
     lengths = {path: len(path.read_text(errors="replace").splitlines()) for path in files}
     for path, lines in sorted(lengths.items()):
@@ -220,6 +299,8 @@ def main():
     check_device_sources(root, src, files)
     check_type_names(root, files)
     check_first_lines(root, files)
+    check_build_files(root)
+    check_classes(root, src)
     summary = check_sizes(root, src, files)
     for message in ERRORS:
         print(message)

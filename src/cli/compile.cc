@@ -1,10 +1,20 @@
-// tessera compile RUN [--print|--text|--check|--stages|--timeline text|svg] [--rank N]
+// tessera compile RUN [--print|--text|--check|--stages|--after PASS|--timings|--timeline text|svg]
+// [--rank N], compile --check-text FILE and compile --passes
+#include "compile/compile.h"
+
+#include <fmt/ranges.h>
+
+#include <chrono>
+
+#include "base/config.h"
 #include "base/tree.h"
+#include "cli/check_text.h"
 #include "cli/checkpoint_file.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
-#include "compile/check.h"
-#include "compile/timeline.h"
+#include "compile/check/check.h"
+#include "compile/passes.h"
+#include "compile/schedule/timeline.h"
 #include "ir/print.h"
 #include "ir/summary.h"
 #include "train/run_programs.h"
@@ -31,59 +41,140 @@ std::string draw(const std::string& how, const PipelineShape& shape) {
   throw UsageError("--timeline {}: possible are text and svg.", how);
 }
 
-// The ranks of a stage all run its program.
-const Program& program_of(const std::vector<Program>& stages, int64_t rank) {
-  const Mesh& mesh = stages[0].mesh;
+// Returns the stage of a rank; the ranks of a stage all run its program.
+int64_t stage_of(const Mesh& mesh, int64_t rank) {
   if (rank < 0 || rank >= mesh.ranks())
     throw UsageError("--rank {}: the layout has ranks 0 to {}.", rank, mesh.ranks() - 1);
-  return stages[static_cast<size_t>(coordinates_of(mesh, rank)[AxisKind::kPipeline])];
+  return coordinates_of(mesh, rank)[AxisKind::kPipeline];
 }
 
-}  // namespace
+// Returns the table of docs/passes.md.
+std::string pass_table() {
+  std::string table = "| pass | level | when |\n|---|---|---|\n";
+  for (const Pass& p : all_passes())
+    table +=
+        fmt::format("| [{0}](#{0}) | {1} | {2} |\n", p.name, name_of_entry(p.level), p.condition);
+  return table;
+}
 
-int verb_compile(Args args) {
-  std::string run;
-  std::vector<std::string> overrides;
-  std::string timeline;
+const Pass& pass_named(const std::string& name) {
+  const std::span<const Pass> passes = passes_through(name);
+  if (!passes.empty()) return passes.back();
+  std::vector<std::string_view> names;
+  for (const Pass& p : all_passes()) names.push_back(p.name);
+  throw UsageError("--after {}: there is no such pass. Possible: {}.", name,
+                   fmt::join(names, ", "));
+}
+
+void print_after(const Pass& pass, const CompileRequest& request, const Target& target) {
+  if (!pass.when(context_of(request, target)))
+    fmt::print(stderr, "The pass {} does not run here (when: {}).\n", pass.name, pass.condition);
+  fmt::print("{}", print(compile_through(pass.name, request, target)));
+}
+
+// Passes follow each other, so the time of one is that since the one before it.
+void print_timings(const CompileRequest& request, const Target& target, bool json) {
+  using Clock = std::chrono::steady_clock;
+  Tree seconds;
+  double all = 0;
+  Clock::time_point last = Clock::now();
+  const auto note = [&](const Pass& pass, const State&) {
+    const Clock::time_point now = Clock::now();
+    const double took = std::chrono::duration<double>(now - last).count();
+    last = now;
+    all += took;
+    seconds.set(std::string(pass.name), Tree(took));
+    if (!json) fmt::print("{:<22} {:>10.3f} ms\n", pass.name, 1e3 * took);
+  };
+  compile_through(all_passes().back().name, request, target, note);
+  if (json)
+    fmt::print("{}\n", to_json(seconds));
+  else
+    fmt::print("{:<22} {:>10.3f} ms\n", "all passes", 1e3 * all);
+}
+
+struct Choices {
+  std::string run, timeline, after;
+  std::vector<std::string> overrides, texts;
   int64_t rank = 0;
-  bool print_summary = false, print_text = false, print_stages = false, check_only = false;
-  bool json = false;
-  Arguments a("compile", "Compiles the training step of a run and shows or checks it.",
-              "tessera compile run.yaml --print");
-  a.required(run, "RUN", "the run file");
-  a.many(overrides, "key=value", "replaces what the run file says");
-  a.flag(print_summary, "--print", "segments with cost, frames, calls and memory on a page");
-  a.flag(print_text, "--text", "the whole program as text");
-  a.flag(print_stages, "--stages", "where the stages of the pipeline differ");
-  a.option(rank, "--rank", "N", "whose program --print and --text show");
-  a.option(timeline, "--timeline", "text|svg", "draw who computes what when");
-  a.flag(check_only, "--check", "verify the program: data flow, races, deadlocks");
-  a.json(json);
-  if (!a.parse(args)) return 0;
-  RunConfig config = open_run(run, overrides, false, DataUse::kIgnored);
-  require_layout(config, "compile");
-  const CpuFeatures cpu = read_cpu_features();
-  config.precision = resolve_precision(config.precision, cpu);
-  resolve_sizes(config);
-  Library library(cpu, threads_or_all(config.run.threads));
-  const CompileRequest request = compile_request(config, Purpose::kTrain);
-  if (!timeline.empty()) {
-    fmt::print("{}", draw(timeline, pipeline_of(request)));
-    return 0;
-  }
-  const std::vector<Program> stages = compile_stages(request, library.target());
-  const Program& p = program_of(stages, rank);
+  bool summary = false, text = false, stages = false, check = false;
+  bool passes = false, timings = false, json = false;
+};
+
+void declare(Arguments& a, Choices& c) {
+  a.optional(c.run, "RUN", "the run file; required except with --passes and --check-text");
+  a.many(c.overrides, "key=value", "replaces what the run file says");
+  a.flag(c.summary, "--print", "segments with cost, frames, calls and memory on a page");
+  a.flag(c.text, "--text", "the whole program as text");
+  a.flag(c.stages, "--stages", "where the stages of the pipeline differ");
+  a.option(c.rank, "--rank", "N", "whose program --print, --text, --after and --timings show");
+  a.option(c.timeline, "--timeline", "text|svg", "draw who computes what when");
+  a.flag(c.check, "--check", "verify the program: data flow, races, deadlocks");
+  a.option(c.texts, "--check-text", "FILE",
+           "verify a program that --text printed; repeat it for each stage of a pipeline");
+  a.option(c.after, "--after", "PASS", "text of the graph or program after this pass");
+  a.flag(c.timings, "--timings", "time of each pass");
+  a.flag(c.passes, "--passes", "table of all passes in their order, in Markdown");
+  a.json(c.json);
+}
+
+int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
+  const std::vector<Program> stages = compile_stages(request, target);
+  const Program& p = stages[static_cast<size_t>(stage_of(stages[0].mesh, c.rank))];
   const std::vector<std::string> wrong = prove(stages);
-  if (json) fmt::print("{}\n", to_json(as_tree(p)));
-  if (print_text && !json) fmt::print("{}", print(p));
-  if (print_summary && !json) fmt::print("{}", summary(p));
-  if (print_stages && !json) fmt::print("{}", summary(stages));
-  if (!json && !print_text)
+  if (c.json) fmt::print("{}\n", to_json(as_tree(p)));
+  if (c.text && !c.json) fmt::print("{}", print(p));
+  if (c.summary && !c.json) fmt::print("{}", summary(p));
+  if (c.stages && !c.json) fmt::print("{}", summary(stages));
+  if (!c.json && !c.text)
     fmt::print("check     {} calls on {} frames: {}\n", p.schedule.size(), p.frames.size(),
                wrong.empty() ? "data flow verified, no deadlock"
                              : fmt::format("{} findings", wrong.size()));
   for (const std::string& w : wrong) fmt::print(stderr, "  {}\n", w);
   return wrong.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int verb_compile(Args args) {
+  Choices choices;
+  Arguments a("compile", "Compiles the training step of a run and shows or checks it.",
+              "tessera compile run.yaml --print");
+  declare(a, choices);
+  if (!a.parse(args)) return 0;
+  if (choices.passes) {
+    fmt::print("{}", pass_table());
+    return 0;
+  }
+  if (!choices.texts.empty() && !choices.run.empty())
+    throw UsageError("compile: --check-text reads programs instead of a run. Remove {}.",
+                     choices.run);
+  if (!choices.texts.empty()) return check_text(choices.texts);
+  if (choices.run.empty())
+    throw UsageError(
+        "compile: RUN is required.\nUsage: tessera compile RUN [key=value …] "
+        "[option …]   (tessera compile --help)");
+  const Pass* const after = choices.after.empty() ? nullptr : &pass_named(choices.after);
+  RunConfig config = open_run(choices.run, choices.overrides, false, DataUse::kIgnored);
+  require_layout(config, "compile");
+  const CpuFeatures cpu = read_cpu_features();
+  config.precision = resolve_precision(config.precision, cpu);
+  resolve_sizes(config);
+  Library library(cpu, threads_or_all(config.run.threads));
+  CompileRequest request = compile_request(config, Purpose::kTrain);
+  if (!choices.timeline.empty()) {
+    fmt::print("{}", draw(choices.timeline, pipeline_of(request)));
+    return 0;
+  }
+  if (after == nullptr && !choices.timings)
+    return show_programs(choices, request, library.target());
+  request.stage =
+      stage_of(mesh_of(request.layout, head_copies(request.model, request.layout)), choices.rank);
+  if (after != nullptr)
+    print_after(*after, request, library.target());
+  else
+    print_timings(request, library.target(), choices.json);
+  return 0;
 }
 
 }  // namespace tessera

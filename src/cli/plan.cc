@@ -8,6 +8,7 @@
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
+#include "compile/compile.h"
 #include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/draw.h"

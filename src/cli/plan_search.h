@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/search.h"
 
 namespace tessera {

@@ -79,6 +79,8 @@ bool read_arguments(Args args, TuneArguments& t) {
   return true;
 }
 
+constexpr double kTellEverySeconds = 10;
+
 class Tuning {
  public:
   explicit Tuning(const TuneArguments& t);
@@ -144,7 +146,13 @@ Tuning::Tuning(const TuneArguments& t) : t_(t) {
 std::vector<PriorBelief> Tuning::beliefs() const {
   std::vector<PriorBelief> all;
   if (t_.cluster.empty()) return all;
-  for (const Point& p : space_.points) all.push_back(nominal_.believe(t_.run, space_, p));
+  double told_s = steady_s();
+  for (const Point& p : space_.points) {
+    all.push_back(nominal_.believe(t_.run, space_, p));
+    if (steady_s() < told_s + kTellEverySeconds) continue;
+    told_s = steady_s();
+    say("predict   {} of {} done", all.size(), count(space_.points.size(), "point"));
+  }
   return all;
 }
 

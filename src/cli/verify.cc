@@ -13,7 +13,7 @@
 #include "checkpoint/durable.h"
 #include "cli/run_file.h"
 #include "cli/verbs.h"
-#include "compile/compile.h"
+#include "compile/request.h"
 #include "launch/command.h"
 #include "train/compare_values.h"
 #include "train/run_programs.h"

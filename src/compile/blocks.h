@@ -1,21 +1,18 @@
-// The two halves of compile(): blocks, which all stages share, and the schedule of one stage.
+// compile() in two halves: the passes whose result all stages share, and those of one stage.
 #pragma once
 
-#include "compile/expand.h"
-#include "compile/stage_share.h"
+#include "compile/passes.h"
 
 namespace tessera {
 
 // What the programs of all stages are made of.
 struct Blocks {
-  CompileRequest request;
-  Recompute recompute;
-  StageShare share;
-  Expanded expanded;
+  Context context;
+  State state;  // after block_passes()
 };
 
-// Throws as compile() does. compile(r, t) = program_of(compile_blocks(r, t), r.stage, t).
+// Throws as compile() does. compile(r, t) is program_of(compile_blocks(r, t), r.stage).
 Blocks compile_blocks(const CompileRequest& request, const Target& target);
-Program program_of(const Blocks& blocks, int64_t stage, const Target& target);
+Program program_of(const Blocks& blocks, int64_t stage);
 
 }  // namespace tessera

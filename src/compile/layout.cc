@@ -1,7 +1,9 @@
-// The mesh of ranks that a layout describes.
+#include "compile/layout.h"
+
+#include <charconv>
 #include <numeric>
 
-#include "compile/compile.h"
+#include "base/error.h"
 #include "model/hf_names.h"
 
 namespace tessera {
@@ -21,6 +23,22 @@ Mesh mesh_of(const Layout& l, int64_t head_copies) {
 
 int64_t head_copies(const ModelConfig& m, const Layout& l) {
   return l.tensor / std::gcd(l.tensor, key_value_heads(m));
+}
+
+Recompute parse_recompute(const std::string& text, int64_t layers) {
+  if (text == "none") return {};
+  if (text == "selective") return {.selective = true};
+  if (text == "full") return {.full_layers = layers};
+  int64_t n = 0;
+  const char* end = text.data() + text.size();
+  if (text.starts_with("full:")) {
+    const auto [stop, error] = std::from_chars(text.data() + 5, end, n);
+    if (error == std::errc() && stop == end && n >= 0 && n <= layers) return {.full_layers = n};
+  }
+  throw Error(
+      "layout.recompute = '{}' is not known. Possible: none, selective, full, full:N with "
+      "N from 0 to {} layers.",
+      text, layers);
 }
 
 }  // namespace tessera

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/range.h"
+#include "ir/mesh.h"
+#include "model/model_config.h"
 
 namespace tessera {
 
@@ -117,6 +119,21 @@ struct CompilerOptions {
     visit("poison", self.poison, "debug: fill dead values with NaN before each call");
   }
 };
+
+// data = replica × shard: what ZeRO divides is divided over `shard` and copied over `replica`.
+// Where key/value heads have copies, layout.tensor = tensor_kv × tensor: over tensor_kv they are
+// divided, over tensor each has its copies.
+Mesh mesh_of(const Layout& layout, int64_t head_copies = 1);
+// How many ranks hold the same key/value heads: more than one where `tensor` does not divide them.
+int64_t head_copies(const ModelConfig& model, const Layout& layout);
+
+// What is kept of the forward for the backward.
+struct Recompute {
+  bool selective = false;   // norms, attention and gates are computed again in the backward
+  int64_t full_layers = 0;  // the first so many layers keep only their input
+};
+// From `layout.recompute`: none | selective | full | full:N. Throws Error for anything else.
+Recompute parse_recompute(const std::string& text, int64_t layers);
 
 constexpr const char* enum_names(Precision) { return "fp32|bf16|bf16_sr|fp16|auto"; }
 constexpr const char* enum_names(PipelineSchedule) {

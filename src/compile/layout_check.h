@@ -9,8 +9,7 @@
 //   zero        0 to 3
 #pragma once
 
-#include "compile/compile.h"
-#include "model/model_config.h"
+#include "compile/request.h"
 
 namespace tessera {
 

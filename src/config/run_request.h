@@ -1,7 +1,7 @@
 // What a run file asks of the compiler and of the batches.
 #pragma once
 
-#include "compile/compile.h"
+#include "compile/request.h"
 #include "config/run_config.h"
 #include "data/batches.h"
 

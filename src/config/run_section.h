@@ -43,7 +43,8 @@ struct RunSection {
     visit("tf32", self.tf32,
           "on a GPU, products of f32 read their operands in TF32: several times as fast, with 10 "
           "bits of mantissa");
-    visit("threads", self.threads, "CPU threads a rank; 0: all cores that this process may use",
+    visit("threads", self.threads,
+          "CPU threads per rank; 0: its share of the cores, at most OMP_NUM_THREADS",
           between(0, kMostThreads));
     visit("stop_after_steps", self.stop_after_steps,
           "after this many steps in all: write a checkpoint and leave; 0: go on to the end",

@@ -1,5 +1,7 @@
 #include "eval/language_model.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <numbers>
 
@@ -9,6 +11,7 @@
 #include "checkpoint/hf_folder.h"
 #include "checkpoint/merge.h"
 #include "checkpoint/stored_model.h"
+#include "compile/compile.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 
@@ -61,6 +64,7 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
 
 std::unique_ptr<Library> library_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
+  omp_set_num_threads(o.threads);  // of kernels that run on OpenMP's default team
   return o.gpu ? std::make_unique<Library>(cpu, o.threads, *o.gpu)
                : std::make_unique<Library>(cpu, o.threads);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "compile/compile.h"
+#include "compile/request.h"
 #include "data/training_data.h"
 #include "runtime/machine.h"
 

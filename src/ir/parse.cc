@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-void Parser::numbered(char mark, size_t expected) {
+void ValueParser::numbered(char mark, size_t expected) {
   const Token& t = peek();
   if (t.kind != Token::kId || t.mark != mark || t.integer != static_cast<int64_t>(expected))
     fail(t, fmt::format("{}{}", mark, expected));
@@ -20,7 +20,7 @@ void Parser::numbered(char mark, size_t expected) {
 
 // Names that stand once; the others are no names.
 template <class I, class T>
-Parser::Names<I> Parser::unique_names(const IdVector<I, T>& list) {
+ValueParser::Names<I> ValueParser::unique_names(const IdVector<I, T>& list) {
   Names<I> names;
   for (const I id : list.ids()) {
     const auto [entry, made] = names.try_emplace(entry_name(list[id]), id);
@@ -30,7 +30,7 @@ Parser::Names<I> Parser::unique_names(const IdVector<I, T>& list) {
 }
 
 template <class I, class T>
-I Parser::named(const Names<I>& names, const IdVector<I, T>& list, const char* wanted) {
+I ValueParser::named(const Names<I>& names, const IdVector<I, T>& list, const char* wanted) {
   if (peek().kind == Token::kId) return id<I>('$', list.size(), wanted);
   const auto found = peek().kind == Token::kWord ? names.find(peek().text) : names.end();
   if (found == names.end() || found->second == kNone) fail(peek(), wanted);
@@ -38,7 +38,7 @@ I Parser::named(const Names<I>& names, const IdVector<I, T>& list, const char* w
   return found->second;
 }
 
-ValueId Parser::value() {
+ValueId ValueParser::value() {
   if (take_mark('-')) return kNone;
   if (peek().kind == Token::kId) return id<ValueId>('%', values_->size(), "a value");
   const auto found =
@@ -48,13 +48,13 @@ ValueId Parser::value() {
   return found->second;
 }
 
-std::vector<ValueId> Parser::value_list() {
+std::vector<ValueId> ValueParser::value_list() {
   std::vector<ValueId> list = {value()};
   while (take_mark(',')) list.push_back(value());
   return list;
 }
 
-Shape Parser::shape() {
+Shape ValueParser::shape() {
   std::vector<int64_t> dims;
   mark('[');
   if (!is_mark(']')) {
@@ -65,7 +65,7 @@ Shape Parser::shape() {
   return Shape(dims);
 }
 
-uint8_t Parser::per() {
+uint8_t ValueParser::per() {
   uint8_t p = kOne;
   do {
     if (take_word("layer"))
@@ -78,7 +78,7 @@ uint8_t Parser::per() {
   return p;
 }
 
-Sharding Parser::sharding() {
+Sharding ValueParser::sharding() {
   Sharding s;
   do {
     const AxisKind axis = entry(axis_named, "an axis of the mesh");
@@ -95,7 +95,7 @@ Sharding Parser::sharding() {
   return s;
 }
 
-Mesh Parser::mesh() {
+Mesh ValueParser::mesh() {
   Mesh m;
   do {
     const AxisKind axis = entry(axis_named, "an axis of the mesh");
@@ -106,7 +106,7 @@ Mesh Parser::mesh() {
   return m;
 }
 
-void Parser::value_option(Value& v) {
+void ValueParser::value_option(Value& v) {
   if (take_key("per"))
     v.per = per();
   else if (take_word("decays"))
@@ -136,7 +136,7 @@ void Parser::value_option(Value& v) {
          "per=, decays, frozen, std=, constant=, whole=, holds=, place=, part=, in= or offset=");
 }
 
-void Parser::values(ValueVector& list) {
+void ValueParser::values(ValueVector& list) {
   values_ = &list;
   heading("values");
   while (peek().kind == Token::kId) {
@@ -155,7 +155,7 @@ void Parser::values(ValueVector& list) {
   set_origins(list);
 }
 
-void Parser::ops(std::vector<Op>& list) {
+void OpParser::ops(std::vector<Op>& list) {
   while (is_mark('=', 1) || is_mark(',', 1) || is_mark('(')) list.push_back(op());
 }
 
@@ -281,7 +281,7 @@ void Parser::fresh(const Program& p, Call& c) {
   } while (take_mark(','));
 }
 
-GroupRef Parser::group() {
+GroupRef ValueParser::group() {
   const Token& at = peek();
   const auto found = at.kind == Token::kString ? group_named(at.text) : std::nullopt;
   if (!found) fail(at, "a group of ranks");

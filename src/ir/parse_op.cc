@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-Op Parser::op() {
+Op OpParser::op() {
   Op op;
   if (take_mark('('))
     mark(')');
@@ -39,7 +39,7 @@ Op Parser::op() {
 }
 
 // What follows the colon repeats the list of values, for people; it has to agree.
-void Parser::op_types(const Op& op) {
+void OpParser::op_types(const Op& op) {
   if (!take_mark(':')) return;
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     if (i > 0) mark(',');
@@ -53,7 +53,7 @@ void Parser::op_types(const Op& op) {
   }
 }
 
-void Parser::attribute(OpAttributes& attributes) {
+void OpParser::attribute(OpAttributes& attributes) {
   const Token& key = peek();
   std::string known;
   bool found = false;
@@ -75,13 +75,13 @@ void Parser::attribute(OpAttributes& attributes) {
       attributes);
 }
 
-void Parser::read(bool& x) {
+void OpParser::read(bool& x) {
   if (peek().kind != Token::kInteger || peek().integer < 0 || peek().integer > 1)
     fail(peek(), "0 or 1");
   x = integer() == 1;
 }
 
-void Parser::read(DType& t) {
+void OpParser::read(DType& t) {
   const auto found = peek().kind == Token::kString ? dtype_from_name(peek().text) : std::nullopt;
   if (!found) fail(peek(), "an element type in quotes");
   next();
@@ -89,7 +89,7 @@ void Parser::read(DType& t) {
 }
 
 // "2x64x768"
-void Parser::read(Shape& s) {
+void OpParser::read(Shape& s) {
   const Token& token = peek();
   std::vector<int64_t> dims;
   const char *at = token.text.data(), *const end = at + token.text.size();
@@ -105,7 +105,7 @@ void Parser::read(Shape& s) {
   s = Shape(dims);
 }
 
-void Parser::read(FrameKindId& k) {
+void OpParser::read(FrameKindId& k) {
   if (peek().kind == Token::kId) {
     k = id<FrameKindId>('$', kinds_, "a kind of frame");
     return;
@@ -117,7 +117,7 @@ void Parser::read(FrameKindId& k) {
   k = found->second;
 }
 
-int Parser::entry_of(std::string_view names) {
+int OpParser::entry_of(std::string_view names) {
   const auto entries = static_cast<int>(std::count(names.begin(), names.end(), '|')) + 1;
   for (int i = 0; i < entries && peek().kind == Token::kString; ++i)
     if (enum_name(names, i) == peek().text) {

@@ -12,14 +12,11 @@
 
 namespace tessera {
 
-class Parser : TokenReader {
- public:
+// Values, and what ids and names refer to.
+class ValueParser : protected TokenReader {
+ protected:
   using TokenReader::TokenReader;
 
-  Graph graph();
-  Program program();
-
- private:
   template <class I>
   using Names = std::map<std::string, I, std::less<>>;
 
@@ -40,7 +37,6 @@ class Parser : TokenReader {
   I named(const Names<I>& names, const IdVector<I, T>& list, const char* wanted);
   template <class I, class T>
   static Names<I> unique_names(const IdVector<I, T>& list);
-  FrameKindId kind(const Program& p) { return named(kind_names_, p.kinds, "a kind of frame"); }
 
   DType dtype() { return entry(dtype_from_name, "an element type"); }
   Shape shape();
@@ -48,10 +44,21 @@ class Parser : TokenReader {
   Sharding sharding();
   Mesh mesh();
   GroupRef group();
-  void wire(Wire& w);
   void values(ValueVector& list);
   void value_option(Value& v);
+
+  ValueVector* values_ = nullptr;
+  Names<ValueId> value_names_;
+  std::vector<std::pair<ValueId, size_t>> places_;  // value, token that names its frame kind
+};
+
+// Ops, with their attributes.
+class OpParser : protected ValueParser {
+ protected:
+  using ValueParser::ValueParser;
+
   Op op();
+  void ops(std::vector<Op>& list);
   void attribute(OpAttributes& attributes);
   void op_types(const Op& op);
   // The value of an attribute.
@@ -68,7 +75,21 @@ class Parser : TokenReader {
   void read(E& e) { e = static_cast<E>(entry_of(enum_names(E()))); }
   // The index of a text among "first|second|…".
   int entry_of(std::string_view names);
-  void ops(std::vector<Op>& list);
+
+  size_t kinds_ = 0;  // how many kinds of frames there are
+  Names<FrameKindId> kind_names_;
+};
+
+// Graphs and programs.
+class Parser : OpParser {
+ public:
+  using OpParser::OpParser;
+
+  Graph graph();
+  Program program();
+
+ private:
+  FrameKindId kind(const Program& p) { return named(kind_names_, p.kinds, "a kind of frame"); }
   Block block();
   void kinds(Program& p);
   void segments(Program& p);
@@ -77,18 +98,14 @@ class Parser : TokenReader {
   void calls(Program& p);
   void call_option(const Program& p, Call& c);
   void fresh(const Program& p, Call& c);
+  void wire(Wire& w);
   void call_ids(const char* wanted, std::vector<CallId>& list);
 
-  ValueVector* values_ = nullptr;
-  size_t kinds_ = 0;  // how many kinds of frames there are
-  Names<ValueId> value_names_;
-  Names<FrameKindId> kind_names_;
   Names<SegmentId> segment_names_;
-  std::vector<std::pair<ValueId, size_t>> places_;  // value, token that names its frame kind
 };
 
 template <class I>
-I Parser::id(char mark, size_t size, const char* wanted) {
+I ValueParser::id(char mark, size_t size, const char* wanted) {
   const Token& t = peek();
   if (t.kind != Token::kId || t.mark != mark) fail(t, wanted);
   if (t.integer >= static_cast<int64_t>(size))

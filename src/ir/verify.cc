@@ -69,8 +69,9 @@ bool is_computed(Role r) {
 }
 
 // The ops of one list in order; `made` has what is there before it.
-Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::string& where,
-                     std::set<ValueId>& made) {
+Findings verify_list(const Graph& g, ShardingCheck shardings, const std::vector<Op>& ops,
+                     const std::string& where, std::set<ValueId>& made) {
+  const Mesh mesh = shardings == ShardingCheck::kIgnored ? Mesh() : g.mesh;
   Findings findings;
   std::set<ValueId> here;
   for (const Op& op : ops) {
@@ -89,12 +90,12 @@ Findings verify_list(const Graph& g, const std::vector<Op>& ops, const std::stri
         findings.push_back(fmt::format("{}: makes {} a second time", name, g[v].name));
       made.insert(v);
     }
-    append(findings, verify_op(op, g.values, where, g.mesh));
+    append(findings, verify_op(op, g.values, where, mesh, shardings == ShardingCheck::kSameBytes));
   }
   return findings;
 }
 
-Findings verify_block(const Graph& g, const Block& b) {
+Findings verify_block(const Graph& g, ShardingCheck shardings, const Block& b) {
   Findings findings;
   for (const ValueId v : {b.input, b.output, b.input_gradient, b.output_gradient})
     if (v != kNone && !g.values.contains(v))
@@ -105,15 +106,16 @@ Findings verify_block(const Graph& g, const Block& b) {
     return std::find(op.outputs.begin(), op.outputs.end(), g.memory) != op.outputs.end();
   });
   if (gives_memory) made.erase(g.memory);
-  append(findings, verify_list(g, b.forward, "forward." + b.name, made));
+  append(findings, verify_list(g, shardings, b.forward, "forward." + b.name, made));
   if (b.output != kNone && !made.contains(b.output))
     findings.push_back(
         fmt::format("block {}: no op makes its output {}", b.name, g[b.output].name));
   // A loss block's backward is its forward again, then the rest.
   if (b.loss) made = {b.input, g.memory};
-  append(findings, verify_list(g, b.backward, "backward." + b.name, made));
+  append(findings, verify_list(g, shardings, b.backward, "backward." + b.name, made));
   if (b.input_gradient != kNone && !b.backward.empty() && !made.contains(b.input_gradient))
     findings.push_back(fmt::format("block {}: no op makes the gradient of its input", b.name));
+  append(findings, verify_list(g, shardings, b.weights, "weights." + b.name, made));
   return findings;
 }
 
@@ -155,9 +157,9 @@ std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::st
   return findings;
 }
 
-std::vector<std::string> verify(const Graph& g) {
+std::vector<std::string> verify(const Graph& g, ShardingCheck shardings) {
   Findings findings;
-  for (const Block& b : g.blocks) append(findings, verify_block(g, b));
+  for (const Block& b : g.blocks) append(findings, verify_block(g, shardings, b));
   return findings;
 }
 

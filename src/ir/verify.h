@@ -15,6 +15,7 @@
 // Wrong inputs of an op are a bug that its shape rule stops at (CHECK).
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,8 +24,15 @@
 
 namespace tessera {
 
+// How the shardings of an op's operands are compared with the signatures of its rule.
+enum class ShardingCheck : uint8_t {
+  kIgnored,    // not at all: before values have shardings
+  kExact,      // replicated and shared differ: gradients are still to come
+  kSameBytes,  // replicated and shared are the same
+};
+
 // Empty: nothing wrong.
-std::vector<std::string> verify(const Graph& g);
+std::vector<std::string> verify(const Graph& g, ShardingCheck shardings = ShardingCheck::kExact);
 std::vector<std::string> verify(const Program& p);
 
 // One op by itself: ids, types, shapes and sharding. `where` begins each sentence.

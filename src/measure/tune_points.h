@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "ir/target.h"
 #include "plan/predict.h"
 #include "plan/tune.h"
 

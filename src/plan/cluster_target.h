@@ -1,7 +1,7 @@
 // What a machine that is not at hand asks of a program.
 #pragma once
 
-#include "compile/target.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 
 namespace tessera {

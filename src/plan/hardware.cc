@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "compile/communicators.h"
+#include "ir/communicators.h"
 #include "ir/rule.h"
 
 namespace tessera {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/compile.h"
+#include "compile/request.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
 #include "plan/software.h"

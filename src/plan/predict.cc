@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "compile/communicators.h"
+#include "compile/compile.h"
+#include "ir/communicators.h"
 #include "model/presets.h"
 #include "plan/simulate.h"
 

@@ -3,7 +3,8 @@
 
 #include <optional>
 
-#include "compile/compile.h"
+#include "compile/request.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/prediction.h"
 #include "plan/software.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
 #include "ir/op.h"
 
 namespace tessera {

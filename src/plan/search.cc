@@ -96,7 +96,7 @@ void Search::look_at_first_stage(const Entry& walked) {
   Entry next = {walked.step_ns, walked.index, Known::kAlone};
   if (c.layout.pipeline > 1) {
     const Blocks blocks = compile_blocks(request_of(request_, c), target_);
-    const std::vector<Program> alone = {program_of(blocks, 0, target_)};
+    const std::vector<Program> alone = {program_of(blocks, 0)};
     if (!may_fit({0, alone[0].bytes})) return;
     if (!has_room(hardware_.device, memory_need(alone[0]))) {
       ++result_.too_large;
@@ -112,7 +112,7 @@ std::optional<Prediction> Search::predict(const Candidate& c) const {
   const Blocks blocks = compile_blocks(request_of(request_, c), target_);
   std::vector<Program> programs(static_cast<size_t>(c.layout.pipeline));
   for (auto stage = programs.size(); stage-- > 0;) {
-    programs[stage] = program_of(blocks, static_cast<int64_t>(stage), target_);
+    programs[stage] = program_of(blocks, static_cast<int64_t>(stage));
     if (!has_room(hardware_.device, memory_need(programs[stage]))) return std::nullopt;
   }
   return simulate(programs, hardware_, software_);

@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/compile.h"
+#include "compile/request.h"
+#include "ir/target.h"
 #include "plan/simulate.h"
 
 namespace tessera {

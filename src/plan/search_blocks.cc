@@ -13,8 +13,8 @@ namespace {
 class Measure {
  public:
   Measure(const Blocks& blocks, const Hardware& hardware, const Software& software)
-      : request_(blocks.request),
-        e_(blocks.expanded),
+      : request_(blocks.context.request),
+        e_(blocks.state.expanded),
         p_(e_.program),
         software_(software),
         times_(p_, hardware, software) {}
@@ -145,7 +145,7 @@ BlockCosts block_costs(const CompileRequest& asked, const Target& target, const 
   if (!divided) l.pipeline_schedule = PipelineSchedule::k1F1B;
   request.microbatches = 1;
   const Blocks blocks = compile_blocks(request, target);
-  const Expanded& e = blocks.expanded;
+  const Expanded& e = blocks.state.expanded;
   Measure measure(blocks, hardware, software);
   BlockCosts costs;
   costs.message_bytes = std::numeric_limits<double>::infinity();

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compile/block_shares.h"
-#include "compile/compile.h"
+#include "compile/request.h"
+#include "compile/schedule/block_shares.h"
+#include "ir/target.h"
 #include "plan/hardware.h"
 #include "plan/software.h"
 

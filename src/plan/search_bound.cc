@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compile/schedule/pipeline.h"
 #include "plan/search_view.h"
 
 namespace tessera {

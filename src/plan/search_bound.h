@@ -22,6 +22,7 @@
 #include <map>
 #include <tuple>
 
+#include "ir/target.h"
 #include "plan/links.h"
 #include "plan/search.h"
 #include "plan/search_blocks.h"

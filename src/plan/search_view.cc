@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "compile/schedule/pipeline_shape.h"
 
 namespace tessera {
 

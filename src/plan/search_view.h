@@ -1,6 +1,7 @@
 // One candidate as its bounds see it: the times of its chunks, and what its stages hold.
 #pragma once
 
+#include "compile/schedule/pipeline_shape.h"
 #include "plan/search_bound.h"
 
 namespace tessera {

@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 #include "base/file.h"
-#include "compile/compile.h"
+#include "compile/request.h"
 #include "plan/hardware.h"
 
 namespace tessera {

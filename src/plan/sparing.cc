@@ -16,7 +16,7 @@ constexpr Knob kOffload = {&Layout::offload, "offload", "activations"};
 bool fits(const CompileRequest& r, const Hardware& h, const Software& s, const Target& target) {
   const Blocks blocks = compile_blocks(as_compiled_by(s, r), target);
   for (int64_t stage = 0; stage < r.layout.pipeline; ++stage) {
-    const Program p = program_of(blocks, stage, target);
+    const Program p = program_of(blocks, stage);
     if (!has_room(h.device, memory_need(p))) return false;
   }
   return true;

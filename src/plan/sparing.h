@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "ir/target.h"
 #include "plan/neighbours.h"
 
 namespace tessera {

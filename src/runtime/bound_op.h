@@ -4,9 +4,9 @@
 #include <array>
 
 #include "comm/communicator.h"
-#include "compile/member_ranges.h"
 #include "ir/mesh.h"
 #include "ir/operands.h"
+#include "ir/state/member_ranges.h"
 #include "runtime/channels.h"
 #include "runtime/library.h"
 #include "tensor/tensor.h"

@@ -1,4 +1,4 @@
-// The communicators of a rank's programs (compile/communicators.h).
+// The communicators of a rank's programs (ir/communicators.h).
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "compile/communicators.h"
+#include "ir/communicators.h"
 #include "ir/program.h"
 
 namespace tessera {

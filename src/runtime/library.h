@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "compile/target.h"
 #include "ir/program.h"
+#include "ir/target.h"
 #include "kernels/gpu_attention.h"
 #include "kernels/kernels.h"
 #include "runtime/product.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "compile/pieces.h"
+#include "ir/state/pieces.h"
 #include "runtime/executor.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/compile.h"
+#include "compile/request.h"
 #include "train/value_record.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint.h"
-#include "compile/pieces.h"
+#include "ir/state/pieces.h"
 #include "tensor/tensor.h"
 
 namespace tessera {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "checkpoint/checkpoint.h"
-#include "compile/pieces.h"
+#include "ir/state/pieces.h"
 #include "model/model_config.h"
 #include "tensor/tensor.h"
 

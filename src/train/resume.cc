@@ -1,6 +1,7 @@
 #include "train/resume.h"
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "model/family.h"
 #include "model/presets.h"
 
@@ -51,6 +52,7 @@ Tree completed(const Tree& saved, const Tree& defaults) {
 // A head's width that follows from other keys may be written down; the preset is only where the
 // values came from.
 Tree comparable(ModelConfig model) {
+  derive_sizes(model);
   if (model.heads > 0 && model.head_width == model.hidden / model.heads) model.head_width = 0;
   model.preset.clear();
   return to_tree(model);
@@ -74,19 +76,19 @@ std::vector<Change> model_differences(const RunConfig& config, const Tree& saved
   ModelConfig saved;
   Places places;
   read_fields(fields_of(saved), saved_model, "the checkpoint's header", places);
-  derive_sizes(saved);
   return differences(comparable(saved), comparable(config.model));
 }
 
-// Whether a key of the model section changes what weights of the same shape compute.
+// Whether a key of the model section changes the shapes of weights or what they compute.
 bool computes(const std::string& path, const FamilyRule& family) {
   if (path.starts_with("rotary")) return family.turns;
   if (path.starts_with("relative") || path == "scaled_head") return family.encodes;
   if (path == "parallel_residual") return family.family == Family::kNeox;
   if (path == "gelu") return family.family != Family::kLlama && family.family != Family::kQwen2;
-  return path == "norm_epsilon" || path == "layers" || path == "encoder_layers" ||
-         path == "heads" || path == "kv_heads" || path == "head_width" || path == "family" ||
-         path == "tied_embeddings" || path == "vocabulary";
+  return path == "hidden" || path == "feed_forward" || path == "norm_epsilon" || path == "layers" ||
+         path == "encoder_layers" || path == "heads" || path == "kv_heads" ||
+         path == "head_width" || path == "family" || path == "tied_embeddings" ||
+         path == "vocabulary";
 }
 
 Path checkpoint_of_step(const CheckpointNames& names, const Path& own, int64_t step) {
@@ -203,6 +205,15 @@ std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& 
                                               : accepted_model(config, header.model, checkpoint);
   if (start.load == Load::kAll) require_same_optimizer(config, checkpoint, header);
   return changes;
+}
+
+void require_suitable(const RunConfig& config, const StartingPoint& start) {
+  if (start.candidates.empty()) return;
+  try {
+    const CheckpointReader reader(start.candidates[0]);
+    changes_since(config, start, start.candidates[0], reader.header());
+  } catch (const DamagedCheckpoint&) {
+  }
 }
 
 std::string other_model(const RunConfig& config, const Tree& saved_model) {

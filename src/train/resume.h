@@ -29,9 +29,9 @@ StartingPoint find_start(const RunConfig& config, int64_t from_step = -1);
 // model, data, seed or adapters, unless checkpoint.allow_changes.
 std::vector<Change> accepted_changes(const RunConfig& config, const Tree& saved);
 
-// Returns the model keys whose values differ from those that the weights were trained with, where
-// the run would compute something else although reading the weights does not fail: rotary
-// frequencies, heads, norms and activations, fewer layers, an unused head.
+// Returns the model keys whose values differ from those that the weights were trained with and
+// change the shapes of weights or what they compute: widths, layers, heads, rotary frequencies,
+// norms and activations.
 std::vector<Change> changed_computation(const RunConfig& config, const Tree& saved_model);
 
 // Returns the same. Throws Error, with both values, for all of them but a smaller vocabulary,
@@ -45,6 +45,10 @@ void require_adapters_kept(const RunConfig& config, const Tree& saved, const Pat
 // Throws Error if the optimizer's state is to be loaded and belongs to another optimizer.
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint, const CheckpointHeader& header);
+
+// Refuses a start whose newest checkpoint does not suit the run, by its header alone: long before
+// memory is reserved and weights are read. A damaged checkpoint is left to load_newest_intact().
+void require_suitable(const RunConfig& config, const StartingPoint& start);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what
 // differs and what to do; empty if they agree.

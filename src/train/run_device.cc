@@ -1,5 +1,7 @@
 #include "train/run_device.h"
 
+#include <omp.h>
+
 #include <algorithm>
 
 #include "base/count.h"
@@ -77,13 +79,16 @@ int64_t RunDevice::need(const MemoryPlan& m) const {
 }
 
 std::unique_ptr<Library> RunDevice::library(int threads) const {
+  omp_set_num_threads(threads);  // of kernels that run on OpenMP's default team
   return gpu ? std::make_unique<Library>(cpu, threads, *gpu, tf32)
              : std::make_unique<Library>(cpu, threads);
 }
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
-  if (cpu.cores < cpu.online_cores) return cpu.cores;
-  return std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
+  const int64_t share = cpu.cores < cpu.online_cores
+                            ? cpu.cores
+                            : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
+  return std::min<int64_t>(share, omp_get_max_threads());
 }
 
 void require_card_for(const RunConfig& config, const GpuFeatures& card) {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "comm/world.h"
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
 #include "config/run_config.h"
 #include "runtime/machine.h"
 
@@ -33,7 +33,8 @@ RunDevice resolve_device(RunConfig& config, const World& world);
 // Throws Error where the card has not what the run asks for: tensor cores for eight bits.
 void require_card_for(const RunConfig& config, const GpuFeatures& card);
 
-// Ranks of one host share its cores, unless who started them gave each its own.
+// Returns how many CPU threads a rank uses where run.threads is 0: its share of the host's cores,
+// or all cores that its launcher bound it to; OMP_NUM_THREADS at most.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);
 
 // All ranks call it with what each needs: the ranks of one host need that together of it. Throws

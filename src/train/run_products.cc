@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "compile/compile.h"
 #include "train/run_programs.h"
 
 namespace tessera {

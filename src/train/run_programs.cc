@@ -6,8 +6,9 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "comm/nccl.h"
-#include "compile/communicators.h"
+#include "compile/compile.h"
 #include "data/tokenizer.h"
+#include "ir/communicators.h"
 #include "tensor/gpu.h"
 #include "train/origin.h"
 

@@ -3,9 +3,10 @@
 
 #include <memory>
 
-#include "compile/compile.h"
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
+#include "compile/request.h"
 #include "config/run_request.h"
+#include "ir/target.h"
 #include "runtime/machine.h"
 #include "tensor/cpu_features.h"
 

@@ -24,7 +24,11 @@ const Tokenizer& Run::tokenizer() {
 // once.
 void Run::open_inputs() {
   doing(0, "opening the data");
-  start_ = agreed_start(world_, [this] { return find_start(config_, options_.from_step); });
+  start_ = agreed_start(world_, [this] {
+    StartingPoint start = find_start(config_, options_.from_step);
+    require_suitable(config_, start);
+    return start;
+  });
   input_ = std::make_unique<TrainingInput>(config_, tokenizer());
   validation_.emplace(config_, tokenizer(), world_);
   if (first_) require_vocabulary(config_, tokenizer(), input_->rows(), validation_->sets());

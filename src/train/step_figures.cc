@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "compile/compile.h"
 #include "train/run_device.h"
 #include "train/run_programs.h"
 

@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "compile/check.h"
+#include "compile/check/check.h"
+#include "compile/compile.h"
 #include "data/validation_batch.h"
 #include "ir/state.h"
 #include "kernels/fill.h"

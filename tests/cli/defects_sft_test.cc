@@ -216,6 +216,9 @@ TEST_F(Defects, B2_ContradictionsWithTheCheckpointAreRefused) {
   fails(again + "c model.rotary_base=500000 model.heads=8",
         {"model.heads is 4 there, 8 in this run"});
   fails(again + "d model.rotary_base=500000 model.layers=1", {"model.layers is 2 there, 1 in"});
+  // Before memory is planned, which would be too much.
+  fails(again + "g model.rotary_base=500000 model.hidden=65536 model.layers=512",
+        {"model.hidden is 64 there, 65536 in this run"});
   const std::string told = good(again + "e checkpoint.allow_changes=true");
   EXPECT_TRUE(has(told, "changed   model.rotary_base: 500000.0 → 10000.0")) << told;
   good(again + "f model.rotary_base=500000");

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdio>
+#include <sstream>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "base/tree.h"
 
@@ -115,6 +117,95 @@ TEST_F(Program, TheDocumentationIsUpToDate) {
   EXPECT_EQ(run("config explain --markdown").out,
             read_file(TESSERA_SOURCE "/docs/configuration.md"))
       << "Mend it by   scripts/generate_docs.sh";
+}
+
+TEST_F(Program, TheTableOfPassesIsUpToDate) {
+  const std::string page = read_file(TESSERA_SOURCE "/docs/passes.md");
+  const std::string table = run("compile --passes").out;
+  EXPECT_NE(page.find("\n" + table + "\n"), std::string::npos)
+      << "Mend it by   scripts/generate_docs.sh";
+  std::istringstream rows(table);
+  for (std::string row; std::getline(rows, row);)
+    if (row.starts_with("| [")) {
+      const std::string name = row.substr(3, row.find(']') - 3);
+      EXPECT_NE(page.find("\n## " + name + "\n"), std::string::npos) << "no section " << name;
+    }
+}
+
+constexpr const char* kSmall =
+    "model: { layers: 2, hidden: 32, heads: 2, vocabulary: 64, context: 16 }\n"
+    "data: { train: [none], sequence_length: 16 }\nbatch: { global: 4, micro: 2 }\n"
+    "precision: fp32\nrun: { threads: 1 }\n";
+
+TEST_F(Program, CompileShowsTheStateAfterAPass) {
+  const std::string path = file("run.yaml", kSmall);
+  const Result graph = run("compile " + path + " --after shard");
+  EXPECT_EQ(graph.code, 0) << graph.err;
+  EXPECT_EQ(graph.out.rfind("graph sequences=2 tokens=16", 0), 0u) << graph.out.substr(0, 80);
+  EXPECT_NE(run("compile " + path + " --after place").out.find("\ncalls\n"), std::string::npos);
+  EXPECT_NE(run("compile " + path + " --after decode").err.find("decode does not run here"),
+            std::string::npos);
+  const Result wrong = run("compile " + path + " --after sharding");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("there is no such pass. Possible: forward, add_adapters,"),
+            std::string::npos)
+      << wrong.err;
+  EXPECT_EQ(run("compile").code, 2);
+}
+
+TEST_F(Program, CompileListsTheTimeOfEachPass) {
+  const std::string path = file("run.yaml", kSmall);
+  const Result text = run("compile " + path + " --timings");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("differentiate "), std::string::npos);
+  EXPECT_NE(text.out.find("all passes "), std::string::npos);
+  EXPECT_EQ(text.out.find("scale_loss"), std::string::npos);
+  EXPECT_NE(run("compile " + path + " --timings --json").out.find("\"place\":"), std::string::npos);
+}
+
+TEST_F(Program, APrintedProgramIsCheckedWithoutItsRun) {
+  const std::string path = file("run.yaml", kSmall);
+  const std::string text = run("compile " + path + " --text").out;
+  const Result good = run("compile --check-text " + file("good.txt", text));
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_NE(good.out.find("data flow verified, no deadlock"), std::string::npos);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    const size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return file("bad.txt", other.replace(at, from.size(), to));
+  };
+  const auto expect_fault = [&](const std::string& bad, const std::string& message) {
+    const Result r = run("compile --check-text " + bad);
+    EXPECT_EQ(r.code, 1) << message;
+    EXPECT_NE(r.err.find(message), std::string::npos) << r.err;
+  };
+  expect_fault(changed(" fresh=head.gradients", " fresh=-"), "which no call before it wrote");
+  expect_fault(changed("= matmul (", "= matmult ("), "bad.txt:");
+  expect_fault(changed("\ncalls\n", "\ncall\n"), "bad.txt:");
+  expect_fault(changed("head.weight f32 [128, 32]", "head.weight f32 [128, 33]"),
+               "the program is damaged");
+  expect_fault(file("bad.txt", text.substr(0, text.size() / 2)), "bad.txt:");
+  expect_fault(file("bad.txt", ""), "bad.txt:1:");
+  expect_fault((folder_ / "missing.txt").string(), "missing.txt");
+  EXPECT_EQ(run("compile " + path + " --check-text " + file("good.txt", text)).code, 2);
+}
+
+TEST_F(Program, AllStagesOfAPipelineAreCheckedTogether) {
+  const std::string path = file("run.yaml", kSmall);
+  const auto stage = [&](int rank) {
+    const std::string text =
+        run(fmt::format("compile {} layout.pipeline=2 --text --rank {}", path, rank)).out;
+    return file(fmt::format("stage{}.txt", rank), text);
+  };
+  const std::string first = stage(0), last = stage(1);
+  const Result both = run("compile --check-text " + last + " --check-text " + first);
+  EXPECT_EQ(both.code, 0) << both.err;
+  const Result one = run("compile --check-text " + first);
+  EXPECT_EQ(one.code, 1);
+  EXPECT_NE(one.err.find("got 1 files for a pipeline of 2 stages"), std::string::npos) << one.err;
+  const Result twice = run("compile --check-text " + first + " --check-text " + first);
+  EXPECT_NE(twice.err.find("there is no program of stage 1"), std::string::npos) << twice.err;
 }
 
 TEST_F(Program, AFullDiskIsNoticed) {

@@ -2,7 +2,8 @@
 // rank.
 #include <gtest/gtest.h>
 
-#include "compile/check.h"
+#include "compile/check/check.h"
+#include "compile/compile.h"
 #include "tests/compile/random_layout.h"
 
 namespace tessera {

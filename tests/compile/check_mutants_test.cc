@@ -12,8 +12,9 @@
 #include <map>
 #include <optional>
 
-#include "compile/check.h"
-#include "compile/place.h"
+#include "compile/check/check.h"
+#include "compile/compile.h"
+#include "compile/memory/place.h"
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"
 

@@ -3,7 +3,8 @@
 
 #include <ctime>
 
-#include "compile/check.h"
+#include "compile/check/check.h"
+#include "compile/compile.h"
 #include "ir/verify.h"
 #include "tests/compile/random_layout.h"
 

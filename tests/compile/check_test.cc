@@ -1,4 +1,4 @@
-#include "compile/check.h"
+#include "compile/check/check.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

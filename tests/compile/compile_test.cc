@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "compile/check.h"
+#include "compile/check/check.h"
 #include "ir/parse.h"
 
 #include "ir/print.h"

@@ -1,5 +1,5 @@
 // layout.offload: what a forward leaves to its backward waits in the host's memory.
-#include "compile/offload.h"
+#include "compile/schedule/offload.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "compile/check.h"
+#include "compile/check/check.h"
 #include "compile/compile.h"
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "model/presets.h"

@@ -1,5 +1,5 @@
 // Properties of pipeline schedules for random stages, chunks, micro-batches and costs.
-#include "compile/pipeline.h"
+#include "compile/schedule/pipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "compile/schedule/spread_layers.h"
 
 namespace tessera {
 namespace {

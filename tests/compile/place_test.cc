@@ -1,11 +1,11 @@
-#include "compile/place.h"
+#include "compile/memory/place.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "compile/check.h"
+#include "compile/check/check.h"
 #include "tests/compile/random_program.h"
 #include "tests/compile/training_program.h"
 

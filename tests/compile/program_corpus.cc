@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checksum.h"
+#include "compile/compile.h"
 #include "ir/print.h"
 #include "tests/compile/random_layout.h"
 #include "train/load_run.h"

@@ -11,8 +11,8 @@
 
 #include "base/config.h"
 #include "base/error.h"
-#include "compile/compile.h"
 #include "compile/layout_check.h"
+#include "compile/request.h"
 #include "model/presets.h"
 #include "tests/every_family.h"
 

@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "compile/check.h"
+#include "compile/check/check.h"
 #include "compile/compile.h"
-#include "compile/memory_plan.h"
+#include "compile/memory/memory_plan.h"
 #include "model/presets.h"
 
 namespace tessera {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "compile/passes.h"
+#include "compile/graph/graph_passes.h"
 #include "ir/print.h"
 #include "model/forward.h"
 #include "model/presets.h"

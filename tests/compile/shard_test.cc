@@ -7,7 +7,7 @@
 #include "base/config.h"
 #include "base/philox.h"
 #include "compile/compile.h"
-#include "compile/passes.h"
+#include "compile/graph/graph_passes.h"
 #include "ir/print.h"
 #include "ir/signature.h"
 #include "ir/verify.h"

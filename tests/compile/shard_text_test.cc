@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "compile/passes.h"
+#include "compile/graph/graph_passes.h"
 #include "ir/print.h"
 #include "model/forward.h"
 #include "model/presets.h"

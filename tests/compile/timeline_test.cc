@@ -1,4 +1,4 @@
-#include "compile/timeline.h"
+#include "compile/schedule/timeline.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "compile/place.h"
+#include "compile/memory/place.h"
 #include "ir/program.h"
 
 namespace tessera::testing {

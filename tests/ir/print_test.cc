@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
-#include "compile/passes.h"
+#include "compile/graph/graph_passes.h"
 #include "ir/lexer.h"
 #include "ir/parse.h"
 #include "ir/summary.h"

@@ -1,7 +1,7 @@
 // Two small layers to compile.
 #pragma once
 
-#include "compile/compile.h"
+#include "compile/request.h"
 
 namespace tessera::testing {
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "compile/compile.h"
 #include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/draw.h"

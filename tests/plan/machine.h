@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "compile/pipeline.h"
+#include "compile/schedule/pipeline.h"
 #include "plan/simulate.h"
 
 namespace tessera::testing {

@@ -1,6 +1,7 @@
 // search() against simulating every layout.
 #include <gtest/gtest.h>
 
+#include "compile/compile.h"
 #include "plan/search.h"
 #include "tests/plan/search_cases.h"
 

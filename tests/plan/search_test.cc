@@ -1,4 +1,5 @@
 #include "plan/search.h"
+#include "compile/compile.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/philox.h"
+#include "compile/compile.h"
 #include "model/presets.h"
 #include "plan/cluster_target.h"
 #include "plan/search.h"

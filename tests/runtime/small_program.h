@@ -5,10 +5,10 @@
 #include <string>
 #include <tuple>
 
-#include "compile/place.h"
-#include "compile/scratch.h"
-#include "compile/target.h"
+#include "compile/lower/scratch.h"
+#include "compile/memory/place.h"
 #include "ir/program.h"
+#include "ir/target.h"
 
 namespace tessera::testing {
 

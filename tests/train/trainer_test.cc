@@ -1,6 +1,7 @@
 // Compiler options must not change what is computed: one tiny model, one batch, every way.
 #include <cmath>
 
+#include "compile/compile.h"
 #include "tests/train/tiny_run.h"
 
 namespace tessera {

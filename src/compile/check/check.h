@@ -1,0 +1,35 @@
+// Schedule pass that changes nothing: proves a step of all ranks before it runs.
+//
+//   match   on each channel all members call the same operations in the same order: kind, bytes and
+//           label agree at each index; every send has its receive; what a call says of its
+//           communication is what its ops do
+//   cycle   the calls of all ranks can be put in one order that obeys every queue, `after` and
+//           `before_step`, with a message or collective as one event: nothing can hang. Where
+//           transfers are ordered, each of a rank also waits for the one issued before it
+//   race    any two calls that touch the same bytes, one of them writing, are ordered by queues and
+//           waits alone
+//   value   a symbolic run of two steps: each read finds the frame that it means, whole and not
+//           overwritten, of its layer and micro-batch; sums start fresh once, are complete before
+//           they are read (over the axes, too), and every term is there once; what was updated in
+//           part is gathered before the whole is read
+//
+// A later part is skipped where an earlier one found something, since it would repeat it in worse
+// words. Programs must be verified first (ir/verify.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile/check/finding.h"
+#include "ir/program.h"
+
+namespace tessera {
+
+// One program for each rank of the mesh, or one for each stage whose ranks all run it. Empty:
+// nothing wrong.
+std::vector<Finding> check(const std::vector<const Program*>& ranks);
+
+// verify() and, if that finds nothing, check() of the programs of all stages: one sentence a fault.
+std::vector<std::string> prove(const std::vector<Program>& stages);
+
+}  // namespace tessera

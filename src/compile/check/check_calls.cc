@@ -1,0 +1,160 @@
+// Checks the calls of one rank: their ids, their bytes, and that frames of a kind are used alike.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/memory/bytes.h"
+
+namespace tessera {
+namespace {
+
+// How often a frame was touched in one step, for comparison with others of its kind.
+struct Counts {
+  int reads = 0, adds = 0, updates = 0;
+};
+
+class Calls {
+ public:
+  Calls(const Program& p, int rank) : p_(p), rank_(rank), touches_(p), counts_(p.frames.size()) {}
+
+  std::vector<Finding> find() {
+    check_bounds();
+    for (const CallId x : p_.schedule.ids()) {
+      check_labels(x);
+      check_apart(x);
+      count(x);
+    }
+    check_counts();
+    check_repeats();
+    return std::move(findings_);
+  }
+
+ private:
+  std::string name(CallId x) const { return "call " + call_name(p_, x); }
+  std::string frame(FrameId f) const { return frame_name(p_, f); }
+  void say(CallId x, const std::string& text) { findings_.push_back({"value", text, rank_, x}); }
+
+  void check_bounds() {
+    for (const FrameId f : p_.frames.ids()) {
+      const bool host = p_.kind(p_.frame(f).kind).host;
+      const int64_t begin = host ? p_.bytes : 0, end = p_.bytes + (host ? p_.host_bytes : 0);
+      if (p_.frame(f).offset < begin || p_.frame(f).offset + p_.bytes_of(f) > end)
+        say(kNone, fmt::format("{} at byte {} is outside the {}arena of {} bytes", frame(f),
+                               p_.frame(f).offset - begin, host ? "host's " : "", end - begin));
+    }
+  }
+
+  // Whether the frame is of the call's layer and micro-batch. The stream between blocks is that of
+  // the layer or of the next, but what a layer reads of it is its own.
+  bool is_own(const Call& c, const Frame& f, Access access) const {
+    const FrameKind& kind = p_.kind(f.kind);
+    if (!f.state && kind.values.empty()) return true;
+    const Role role = kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
+    const bool stream = role == Role::kStream || role == Role::kStreamGradient;
+    const bool next = stream && !(role == Role::kStream && access == Access::kRead);
+    const bool layer = f.layer == kNone || f.layer == c.layer || (stream && c.layer == kNone) ||
+                       (next && f.layer == c.layer + 1);
+    return layer && (f.microbatch == kNone || f.microbatch == c.microbatch);
+  }
+
+  void check_labels(CallId x) {
+    const Call& c = p_.call(x);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Access access = p_.segment(c).frames[i].access;
+      if (c.fresh[i] && access != Access::kAdd)
+        say(x, fmt::format("{} is fresh in {}, which it does not add to", name(x),
+                           frame(c.frames[i])));
+      if (!is_own(c, p_.frame(c.frames[i]), access))
+        say(x, fmt::format("{} takes {}, which is not its own", name(x), frame(c.frames[i])));
+    }
+  }
+
+  // The frames and the scratch of one call have no bytes in common.
+  void check_apart(CallId x) {
+    const Call& c = p_.call(x);
+    const Segment& s = p_.segment(c);
+    for (const FrameId f : c.frames) {
+      const Extent mine = touches_.frame(f);
+      for (const FrameId o : c.frames)
+        if (o != f && mine.meets(touches_.frame(o)))
+          say(x, fmt::format("{} takes {} and {}, which share bytes", name(x), frame(f), frame(o)));
+      if (mine.meets(touches_.scratch(s)))
+        say(x, fmt::format("{} takes {}, which shares bytes with its scratch", name(x), frame(f)));
+    }
+  }
+
+  void count(CallId x) {
+    const Call& c = p_.call(x);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      Counts& n = counts_[c.frames[i]];
+      const Access access = p_.segment(c).frames[i].access;
+      n.reads += access == Access::kRead;
+      n.adds += access == Access::kAdd;
+      n.updates += access == Access::kUpdate;
+    }
+  }
+
+  // The gradient of an encoder's output: a sum over the layers of one chunk, of which chunks have
+  // more or fewer. Gradients of weights are not of one micro-batch.
+  bool is_of_chunk(FrameId f) const {
+    const FrameKind& kind = p_.kind(p_.frame(f).kind);
+    return (kind.per & kPerMicrobatch) && !kind.values.empty() &&
+           p_[kind.values[0]].role == Role::kGradient;
+  }
+
+  // Layers are alike: sums have as many terms and readers in each, state as many updates.
+  void check_counts() {
+    std::map<FrameKindId, Counts> most;
+    for (const FrameId f : p_.frames.ids()) {
+      Counts& m = most[p_.frames[f].kind];
+      m.reads = std::max(m.reads, counts_[f].reads);
+      m.adds = std::max(m.adds, counts_[f].adds);
+      m.updates = std::max(m.updates, counts_[f].updates);
+    }
+    for (const FrameId f : p_.frames.ids()) {
+      const Counts &c = counts_[f], &m = most[p_.frames[f].kind];
+      if (is_of_chunk(f)) continue;
+      const auto compare = [&](int mine, int others, const char* what) {
+        if (mine < others)
+          say(kNone, fmt::format("{} {} {} times in a step, other frames of its kind {} times",
+                                 frame(f), what, mine, others));
+      };
+      compare(c.adds, m.adds, "is added to");
+      if (m.adds > 0) compare(c.reads, m.reads, "is read");
+      if (m.adds > 0 || p_.frames[f].state) compare(c.updates, m.updates, "is updated");
+    }
+  }
+
+  // No term or update twice, and nothing that was compiled and is never called.
+  void check_repeats() {
+    std::set<std::tuple<SegmentId, int64_t, int64_t, FrameId>> seen;
+    IdVector<SegmentId, bool> called(p_.segments.size(), false);
+    for (const CallId x : p_.schedule.ids()) {
+      const Call& c = p_.call(x);
+      called[c.segment] = true;
+      for (size_t i = 0; i < c.frames.size(); ++i) {
+        const Access access = p_.segment(c).frames[i].access;
+        if (access != Access::kAdd && access != Access::kUpdate) continue;
+        if (!seen.insert({c.segment, c.layer, c.microbatch, c.frames[i]}).second)
+          say(x, fmt::format("{} changes {} a second time", name(x), frame(c.frames[i])));
+      }
+    }
+    for (const SegmentId s : called.ids())
+      if (!called[s]) say(kNone, fmt::format("{} is never called", p_.segments[s].name()));
+  }
+
+  const Program& p_;
+  int rank_;
+  Touches touches_;
+  IdVector<FrameId, Counts> counts_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_calls(const Program& p, int rank) { return Calls(p, rank).find(); }
+
+}  // namespace tessera

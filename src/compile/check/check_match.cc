@@ -1,0 +1,146 @@
+// Checks that the collectives and messages of all ranks match in kind, group, order and bytes.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/schedule/call_list.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+using Channel = std::map<int, std::vector<CallId>>;  // rank → its calls, in issue order
+
+// Which line of events a call belongs to, the same text on all its members; empty for a call that
+// concerns nobody else. Programs of a mesh of one that name a group are taken by its name.
+std::string channel_of(const Mesh& mesh, const Program& p, const Call& c, int64_t rank) {
+  const Wire& w = c.wire;
+  const std::string partners = partners_of(w);
+  if (partners.empty() || p.mesh.ranks() == 1) return partners;
+  const Queue queue = p.segment(c).queue;
+  if (w.peer != kNone) {
+    Coordinates peer = coordinates_of(mesh, rank);
+    peer[AxisKind::kPipeline] = w.peer;
+    const int64_t other = rank_of(mesh, peer);
+    const bool forward = queue == Queue::kSendForward || queue == Queue::kReceiveForward;
+    const bool sends = w.kind == WireKind::kSend;
+    return fmt::format("{} from rank {} to {}", forward ? "forward" : "backward",
+                       sends ? rank : other, sends ? other : rank);
+  }
+  if (group_size(mesh, w.over) == 1) return "";
+  return fmt::format("{} of ranks {}", partners, fmt::join(group_of(mesh, w.over, rank), ","));
+}
+
+// Ranks of one stage that run one program stand for each other: then the list has one a stage, and
+// what they do among themselves matches by itself.
+Mesh mesh_of(const std::vector<const Program*>& ranks) {
+  Mesh mesh = ranks[0]->mesh;
+  if (static_cast<int64_t>(ranks.size()) == mesh.ranks()) return mesh;
+  Mesh stages;
+  stages[AxisKind::kPipeline] = mesh[AxisKind::kPipeline];
+  return stages;
+}
+
+std::map<std::string, Channel> channels_of(const ChannelNames& names) {
+  std::map<std::string, Channel> channels;
+  for (size_t r = 0; r < names.size(); ++r)
+    for (const CallId c : names[r].ids())
+      if (!names[r][c].empty()) channels[names[r][c]][static_cast<int>(r)].push_back(c);
+  return channels;
+}
+
+std::string wire_text(const Wire& w) {
+  return fmt::format("{} of {} ({} bytes)", name_of(w.kind), w.label, w.bytes);
+}
+
+bool match(const Wire& a, const Wire& b) {
+  const WireKind wanted = a.kind == WireKind::kSend      ? WireKind::kReceive
+                          : a.kind == WireKind::kReceive ? WireKind::kSend
+                                                         : a.kind;
+  return b.kind == wanted && a.label == b.label && a.bytes == b.bytes;
+}
+
+// The stage that a message of this queue comes from or goes to.
+int64_t peer_of(const Program& p, Queue queue) {
+  const int64_t stages = p.mesh[AxisKind::kPipeline];
+  const bool ahead = queue == Queue::kSendForward || queue == Queue::kReceiveBackward;
+  return (p.stage + (ahead ? 1 : stages - 1)) % stages;
+}
+
+// The first index at which two members of a channel disagree.
+void match_members(const std::vector<const Program*>& ranks, const std::string& name,
+                   const Channel& channel, std::vector<Finding>& findings) {
+  const auto& [first, calls] = *channel.begin();
+  if (channel.size() == 1) {
+    findings.push_back({"match",
+                        fmt::format("{} on channel {} has no partner on any rank",
+                                    call_name(*ranks[static_cast<size_t>(first)], calls[0]), name),
+                        first, calls[0]});
+    return;
+  }
+  for (auto other = std::next(channel.begin()); other != channel.end(); ++other) {
+    const Program &p = *ranks[static_cast<size_t>(first)],
+                  &q = *ranks[static_cast<size_t>(other->first)];
+    const size_t both = std::min(calls.size(), other->second.size());
+    size_t i = 0;
+    while (i < both && match(p.call(calls[i]).wire, q.call(other->second[i]).wire)) ++i;
+    if (i == calls.size() && i == other->second.size()) continue;
+    const auto say = [&](const Program& of, const std::vector<CallId>& list) {
+      if (i >= list.size()) return std::string("nothing");
+      return fmt::format("{}: {}", call_name(of, list[i]), wire_text(of.call(list[i]).wire));
+    };
+    findings.push_back({"match",
+                        fmt::format("channel {}, number {}: rank {} has {}; rank {} has {}", name,
+                                    i, first, say(p, calls), other->first, say(q, other->second)),
+                        first, i < calls.size() ? calls[i] : kNone});
+  }
+}
+
+}  // namespace
+
+std::vector<Finding> check_wires(const Program& p, int rank) {
+  std::vector<Finding> findings;
+  for (const CallId id : p.schedule.ids()) {
+    const Call& c = p.call(id);
+    for (const CallId y : c.after)
+      if (y >= id)
+        findings.push_back({"cycle",
+                            fmt::format("call {} waits for {}, which is issued after it",
+                                        call_name(p, id), call_name(p, y)),
+                            rank, id});
+    const Segment& s = p.segment(c);
+    if (s.ops.empty()) continue;
+    Wire wanted = wire_of(p, c);
+    if (s.queue >= Queue::kSendForward) wanted.peer = peer_of(p, s.queue);
+    if (wanted != c.wire)
+      findings.push_back({"match",
+                          fmt::format("call {} says {} over '{}', its ops do {} over '{}'",
+                                      call_name(p, id), wire_text(c.wire), partners_of(c.wire),
+                                      wire_text(wanted), partners_of(wanted)),
+                          rank, id});
+  }
+  return findings;
+}
+
+ChannelNames channel_names(const std::vector<const Program*>& ranks) {
+  ChannelNames names;
+  const Mesh mesh = mesh_of(ranks);
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    names.emplace_back();
+    for (const Call& c : ranks[r]->schedule)
+      names.back().push_back(channel_of(mesh, *ranks[r], c, static_cast<int64_t>(r)));
+  }
+  return names;
+}
+
+std::vector<Finding> check_match(const std::vector<const Program*>& ranks,
+                                 const ChannelNames& names) {
+  std::vector<Finding> findings;
+  for (const auto& [name, channel] : channels_of(names))
+    match_members(ranks, name, channel, findings);
+  return findings;
+}
+
+}  // namespace tessera

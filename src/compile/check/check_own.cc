@@ -1,0 +1,102 @@
+// value: what was updated in part is gathered before the whole is read.
+#include <set>
+
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/check/two_steps.h"
+
+namespace tessera {
+namespace {
+
+// What a segment does to one of its parameters, beyond its access.
+struct Part {
+  bool reads_whole = false;  // more than this rank's own part
+  bool writes_own = false;   // nothing but that part
+};
+
+Part part_of(const Program& p, const Segment& s, FrameKindId kind) {
+  bool writes = false, writes_whole = false;
+  Part part;
+  for (const Op& op : s.ops) {
+    for (const ValueId v : op.inputs)
+      if (p[v].frame == kind && !p[v].own) part.reads_whole = true;
+    for (const ValueId v : op.outputs)
+      if (p[v].frame == kind) (p[v].own ? writes : writes_whole) = true;
+  }
+  part.writes_own = writes && !writes_whole;
+  return part;
+}
+
+class OwnParts : private TwoSteps {
+ public:
+  OwnParts(const Program& p, int rank) : TwoSteps(p, rank), p_(p), known_(p.frames.size()) {
+    for (const Segment& s : p.segments) {
+      parts_.emplace_back();
+      for (const Parameter& x : s.frames) parts_.back().push_back(part_of(p, s, x.kind));
+    }
+    begin_old();
+  }
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    for (const int64_t x : order) run(x);
+    return findings();
+  }
+
+ private:
+  // What is known of a frame during the run.
+  struct Known {
+    bool own_only = false;  // beyond this rank's part it is old
+    int64_t writer = kNone, step = kNone;
+  };
+
+  bool holds_weights(FrameKindId kind) const {
+    const std::vector<ValueId>& values = p_.kind(kind).values;
+    return !values.empty() && p_[values[0]].role == Role::kWeight;
+  }
+
+  // The program that ran before may have updated the own part alone of what is gathered here.
+  void begin_old() {
+    std::set<FrameKindId> gathered;
+    for (const SegmentId s : p_.segments.ids())
+      for (size_t i = 0; i < parts_[s].size(); ++i) {
+        const Parameter& x = p_.segments[s].frames[i];
+        const bool in_place = x.access == Access::kUpdate || x.access == Access::kWrite;
+        const bool gathers = in_place && !parts_[s][i].reads_whole && !parts_[s][i].writes_own &&
+                             p_.segments[s].queue != Queue::kCompute;
+        if (gathers || parts_[s][i].writes_own) gathered.insert(x.kind);
+      }
+    for (const FrameId f : p_.frames.ids())
+      known_[f].own_only = p_.frames[f].state && holds_weights(p_.frames[f].kind) &&
+                           gathered.contains(p_.frames[f].kind);
+  }
+
+  void run(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    const std::vector<Part>& parts = parts_[c.segment];
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      Known& k = known_[c.frames[i]];
+      if (k.step != step_of(x) && !p_.frame(c.frames[i]).state) k.own_only = false;
+      k.step = step_of(x);
+      if (parts[i].reads_whole && k.own_only)
+        say(x,
+            fmt::format("{} reads {}, of which only the own part is new{}", name(x),
+                        frame(c.frames[i]), k.writer == kNone ? "" : " since " + name(k.writer)));
+      if (s.frames[i].access == Access::kRead) continue;
+      k.own_only = parts[i].writes_own;
+      k.writer = x;
+    }
+  }
+
+  const Program& p_;
+  IdVector<SegmentId, std::vector<Part>> parts_;  // of each parameter
+  IdVector<FrameId, Known> known_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_own(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return OwnParts(p, rank).find(order);
+}
+
+}  // namespace tessera

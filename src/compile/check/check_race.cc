@@ -1,0 +1,143 @@
+// Checks that calls on different queues that use the same bytes are ordered.
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/memory/bytes.h"
+
+namespace tessera {
+namespace {
+
+using PerQueue =
+    std::array<int64_t, kQueues>;  // a position of the schedule written twice, or kNone
+
+void raise(PerQueue& a, const PerQueue& b) {
+  for (size_t q = 0; q < kQueues; ++q) a[q] = std::max(a[q], b[q]);
+}
+
+// Of a byte, the last calls of each queue that read or wrote it and may still run.
+struct Users {
+  PerQueue readers, writers;
+};
+
+constexpr PerQueue kNoCalls = [] {
+  PerQueue none;
+  none.fill(kNone);
+  return none;
+}();
+
+class Races {
+ public:
+  Races(const Program& p, int rank)
+      : p_(p),
+        rank_(rank),
+        touches_(p),
+        users_({kNoCalls, kNoCalls}),
+        clocks_(2 * p.schedule.size(), kNoCalls) {}
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    PerQueue last = kNoCalls;
+    for (const int64_t x : order) {
+      const auto queue = static_cast<size_t>(p_.segment(call(x)).queue);
+      advance(x, last[queue]);
+      const std::vector<Touch> touches = touches_.of(call(x));
+      std::vector<bool> ordered;
+      for (const Touch& t : touches) ordered.push_back(compare(x, queue, t));
+      for (size_t i = 0; i < touches.size(); ++i) remember(x, queue, touches[i], ordered[i]);
+      last[queue] = x;
+    }
+    return std::move(findings_);
+  }
+
+ private:
+  int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
+  const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
+
+  // What is over before x: the one ahead in its queue, what it waits for, and what those waited
+  // for.
+  void advance(int64_t x, int64_t ahead) {
+    PerQueue& clock = clocks_[static_cast<size_t>(x)];
+    const auto wait = [&](int64_t y) {
+      raise(clock, clocks_[static_cast<size_t>(y)]);
+      int64_t& mine = clock[static_cast<size_t>(p_.segment(call(y)).queue)];
+      mine = std::max(mine, y);
+    };
+    if (ahead != kNone) wait(ahead);
+    for (const CallId y : call(x).after) wait(y.number() + (x < length() ? 0 : length()));
+    if (x >= length())
+      for (const CallId y : call(x).before_step) wait(y.number());
+  }
+
+  // Whether everything that the touch is in conflict with is over before x.
+  bool compare(int64_t x, size_t queue, const Touch& t) {
+    const PerQueue& clock = clocks_[static_cast<size_t>(x)];
+    std::set<int64_t> racing;
+    users_.read(t.bytes, [&](const Users& u) {
+      for (size_t q = 0; q < kQueues; ++q) {
+        if (q == queue) continue;
+        if (u.writers[q] > clock[q]) racing.insert(u.writers[q]);
+        if (t.writes && u.readers[q] > clock[q]) racing.insert(u.readers[q]);
+      }
+    });
+    for (const int64_t y : racing) say(x, y, t);
+    return racing.empty();
+  }
+
+  // Who comes after a writer comes after all that it came after itself.
+  void remember(int64_t x, size_t queue, const Touch& t, bool ordered) {
+    if (t.writes && ordered) {
+      Users writer{kNoCalls, kNoCalls};
+      writer.writers[queue] = x;
+      users_.assign(t.bytes, writer);
+    } else {
+      users_.change(t.bytes, [&](Users& u) { (t.writes ? u.writers : u.readers)[queue] = x; });
+    }
+  }
+
+  std::string item_name(FrameId frame) const {
+    return frame == kNone ? "the scratch of its queue" : frame_name(p_, frame);
+  }
+
+  // What y touches in the bytes of t; the same frame if it does.
+  Touch counterpart(int64_t y, const Touch& t) const {
+    Touch found;
+    for (const Touch& other : touches_.of(call(y)))
+      if (other.bytes.meets(t.bytes) && (t.writes || other.writes)) {
+        found = other;
+        if (other.frame == t.frame) break;
+      }
+    return found;
+  }
+
+  void say(int64_t x, int64_t y, const Touch& t) {
+    if (!said_.emplace(x % length(), y % length()).second) return;
+    const Touch its = counterpart(y, t);
+    const auto name = [&](int64_t z) { return call_name(p_, CallId(z % length())); };
+    std::string text = fmt::format("call {} touches {}", name(x), item_name(t.frame));
+    text += fmt::format(", and call {} ", name(y));
+    if (y < length() && x >= length()) text += "of the step before ";
+    text += t.frame != kNone && t.frame == its.frame
+                ? "too"
+                : fmt::format("{} in the same bytes", item_name(its.frame));
+    findings_.push_back({"race", text + ": nothing orders them", rank_, CallId(x % length())});
+  }
+
+  const Program& p_;
+  int rank_;
+  Touches touches_;
+  ByteMap<Users> users_;
+  std::vector<PerQueue> clocks_;                // of each position
+  std::set<std::pair<int64_t, int64_t>> said_;  // pairs of calls
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_race(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return Races(p, rank).find(order);
+}
+
+}  // namespace tessera

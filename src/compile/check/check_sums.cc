@@ -1,0 +1,117 @@
+// value: sums are over the axes of the mesh over which their terms differ, over each of them once,
+// before anybody computes with them.
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/check/sum_axes.h"
+#include "compile/check/two_steps.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+class Sums : private TwoSteps {
+ public:
+  Sums(const Program& p, int rank)
+      : TwoSteps(p, rank), p_(p), sums_(sum_axes(p)), known_(p.frames.size()) {}
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    for (const int64_t x : order) run(x);
+    for (const FrameId f : p_.frames.ids())
+      if (is_report(f) && p_.mesh.ranks() > 1 && known(f).over.empty())
+        say(known(f).writer, fmt::format("the step ends with {} of one rank alone", frame(f)));
+    return findings();
+  }
+
+ private:
+  // What is known of a frame during the run.
+  struct Known {
+    Axes over;  // that it is summed over in this step
+    int64_t writer = kNone, step = kNone;
+  };
+
+  Known& known(FrameId f) { return known_[f]; }
+  Role role(FrameId f) const {
+    const FrameKind& kind = p_.kind(p_.frame(f).kind);
+    return kind.values.empty() ? Role::kScratch : p_[kind.values[0]].role;
+  }
+  const Axes& needed(FrameId f) const { return sums_.needed[p_.frame(f).kind]; }
+  bool is_sum(FrameId f) const {
+    return role(f) == Role::kGradient || sums_.measures.contains(p_.frame(f).kind);
+  }
+  bool is_report(FrameId f) const { return role(f) == Role::kReport; }
+
+  void run(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      Known& k = known(c.frames[i]);
+      if (k.step != step_of(x)) k = {{}, k.writer, step_of(x)};
+      if (s.queue == Queue::kCompute) compute(x, c.frames[i], s.frames[i].access);
+    }
+    if (c.wire.kind == WireKind::kAllReduce || c.wire.kind == WireKind::kReduceScatter)
+      reduce(x, c, s);
+    for (size_t i = 0; i < c.frames.size(); ++i)
+      if (s.frames[i].access != Access::kRead) known(c.frames[i]).writer = x;
+  }
+
+  // Who computes with a sum means all of it; who adds to it means what is of one rank.
+  void compute(int64_t x, FrameId f, Access access) {
+    Known& k = known(f);
+    const bool begins = sums_.measures.contains(p_.frame(f).kind) && access == Access::kWrite;
+    if (is_sum(f) && !begins && access != Access::kAdd && k.over != needed(f))
+      say(x, fmt::format("{} reads {} summed over [{}], wanted [{}]", name(x), frame(f),
+                         axes_text(k.over), axes_text(needed(f))));
+    if (!is_report(f) || p_.mesh.ranks() == 1) return;
+    if ((access == Access::kRead || access == Access::kUpdate) && k.over.empty())
+      say(x, fmt::format("{} reads {} of one rank alone", name(x), frame(f)));
+    if (access == Access::kAdd && !k.over.empty())
+      say(x, fmt::format("{} adds to {}, the sum of all ranks", name(x), frame(f)));
+    if (access == Access::kWrite) k.over.clear();
+  }
+
+  // From the first frame that is not added to into the one that is written.
+  void reduce(int64_t x, const Call& c, const Segment& s) {
+    FrameId from = kNone, to = kNone;
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      if (s.frames[i].access == Access::kRead || s.frames[i].access == Access::kUpdate)
+        from = c.frames[i];
+      if (s.frames[i].access != Access::kRead) to = c.frames[i];
+    }
+    if (to == kNone) return;
+    if (from == kNone) from = to;
+    Axes over = axes_of(c.wire.over);
+    Known &source = known(from), &target = known(to);
+    if (is_report(to) && (c.wire.over != GroupRef::world() || !target.over.empty()))
+      say(x, fmt::format("{} sums {} over {}, wanted once over world", name(x), frame(to),
+                         to_string(c.wire.over)));
+    if (is_sum(from)) check_axes(x, from, over, source.over);
+    over.insert(source.over.begin(), source.over.end());
+    const bool joins = from != to && !target.over.empty();
+    if (joins && target.over != over)
+      say(x, fmt::format("{} adds a sum over [{}] to {}, a sum over [{}]", name(x), axes_text(over),
+                         frame(to), axes_text(target.over)));
+    target.over = over;
+  }
+
+  void check_axes(int64_t x, FrameId f, const Axes& over, const Axes& before) {
+    for (const GroupRef& a : over) {
+      if (before.contains(a))
+        say(x, fmt::format("{} sums {} over {} a second time", name(x), frame(f), to_string(a)));
+      if (!needed(f).contains(a))
+        say(x, fmt::format("{} sums {} over {}, where its terms are the same", name(x), frame(f),
+                           to_string(a)));
+    }
+  }
+
+  const Program& p_;
+  SumAxes sums_;
+  IdVector<FrameId, Known> known_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_sums(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return Sums(p, rank).find(order);
+}
+
+}  // namespace tessera

@@ -1,0 +1,80 @@
+// value: nothing is written for nobody.
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/check/two_steps.h"
+
+namespace tessera {
+namespace {
+
+class Unread : private TwoSteps {
+ public:
+  Unread(const Program& p, int rank)
+      : TwoSteps(p, rank), p_(p), contents_(p.frames.size()), used_(p.kinds.size()) {}
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    for (const int64_t x : order) run(x);
+    check_ends();
+    return findings();
+  }
+
+ private:
+  struct Content {
+    int64_t writer = kNone;  // the last position that wrote it in this step
+    bool read = true;        // since then
+    int64_t step = kNone;    // of the last touch
+  };
+
+  void run(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      Content& held = contents_[c.frames[i]];
+      if (held.step != step_of(x)) held = {kNone, true, step_of(x)};
+      const Access access = s.frames[i].access;
+      if (access == Access::kWrite && !held.read)
+        say(x, fmt::format("{} overwrites {}, which {} wrote and nobody read", name(x),
+                           frame(c.frames[i]), name(held.writer)));
+      if (access == Access::kRead || access == Access::kUpdate) held.read = true;
+      if (access != Access::kWrite) used_[p_.frame(c.frames[i]).kind] = true;
+      if (access != Access::kRead) held = {x, false, held.step};
+    }
+  }
+
+  // What the first layer read has a gradient that nobody wants where nothing before it is trained:
+  // then none of any micro-batch is read.
+  bool is_first_gradient(const Frame& f) const {
+    const FrameKind& kind = p_.kind(f.kind);
+    return f.layer == 0 && !kind.values.empty() && p_[kind.values[0]].role == Role::kStreamGradient;
+  }
+  IdVector<FrameKindId, bool> first_gradients_read() const {
+    IdVector<FrameKindId, bool> read(p_.kinds.size(), false);
+    for (const FrameId f : p_.frames.ids())
+      if (is_first_gradient(p_.frames[f]) && contents_[f].read) read[p_.frames[f].kind] = true;
+    return read;
+  }
+
+  // Of a kind that anybody reads, or adds to, no frame ends with something unread.
+  void check_ends() {
+    const IdVector<FrameKindId, bool> wanted = first_gradients_read();
+    for (const FrameId f : p_.frames.ids()) {
+      const Content& c = contents_[f];
+      const FrameKindId kind = p_.frames[f].kind;
+      if (p_.frames[f].state || c.read || !used_[kind]) continue;
+      if (is_first_gradient(p_.frames[f]) && !wanted[kind]) continue;
+      say(c.writer,
+          fmt::format("{} writes {}, which no call after it reads", name(c.writer), frame(f)));
+    }
+  }
+
+  const Program& p_;
+  IdVector<FrameId, Content> contents_;
+  IdVector<FrameKindId, bool> used_;  // true if a call reads a frame of this kind or adds to it
+};
+
+}  // namespace
+
+std::vector<Finding> check_unread(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return Unread(p, rank).find(order);
+}
+
+}  // namespace tessera

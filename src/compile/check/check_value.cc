@@ -1,0 +1,149 @@
+// value: a symbolic run. Each read finds the frame that it means, whole and not overwritten; sums
+// start fresh once and are complete before they are read.
+#include "base/error.h"
+#include "compile/check/check_parts.h"
+#include "compile/check/last_writers.h"
+#include "compile/check/two_steps.h"
+
+namespace tessera {
+namespace {
+
+// What the bytes of a frame hold during the symbolic run.
+struct Content {
+  int64_t writer = kNone;  // the last position that wrote it in this step
+  int64_t entered = 0;     // what was written into its bytes before this moment is past
+  int64_t reader = kNone;  // the last that only read it, since it was started
+  int64_t taker = kNone;   // the last that read or updated it, since it was started
+  bool summed = false;     // added to in this step
+  int64_t version = 0;     // how often it was written, all steps
+  int64_t step = kNone;    // of the last touch
+};
+
+class Values : private TwoSteps {
+ public:
+  Values(const Program& p, int rank)
+      : TwoSteps(p, rank), p_(p), writers_(p), contents_(p.frames.size()) {}
+
+  std::vector<Finding> find(const std::vector<int64_t>& order) {
+    find_versions();
+    order_ = &order;
+    for (now_ = 0; now_ < static_cast<int64_t>(order.size()); ++now_)
+      run(order[static_cast<size_t>(now_)]);
+    return findings();
+  }
+
+ private:
+  // The version that each read means: what the calls before it in issue order wrote.
+  void find_versions() {
+    IdVector<FrameId, int64_t> version(p_.frames.size(), 0);
+    for (int64_t x = 0; x < 2 * length(); ++x) {
+      const Segment& s = p_.segment(call(x));
+      for (const FrameId f : call(x).frames) meant_.push_back(version[f]);
+      for (size_t i = 0; i < s.frames.size(); ++i)
+        if (s.frames[i].access != Access::kRead) ++version[call(x).frames[i]];
+      first_.push_back(meant_.size() - s.frames.size());
+    }
+  }
+
+  void run(int64_t x) {
+    const Call& c = call(x);
+    const Segment& s = p_.segment(c);
+    for (const FrameId f : c.frames) enter_step(x, f);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Access access = s.frames[i].access;
+      const int64_t meant = meant_[first_[static_cast<size_t>(x)] + i];
+      if (access == Access::kUpdate) update(x, c.frames[i]);
+      if (access == Access::kRead || access == Access::kUpdate) read(x, c.frames[i], meant);
+      if (access == Access::kRead) contents_[c.frames[i]].reader = x;
+      if (access == Access::kAdd) add(x, c.frames[i], c.fresh[i]);
+      if (access == Access::kWrite) write_first(x, c.frames[i]);
+    }
+    writers_.write_scratch(s, now_);
+    for (size_t i = 0; i < c.frames.size(); ++i)
+      if (s.frames[i].access != Access::kRead) write(x, c.frames[i]);
+  }
+
+  // A frame that is not state begins each step with nothing in it.
+  void enter_step(int64_t x, FrameId f) {
+    Content& c = contents_[f];
+    if (c.step == step_of(x)) return;
+    if (!p_.frame(f).state) c.entered = now_;
+    c.writer = c.reader = c.taker = kNone;
+    c.summed = false;
+    c.step = step_of(x);
+  }
+
+  // Whether f holds what was written to it; says so where it does not.
+  bool holds(int64_t x, FrameId f, const char* verb) {
+    const Content& c = contents_[f];
+    if (const int64_t at = writers_.overwritten(f, c.entered); at != kNone) {
+      say(x, fmt::format("{} {} {} that {} overwrote", name(x), verb, frame(f),
+                         name((*order_)[static_cast<size_t>(at)])));
+      return false;
+    }
+    if (c.writer != kNone || p_.frame(f).state) return true;
+    say(x, fmt::format("{} {} {}, which no call before it wrote", name(x), verb, frame(f)));
+    return false;
+  }
+
+  void read(int64_t x, FrameId f, int64_t meant) {
+    Content& c = contents_[f];
+    if (holds(x, f, "reads") && c.version != meant)
+      say(x, fmt::format("{} means to read {} after {} writes and finds {}", name(x), frame(f),
+                         meant, c.version));
+    c.taker = x;
+  }
+
+  // Who reads a sum means the whole of it: nothing changes it afterwards.
+  void update(int64_t x, FrameId f) {
+    const Content& c = contents_[f];
+    if (c.summed && c.reader != kNone)
+      say(x, fmt::format("{} updates {} after {} read it", name(x), frame(f), name(c.reader)));
+  }
+
+  void add(int64_t x, FrameId f, bool fresh) {
+    Content& c = contents_[f];
+    c.summed = true;
+    if (fresh && c.writer != kNone)
+      say(x, fmt::format("{} is fresh in {} and loses what {} wrote", name(x), frame(f),
+                         name(c.writer)));
+    if (fresh) return;
+    if (!holds(x, f, "adds to")) return;
+    if (c.writer == kNone)
+      say(x, fmt::format("{} adds to {} what the step before left there: it should be fresh",
+                         name(x), frame(f)));
+    else if (c.taker != kNone)
+      say(x, fmt::format("{} adds to {} after {} read it", name(x), frame(f), name(c.taker)));
+  }
+
+  void write_first(int64_t x, FrameId f) {
+    Content& c = contents_[f];
+    if (c.writer != kNone && !p_.frame(f).state)
+      say(x,
+          fmt::format("{} writes {} a second time, after {}", name(x), frame(f), name(c.writer)));
+    c.reader = c.taker = kNone;
+  }
+
+  void write(int64_t x, FrameId f) {
+    writers_.write(f, now_);
+    Content& c = contents_[f];
+    c.writer = x;
+    ++c.version;
+  }
+
+  const Program& p_;
+  LastWriters writers_;
+  const std::vector<int64_t>* order_ = nullptr;  // of the run
+  int64_t now_ = 0;                              // index into it
+  std::vector<int64_t> meant_;                   // of each parameter of each position
+  std::vector<size_t> first_;                    // where a position's parameters begin there
+  IdVector<FrameId, Content> contents_;
+};
+
+}  // namespace
+
+std::vector<Finding> check_value(const Program& p, int rank, const std::vector<int64_t>& order) {
+  return Values(p, rank).find(order);
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// What the parts of check() that run a program symbolically share: its schedule written twice in a
+// row, and what they find in it.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "compile/check/finding.h"
+
+namespace tessera {
+
+class TwoSteps {
+ public:
+  TwoSteps(const Program& p, int rank) : p_(p), rank_(rank) {}
+
+  int64_t length() const { return static_cast<int64_t>(p_.schedule.size()); }
+  // Of a position of the two steps.
+  int64_t step_of(int64_t x) const { return x / length(); }
+  const Call& call(int64_t x) const { return p_.call(CallId(x % length())); }
+  std::string name(int64_t x) const { return "call " + call_name(p_, CallId(x % length())); }
+  std::string frame(FrameId f) const { return frame_name(p_, f); }
+
+  // A finding about position x, or kNone; the same sentence once, not again in the second step.
+  void say(int64_t x, const std::string& text) {
+    if (!said_.insert(text).second) return;
+    findings_.push_back({"value", text, rank_, x == kNone ? kNone : CallId(x % length())});
+  }
+  std::vector<Finding> findings() { return std::move(findings_); }
+
+ private:
+  const Program& p_;
+  int rank_;
+  std::set<std::string> said_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace tessera

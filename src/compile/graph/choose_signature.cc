@@ -1,0 +1,115 @@
+#include "compile/graph/choose_signature.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// The split of an operand that the op can carry with the fewest conversions, the first of equals.
+std::optional<Signature> carried_split(const Op& op, ValueSpan values, const ShardingRule& rule,
+                                       size_t axis, const std::vector<int8_t>& places) {
+  std::optional<Signature> best;
+  long fewest = 0;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i] < 0) continue;
+    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
+    if (rule.splits.find(label) == std::string::npos) continue;
+    Signature s = split_signature(rule, label);
+    long conversions = 0;
+    for (size_t k = 0; k < places.size(); ++k) {
+      const Value& v = values[op.inputs[k]];
+      const int8_t now = v.sharding.place[axis];
+      conversions += now != kFree && !fits(v, now, s.inputs[k]) ? 1 : 0;
+    }
+    if (best && conversions >= fewest) continue;
+    fewest = conversions;
+    best = std::move(s);
+  }
+  return best;
+}
+
+// Nothing is divided: shared if an operand is, else replicated, else free if a weight is.
+Signature uniform(const Op& op, ValueSpan values, const std::vector<int8_t>& places) {
+  bool shared = false, replicated = false, free = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    shared |= places[i] == kShared;
+    replicated |= places[i] == kReplicated && has_gradient(values[op.inputs[i]]);
+    free |= places[i] == kFree;
+  }
+  int8_t all = kReplicated;
+  if (shared)
+    all = kShared;
+  else if (free && !replicated)
+    all = kFree;
+  Signature s{std::vector<int8_t>(places.size(), all), std::vector<int8_t>(op.outputs.size(), all)};
+  for (size_t i = 0; i < places.size(); ++i)
+    if (all == kFree && places[i] != kFree) s.inputs[i] = kReplicated;
+  return s;
+}
+
+// Sums that are not complete are carried only by what is linear and keeps sizes: products reduce
+// first.
+std::optional<Signature> carried_partial(const Op& op, const ShardingRule& rule,
+                                         const std::vector<int8_t>& places) {
+  for (const std::vector<int>& set : rule.linear) {
+    const bool all = std::all_of(set.begin(), set.end(),
+                                 [&](int i) { return places[static_cast<size_t>(i)] == kPartial; });
+    if (!all || rule.inputs[static_cast<size_t>(set[0])] != rule.outputs[0]) continue;
+    Signature s{std::vector<int8_t>(places.size(), kShared),
+                std::vector<int8_t>(op.outputs.size(), kPartial)};
+    for (const int i : set) s.inputs[static_cast<size_t>(i)] = kPartial;
+    return s;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_data(size_t axis) {
+  return axis == static_cast<size_t>(AxisKind::kReplica) ||
+         axis == static_cast<size_t>(AxisKind::kShard);
+}
+
+int8_t DefaultPlaces::of(const Value& v, size_t axis) const {
+  if (is_data(axis)) return 0;
+  const Shape& s = v.shape;
+  const bool hidden = s.rank() == 3 && s[0] == sequences && (s[1] == tokens || s[1] == source);
+  const bool tensor = axis == static_cast<size_t>(AxisKind::kTensor) ||
+                      axis == static_cast<size_t>(AxisKind::kTensorKv);
+  const bool divides = tensor && sequence_parallel;
+  return divides && hidden ? int8_t{1} : int8_t{kReplicated};
+}
+
+Signature choose_signature(const Op& op, ValueSpan values, const DefaultPlaces& home, size_t axis) {
+  const ShardingRule rule = rule_of(op.kind()).sharding(op, values);
+  std::vector<int8_t> places;
+  for (const ValueId v : op.inputs) places.push_back(values[v].sharding.place[axis]);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (values[op.inputs[i]].role != Role::kWeight) continue;
+    if (places[i] == kShared)
+      return {std::vector<int8_t>(places.size(), kShared),
+              std::vector<int8_t>(op.outputs.size(), kShared)};
+    if (places[i] < 0) continue;
+    const char label = rule.inputs[i][static_cast<size_t>(places[i])];
+    CHECK(rule.splits.find(label) != std::string::npos, "{} cannot be divided along {} of {}",
+          op.origin, places[i], values[op.inputs[i]].name);
+    return split_signature(rule, label);
+  }
+  const auto send_home = [&](auto condition) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (!condition(places[i])) continue;
+      const int8_t h = home.of(values[op.inputs[i]], axis);
+      places[i] = h == places[i] ? int8_t{kReplicated} : h;
+    }
+  };
+  if (auto s = carried_split(op, values, rule, axis, places)) return *s;
+  send_home([](int8_t p) { return p >= 0; });
+  if (auto s = carried_partial(op, rule, places)) return *s;
+  send_home([](int8_t p) { return p == kPartial || p == kPartialMax; });
+  if (auto s = carried_split(op, values, rule, axis, places)) return *s;
+  return uniform(op, values, places);
+}
+
+}  // namespace tessera

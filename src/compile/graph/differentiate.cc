@@ -1,0 +1,92 @@
+// The backward of a block, by the gradient rule of each op.
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
+#include "ir/builder.h"
+#include "ir/signature.h"
+
+namespace tessera {
+namespace {
+
+// A loss without its gradient: what the gradient rule of a loss emits computes the loss again.
+bool is_loss(const Op& op) {
+  const auto has_gradient = [](const auto& a) {
+    if constexpr (requires { a.gradient; })
+      return a.gradient;
+    else
+      return false;
+  };
+  return rule_of(op).effects.loss && !std::visit(has_gradient, op.attributes);
+}
+
+ValueId stream_gradient(Graph& g, const Block& block, ValueId stream) {
+  Value v = g[stream];
+  v.name = block.name + ".d_hidden'";
+  v.role = Role::kStreamGradient;
+  v.sharding = dual(v.sharding);
+  return g.values.push_back(std::move(v));
+}
+
+// The gradient of the block's input must be a value of its own, not an alias of the output's.
+ValueId own_value(Builder& b, const Block& block, ValueId gradient) {
+  if (gradient != block.output_gradient) return gradient;
+  return b.emit_one(Sum{}, "d_hidden", {gradient});
+}
+
+// What all layers give for what they all read.
+ValueId memory_gradient(Graph& g) {
+  Value v = g[g.memory];
+  v.name = "d_memory";
+  v.role = Role::kGradient;
+  v.dtype = DType::kF32;
+  v.sharding = dual(v.sharding);
+  return g.values.push_back(std::move(v));
+}
+
+ValueId in_type_of(Builder& b, ValueId like, ValueId v) {
+  if (b[like].dtype == b[v].dtype) return v;
+  return b.emit_one(Cast{b[like].dtype}, "memory", {v});
+}
+
+void differentiate(Graph& graph, Block& block) {
+  const ValueId sample = block.input != kNone ? block.input : block.output;
+  const uint8_t per = block.is_stack() ? graph[sample].per : uint8_t{kPerMicrobatch};
+  Builder b(graph, block.backward, per, "");
+  b.role(Role::kScratch);
+  b.place_outputs();
+  Gradients g(b);
+  if (block.output != kNone) {
+    block.output_gradient = stream_gradient(graph, block, block.output);
+    g.add(block.output, block.output_gradient);
+  }
+  const bool gives_memory = writer(block.forward, graph.memory) >= 0;
+  if (gives_memory) g.add(graph.memory, in_type_of(b, graph.memory, graph.memory_gradient));
+  for (size_t i = block.forward.size(); i-- > 0;) {
+    const Op op = block.forward[i];
+    if (rule_of(op).gradient != nullptr) rule_of(op).gradient(g, op);
+  }
+  if (const ValueId d = g.of(graph.memory); d != kNone && !gives_memory)
+    b.emit(Accumulate{}, "memory", {d}, {graph.memory_gradient});
+  if (block.input != kNone) {
+    const ValueId d = own_value(b, block, g.of(block.input));
+    block.input_gradient = d;
+    graph[d].role = Role::kStreamGradient;
+    graph[d].name = block.name + ".d_hidden";
+    graph[d].per = graph[block.input].per;
+  }
+  if (!block.loss) return;
+  std::vector<Op> joint;
+  for (const Op& op : block.forward)
+    if (!is_loss(op)) joint.push_back(op);
+  joint.insert(joint.end(), block.backward.begin(), block.backward.end());
+  block.backward = std::move(joint);
+}
+
+}  // namespace
+
+void differentiate(Graph& graph) {
+  if (graph.memory != kNone) graph.memory_gradient = memory_gradient(graph);
+  for (Block& block : graph.blocks) differentiate(graph, block);
+}
+
+}  // namespace tessera

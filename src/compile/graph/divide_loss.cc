@@ -1,0 +1,33 @@
+// linear_cross_entropy and cross_entropy → logits_max, logits_sums, divided_cross_entropy (with a
+// matmul before them), so that shard can put reductions between. One rank keeps the fused op, which
+// never holds all logits.
+#include "compile/graph/graph_passes.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+void append_parts(Graph& graph, Block& block, const Op& op, ValueId logits, ValueId labels) {
+  Builder b(graph, block.forward, graph[op.inputs[0]].per, "");
+  const ValueId max = b.emit_one(LogitsMax{}, op.origin, {logits});
+  const ValueId sums = b.emit_one(LogitsSums{}, op.origin, {logits, max, labels});
+  b.emit(DividedCrossEntropy{}, op.origin, {logits, max, sums, labels}, op.outputs);
+}
+
+}  // namespace
+
+void divide_cross_entropy(Graph& graph) {
+  unfuse_cross_entropy(graph);
+  for (Block& block : graph.blocks) {
+    std::vector<Op> old;
+    old.swap(block.forward);
+    for (Op& op : old) {
+      if (op.is<CrossEntropy>())
+        append_parts(graph, block, op, op.inputs[0], op.inputs[1]);
+      else
+        block.forward.push_back(std::move(op));
+    }
+  }
+}
+
+}  // namespace tessera

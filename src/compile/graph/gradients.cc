@@ -1,0 +1,73 @@
+// How gradients of weights are summed: in which type, and whether a product adds to the sum itself.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+bool is_sum(const Graph& g, ValueId v) {
+  return g[v].role == Role::kGradient && v != g.memory_gradient;
+}
+
+void infer_types(Graph& g, const Op& op) {
+  Inputs in;
+  for (const ValueId v : op.inputs) in.push_back(&g[v]);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
+  for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
+}
+
+void add_into(Op& op, DType type) {
+  DType* const into = sum_type(op.attributes);
+  CHECK(into != nullptr, "{} ({}) adds to no sum", op.origin, name_of(op.kind()));
+  *into = type;
+}
+
+// The product alone, in the type of weights, and its addition to the sum.
+std::vector<Op> apart(Graph& g, Op product, DType type) {
+  const ValueId sum = product.outputs[0], one = clone_value(g, sum, ".once");
+  g[one].role = Role::kScratch;
+  g[one].dtype = type;
+  Op add;
+  add.attributes = Accumulate{};
+  add.inputs = {one};
+  add.outputs = {sum};
+  add.origin = product.origin;
+  add_into(add, g[sum].dtype);
+  product.outputs[0] = one;
+  add_into(product, type);
+  return {std::move(product), std::move(add)};
+}
+
+}  // namespace
+
+void narrow_gradients(Graph& graph, DType type) {
+  for (Block& b : graph.blocks)
+    for (std::vector<Op>* ops : {&b.backward, &b.weights})
+      for (Op& op : *ops) {
+        const auto sums = [&](ValueId v) { return is_sum(graph, v); };
+        if (std::none_of(op.outputs.begin(), op.outputs.end(), sums)) continue;
+        add_into(op, type);
+        infer_types(graph, op);
+      }
+}
+
+void accumulate_apart(Graph& graph, DType type) {
+  for (Block& b : graph.blocks)
+    for (std::vector<Op>* ops : {&b.backward, &b.weights}) {
+      std::vector<Op> out;
+      for (Op& op : *ops) {
+        const bool adds = op.is<MatmulGradWeight>() || op.is<EmbeddingGrad>();
+        if (adds && is_sum(graph, op.outputs[0]))
+          for (Op& made : apart(graph, std::move(op), type)) out.push_back(std::move(made));
+        else
+          out.push_back(std::move(op));
+      }
+      *ops = std::move(out);
+    }
+}
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+// Passes that turn a fused op into its parts, or a training graph into one that generates.
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "ir/builder.h"
+#include "ir/operands.h"
+
+namespace tessera {
+namespace {
+
+// Rewrites each op of type A in all forwards: `expand` appends what replaces it.
+template <class A, class Expand>
+void replace_ops(Graph& graph, Expand expand) {
+  for (Block& block : graph.blocks) {
+    std::vector<Op> old;
+    old.swap(block.forward);
+    for (Op& op : old) {
+      if (const A* const attributes = op.if_as<A>())
+        expand(block, op, *attributes);
+      else
+        block.forward.push_back(std::move(op));
+    }
+  }
+}
+
+uint8_t index_of(const Graph& g, const Op& op) { return g[op.inputs[0]].per; }
+
+}  // namespace
+
+void materialise_attention(Graph& graph, bool half) {
+  replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& fused) {
+    if (fused.across || fused.seen != Mask::kNothing)
+      throw Error(
+          "compiler.attention = materialised is for causal attention within one text, not for an "
+          "encoder or data.documents_apart. Set it to fused, or data.documents_apart to false.");
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const ValueId qkv = op.inputs[0];
+    const AttentionScores of = {.scale = fused.scale, .half = half};
+    const ValueId scores = b.emit_one(of, op.origin, {qkv});
+    ValueId p = b.emit_one(Softmax{}, op.origin, {scores});
+    if (fused.dropout > 0)
+      p = b.emit_one(Dropout{.p = fused.dropout, .key = fused.key}, op.origin + ".dropout",
+                     {p, input(op, Attention::kSamples), input(op, Attention::kStep)});
+    b.emit(AttentionMix{}, op.origin, {p, qkv}, {op.outputs[0]});
+  });
+}
+
+void keep_masks(Graph& graph) {
+  replace_ops<Dropout>(graph, [&](Block& block, const Op& op, Dropout kept) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    kept.mask = true;
+    b.emit(kept, op.origin, op.inputs, op.outputs);
+  });
+}
+
+void unfuse_cross_entropy(Graph& graph) {
+  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto&) {
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const ValueId logits = b.emit_one(Matmul{.out = DType::kF32}, block.name + ".logits",
+                                      {op.inputs[0], op.inputs[1]});
+    b.emit(CrossEntropy{}, op.origin, {logits, op.inputs[2]}, op.outputs);
+  });
+}
+
+void keep_logits(Graph& graph) {
+  replace_ops<LinearCrossEntropy>(graph, [&](Block& block, const Op& op, const auto&) {
+    Builder b(graph, block.forward, kOne, "");
+    b.role(Role::kLogits);
+    b.emit(Matmul{.out = DType::kF32}, std::string(value_name(Role::kLogits)),
+           {op.inputs[0], op.inputs[1]});
+  });
+}
+
+namespace {
+
+// What attends to an encoder's output reads its keys and values from a cache.
+void keep_keys(Graph& graph, Block& block, const Op& op, bool encoded) {
+  const ValueId keys = input(op, Attention::kKv);
+  graph[keys].role = Role::kCache;
+  graph[keys].per = kPerLayer;
+  if (encoded)
+    std::erase_if(block.forward, [&](const Op& made) { return made.outputs[0] == keys; });
+}
+
+// The program keeps all weights of the model, whichever of its ops it goes without.
+void hold_weights(Graph& graph) {
+  for (Block& block : graph.blocks)
+    for (const Op& op : block.forward)
+      for (const ValueId v : op.inputs)
+        if (graph[v].role == Role::kWeight) block.held.push_back(v);
+}
+
+}  // namespace
+
+void decode(Graph& graph, int64_t context, bool encoded) {
+  ValueId positions = kNone;
+  for (const ValueId i : graph.values.ids())
+    if (graph[i].role == Role::kPositions) positions = i;
+  CHECK(positions != kNone, "the graph has no positions");
+  if (encoded) hold_weights(graph);
+  replace_ops<Attention>(graph, [&](Block& block, const Op& op, const Attention& a) {
+    if (a.whole) {
+      if (block.to != HiddenStream::kSource) keep_keys(graph, block, op, encoded);
+      block.forward.push_back(op);
+      return;
+    }
+    Builder b(graph, block.forward, index_of(graph, op), "");
+    const Shape qkv = graph[op.inputs[0]].shape;
+    const ValueId cache = b.value(block.name + ".cache", graph[op.inputs[0]].dtype,
+                                  {qkv[0], context, 2, qkv[2], qkv[4]}, Role::kCache, kPerLayer);
+    std::vector<ValueId> in = op.inputs;  // after the queries, only the keys and the bias
+    in.insert(in.begin() + 1, positions);
+    b.emit(CachedAttention{a.scale, context, a.across, a.bias_distance}, op.origin, in,
+           {op.outputs[0], cache});
+  });
+  if (!encoded) return;
+  graph[graph.memory].role = Role::kActivation;
+  graph.memory = kNone;
+}
+
+}  // namespace tessera

@@ -1,0 +1,90 @@
+// Types of values by the policy of precision; loss scaling and 8-bit products.
+#include <cmath>
+
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+void infer_again(Graph& g, const Op& op) {
+  Inputs in;
+  for (const ValueId v : op.inputs) in.push_back(&g[v]);
+  const std::vector<OutputSpec> specs = rule_of(op.kind()).infer(op, in);
+  for (size_t i = 0; i < specs.size(); ++i) g[op.outputs[i]].dtype = specs[i].dtype;
+}
+
+// Of a product; nullptr for other ops.
+Fp8Format* fp8_format(Op& op) {
+  if (Matmul* const a = op.if_as<Matmul>()) return &a->fp8;
+  if (MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return &a->fp8;
+  if (MatmulGradWeight* const a = op.if_as<MatmulGradWeight>()) return &a->fp8;
+  return nullptr;
+}
+
+// Sets `scaled` of a loss that computes its gradient. Returns whether it did.
+bool set_scaled(auto& loss) {
+  if constexpr (requires { loss.scaled; }) {
+    loss.scaled = loss.gradient;
+    return loss.gradient;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace
+
+DType type_of(Precision precision) {
+  CHECK(precision != Precision::kAuto, "precision auto has no policy here");
+  if (precision == Precision::kFp32) return DType::kF32;
+  return precision == Precision::kFp16 ? DType::kF16 : DType::kBF16;
+}
+
+void apply_precision(Graph& graph, Precision precision) {
+  if (precision == Precision::kFp32) return;
+  const DType type = type_of(precision);
+  for (Value& v : graph.values)
+    if (v.role == Role::kWeight || v.role == Role::kStream) v.dtype = type;
+  for (const Block& b : graph.blocks)
+    for (const Op& op : b.forward) infer_again(graph, op);
+}
+
+void multiply_in_fp8(Graph& graph) {
+  constexpr int64_t kMultiple = 16;
+  const ValueVector local = local_values(graph.values);
+  // Of a product of [r, k] and [m, k], and of its gradients', the three extents.
+  const auto fits = [&](const Op& op) {
+    const Shape &a = local[op.inputs[0]].shape, &b = local[op.inputs[1]].shape,
+                &c = local[op.outputs[0]].shape;
+    const double all = static_cast<double>(a.elements()) * static_cast<double>(b.elements()) *
+                       static_cast<double>(c.elements());
+    const auto product = static_cast<int64_t>(std::llround(std::sqrt(all)));
+    for (const Shape* s : {&a, &b, &c})
+      if (product / s->elements() % kMultiple != 0) return false;
+    return true;
+  };
+  for (Block& b : graph.blocks) {
+    if (b.loss) continue;
+    for (std::vector<Op>* ops : {&b.forward, &b.backward, &b.weights})
+      for (Op& op : *ops) {
+        Fp8Format* const format = fp8_format(op);
+        if (format != nullptr && fits(op))
+          *format = op.is<Matmul>() ? Fp8Format::kE4M3 : Fp8Format::kE5M2;
+      }
+  }
+}
+
+void scale_loss(Graph& graph) {
+  ValueId step = kNone;
+  for (const ValueId i : graph.values.ids())
+    if (graph.values[i].role == Role::kStep) step = i;
+  CHECK(step != kNone, "the graph has no step");
+  for (Block& b : graph.blocks)
+    for (Op& op : b.backward) {
+      const bool loss = std::visit([](auto& a) { return set_scaled(a); }, op.attributes);
+      if (loss) op.inputs.push_back(step);
+    }
+}
+
+}  // namespace tessera

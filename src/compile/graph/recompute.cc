@@ -1,0 +1,77 @@
+// Recomputes parts of the forward before the backward, so that less is saved.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+// Of the attention weights; a mask that is kept of other dropouts is not drawn again.
+bool drops_weights(const Block& block, const Op& op) {
+  if (!op.is<Dropout>()) return false;
+  const int from = writer(block.forward, op.inputs[0]);
+  return from >= 0 && block.forward[static_cast<size_t>(from)].is<Softmax>();
+}
+
+bool is_repeated(const Block& block, const Op& op, SelectiveKind what) {
+  if (drops_weights(block, op)) return true;
+  const Repeat repeat = rule_of(op).repeat;
+  return repeat == Repeat::kAttention ||
+         (repeat == Repeat::kCheap && what == SelectiveKind::kCheap);
+}
+
+// The ops of the forward that are run again, in order: cheap ones of which the backward, or another
+// that runs again, reads something.
+std::vector<Op> repeated(const Block& block, SelectiveKind what) {
+  std::vector<Op> ops;
+  for (size_t i = block.forward.size(); i-- > 0;) {
+    const Op& op = block.forward[i];
+    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId v) {
+      return readers(block.backward, v) + readers(ops, v) > 0;
+    });
+    const bool leaves =
+        std::find(op.outputs.begin(), op.outputs.end(), block.output) != op.outputs.end();
+    if (is_repeated(block, op, what) && needed && !leaves) ops.insert(ops.begin(), op);
+  }
+  return ops;
+}
+
+void recompute_selective(Graph& graph, Block& block, SelectiveKind what) {
+  std::map<ValueId, ValueId> again;  // forward value → its clone
+  std::vector<Op> clones = repeated(block, what);
+  for (Op& clone : clones) {
+    for (ValueId& v : clone.inputs)
+      if (again.contains(v)) v = again[v];
+    for (ValueId& v : clone.outputs) {
+      const ValueId copy = copy_value(graph, v, CopyKind::kRecomputed);
+      graph[copy].role = Role::kScratch;
+      again[v] = copy;
+      v = copy;
+    }
+  }
+  for (const auto& [from, to] : again) replace_reads(block.backward, from, to);
+  // Each clone stands right before its first reader, so that its outputs live shortly.
+  for (size_t c = clones.size(); c-- > 0;) {
+    const auto reads = [&](const Op& op) {
+      return std::any_of(clones[c].outputs.begin(), clones[c].outputs.end(), [&](ValueId v) {
+        return std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end();
+      });
+    };
+    const auto first = std::find_if(block.backward.begin(), block.backward.end(), reads);
+    CHECK(first != block.backward.end(), "{} is recomputed for nobody", clones[c].origin);
+    block.backward.insert(first, clones[c]);
+  }
+}
+
+}  // namespace
+
+void recompute_selective(Graph& graph, SelectiveKind what) {
+  for (Block& block : graph.blocks)
+    if (!block.loss) recompute_selective(graph, block, what);
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+#include "compile/graph/rewrite.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+int readers(const std::vector<Op>& ops, ValueId v) {
+  return static_cast<int>(std::count_if(ops.begin(), ops.end(), [v](const Op& op) {
+    return std::find(op.inputs.begin(), op.inputs.end(), v) != op.inputs.end();
+  }));
+}
+
+int writer(const std::vector<Op>& ops, ValueId v) {
+  for (size_t i = 0; i < ops.size(); ++i)
+    if (std::find(ops[i].outputs.begin(), ops[i].outputs.end(), v) != ops[i].outputs.end())
+      return static_cast<int>(i);
+  return -1;
+}
+
+void replace_reads(std::vector<Op>& ops, ValueId from, ValueId to) {
+  for (Op& op : ops) std::replace(op.inputs.begin(), op.inputs.end(), from, to);
+}
+
+ValueId clone_value(Graph& graph, ValueId v, const std::string& suffix) {
+  Value copy = graph[v];
+  copy.name += suffix;
+  copy.frame = kNone;
+  copy.offset = kNone;
+  copy.copy = CopyKind::kOriginal;
+  copy.of = kNone;
+  return graph.values.push_back(std::move(copy));
+}
+
+ValueId copy_value(Graph& graph, ValueId v, CopyKind copy) {
+  const ValueId made = clone_value(graph, v, std::string(suffix_of(copy)));
+  graph[made].copy = copy;
+  graph[made].of = v;
+  return made;
+}
+
+}  // namespace tessera

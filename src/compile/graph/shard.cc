@@ -1,0 +1,165 @@
+// Forwards over all blocks: a signature for every op. Backwards: what is free. Then conversions are
+// inserted where an input's place is not what the signature wants.
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "compile/graph/choose_signature.h"
+#include "compile/graph/conversions.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/graph/rewrite.h"
+
+namespace tessera {
+namespace {
+
+class Sharder {
+ public:
+  Sharder(Graph& graph, const Layout& layout)
+      : g_(graph),
+        home_{graph.sequences, graph.tokens, graph.source, layout.sequence_parallel},
+        axes_(divided_axes(graph.mesh)) {}
+
+  void run() {
+    place_inputs();
+    plans_.resize(g_.blocks.size());
+    for (const BlockId b : g_.blocks.ids()) {
+      per_ = index_of(g_.blocks[b]);
+      for (const Op& op : g_.blocks[b].forward) plan(Op(op), plans_[b]);
+    }
+    for (const size_t a : axes_)
+      CHECK(g_.memory == kNone || place(g_.memory, a) == home_.of(g_[g_.memory], a),
+            "{} is not at home", g_[g_.memory].name);
+    for (auto plans = plans_.rbegin(); plans != plans_.rend(); ++plans)
+      for (size_t i = plans->size(); i-- > 0;) settle((*plans)[i]);
+    settle_weights();
+    for (const BlockId b : g_.blocks.ids())
+      insert_conversions(g_, g_.blocks[b], plans_[b], home_, index_of(g_.blocks[b]));
+    for (Value& v : g_.values) localise(v, g_.mesh);
+  }
+
+ private:
+  int8_t& place(ValueId v, size_t axis) { return g_[v].sharding.place[axis]; }
+  uint8_t index_of(const Block& b) const;
+  void place_inputs();
+  void plan(Op op, std::vector<Planned>& plans);
+  void join_partial_terms(Op& op, std::vector<Planned>& plans);
+  void settle(Planned& p);
+  void settle_weights();
+
+  Graph& g_;
+  DefaultPlaces home_;
+  std::vector<size_t> axes_;
+  uint8_t per_ = kOne;  // of what the block at hand computes
+  IdVector<BlockId, std::vector<Planned>> plans_;
+  // Free values of which a use is not replicated.
+  std::map<std::pair<ValueId, size_t>, bool> differ_;
+};
+
+uint8_t Sharder::index_of(const Block& b) const {
+  const ValueId stream = b.input != kNone ? b.input : b.output;
+  return b.is_stack() ? g_[stream].per : uint8_t{kPerMicrobatch};
+}
+
+// Where the model puts a weight. Where it does not tell the two apart, tensor_kv is the outer part
+// of its tensor axis.
+int8_t declared(const Sharding& model, size_t axis) {
+  int8_t p = model.place[axis];
+  if (p == kReplicated && axis == static_cast<size_t>(AxisKind::kTensorKv))
+    p = model.place[static_cast<size_t>(AxisKind::kTensor)];
+  return p == kReplicated ? kFree : p;
+}
+
+// Weights as the model says where it divides or shares them, else free; sequences over data; what
+// enters a block at home.
+void Sharder::place_inputs() {
+  for (Value& v : g_.values) {
+    const Sharding model = v.sharding;
+    v.sharding = Sharding();
+    for (const size_t a : axes_) {
+      int8_t& p = v.sharding.place[a];
+      if (v.role == Role::kWeight) p = declared(model, a);
+      if (is_batch(v.role) && is_data(a)) p = 0;
+      if (v.role == Role::kReport) p = kPartial;
+    }
+  }
+  for (const Block& b : g_.blocks)
+    for (const size_t a : axes_)
+      if (b.input != kNone) place(b.input, a) = home_.of(g_[b.input], a);
+}
+
+void Sharder::plan(Op op, std::vector<Planned>& plans) {
+  if (op.is<Sum>()) join_partial_terms(op, plans);
+  Planned p{std::move(op), {}};
+  for (const ValueId v : p.op.inputs) p.wanted.push_back(g_[v].sharding);
+  for (const size_t a : axes_) {
+    const Signature s = choose_signature(p.op, g_.values, home_, a);
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      if (!fits(g_[p.op.inputs[i]], p.wanted[i].place[a], s.inputs[i]))
+        p.wanted[i].place[a] = s.inputs[i];
+    for (size_t i = 0; i < s.outputs.size(); ++i)
+      if (g_[p.op.outputs[i]].role != Role::kReport) place(p.op.outputs[i], a) = s.outputs[i];
+  }
+  plans.push_back(std::move(p));
+}
+
+// Terms that are partial alike are added before they are reduced, so once.
+void Sharder::join_partial_terms(Op& op, std::vector<Planned>& plans) {
+  const int64_t terms = op.as<Sum>().terms;
+  const auto is_partial = [&](ValueId v) {
+    const auto& p = g_[v].sharding.place;
+    return std::find(p.begin(), p.end(), kPartial) != p.end();
+  };
+  std::vector<ValueId> joined, rest;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const ValueId v = op.inputs[i];
+    const bool joins = static_cast<int64_t>(i) < terms && is_partial(v) &&
+                       (joined.empty() || g_[joined[0]].sharding == g_[v].sharding);
+    (joins ? joined : rest).push_back(v);
+  }
+  if (joined.size() < 2 || rest.empty()) return;
+  Op first = op;
+  first.as<Sum>().terms = static_cast<int64_t>(joined.size());
+  first.inputs = joined;
+  first.outputs = {clone_value(g_, op.outputs[0], ".partial")};
+  g_[first.outputs[0]].role = Role::kActivation;
+  g_[first.outputs[0]].per = per_;
+  const auto left = terms - static_cast<int64_t>(joined.size());
+  rest.insert(rest.begin() + left, first.outputs[0]);
+  op.as<Sum>().terms = left + 1;
+  op.inputs = rest;
+  plan(std::move(first), plans);
+}
+
+// Walks backwards, so every use of an op's outputs is known: they are replicated if all uses are,
+// else shared.
+void Sharder::settle(Planned& p) {
+  for (const size_t a : axes_) {
+    const auto is_free = [&](ValueId v) { return place(v, a) == kFree; };
+    const bool differs = std::any_of(p.op.outputs.begin(), p.op.outputs.end(), [&](ValueId v) {
+      return is_free(v) && differ_[{v, a}];
+    });
+    const int8_t settled = differs ? kShared : kReplicated;
+    for (const ValueId v : p.op.outputs)
+      if (is_free(v)) place(v, a) = settled;
+    for (size_t i = 0; i < p.op.inputs.size(); ++i) {
+      int8_t& wanted = p.wanted[i].place[a];
+      if (wanted == kFree) wanted = settled;
+      if (is_free(p.op.inputs[i]) && wanted != kReplicated) differ_[{p.op.inputs[i], a}] = true;
+    }
+  }
+}
+
+void Sharder::settle_weights() {
+  for (const ValueId v : g_.values.ids())
+    for (const size_t a : axes_)
+      if (place(v, a) == kFree) place(v, a) = differ_[{v, a}] ? kShared : kReplicated;
+}
+
+}  // namespace
+
+void shard(Graph& graph, const Layout& layout) {
+  if (graph.mesh[AxisKind::kTensor] > 1) divide_cross_entropy(graph);
+  Sharder(graph, layout).run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// A block's forward and backward → its segments. With full recomputation the forward exists three
+// times: whole, without saving anything, and again to save what the second did not.
+#include <map>
+
+#include "base/error.h"
+#include "compile/graph/rewrite.h"
+#include "compile/lower/lowering.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+// The same ops on values of their own; with keep_frames, what lies in frames stays where it is.
+std::vector<Op> clone_scratch(Lowering& low, std::vector<Op> ops, bool keep_frames) {
+  std::map<ValueId, ValueId> copy;
+  for (Op& op : ops) {
+    for (ValueId& v : op.inputs)
+      if (copy.contains(v)) v = copy[v];
+    for (ValueId& v : op.outputs) {
+      if (low.graph[v].role != Role::kActivation || (keep_frames && low.graph[v].frame != kNone))
+        continue;
+      copy[v] = copy_value(low.graph, v, keep_frames ? CopyKind::kRecomputed : CopyKind::kNoSave);
+      v = copy[v];
+    }
+    if (op.workspace != kNone) op.workspace = clone_value(low.graph, op.workspace, "");
+  }
+  return ops;
+}
+
+// Drops the op that writes the block's output, and what only it needed.
+void keep_saved(const Lowering& low, std::vector<Op>& ops, ValueId output) {
+  for (size_t i = ops.size(); i-- > 0;) {
+    const bool used = std::any_of(ops[i].outputs.begin(), ops[i].outputs.end(), [&](ValueId v) {
+      return v != output && (low.graph[v].frame != kNone || readers(ops, v) > 0);
+    });
+    if (!used) ops.erase(ops.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+// The block's output goes to scratch, where nobody reads it.
+void give_away(Lowering& low, std::vector<Op>& ops, ValueId output) {
+  for (Op& op : ops)
+    for (ValueId& v : op.outputs)
+      if (v == output) {
+        v = copy_value(low.graph, output, CopyKind::kRecomputed);
+        low.graph[v].role = Role::kScratch;
+      }
+}
+
+}  // namespace
+
+void block_segments(Lowering& low, const Block& block, BlockSegments& out) {
+  if (!(block.loss && low.trains())) {
+    const std::vector<Op>& forward = block.forward;
+    const int64_t recomputed =
+        block.is_stack() && low.trains() ? low.context.recompute.full_layers : 0;
+    if (recomputed > 0) {
+      out.forward_no_save =
+          segment(low, Phase::kForwardNoSave, block.name, clone_scratch(low, forward, false));
+      std::vector<Op> again = clone_scratch(low, forward, true);
+      if (low.context.request.options.again == AgainKind::kWhole)
+        give_away(low, again, block.output);
+      else
+        keep_saved(low, again, block.output);
+      out.recompute = segment(low, Phase::kRecompute, block.name, std::move(again));
+    }
+    if (recomputed < low.context.request.model.all_layers())
+      out.forward = segment(low, Phase::kForward, block.name, forward);
+  }
+  if (low.trains() && !block.backward.empty())
+    out.backward =
+        segment(low, block.loss ? Phase::kJoint : Phase::kBackward, block.name, block.backward);
+  if (!block.weights.empty())
+    out.weight_backward = segment(low, Phase::kWeightBackward, block.name, block.weights);
+}
+
+}  // namespace tessera

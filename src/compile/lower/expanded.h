@@ -1,0 +1,70 @@
+// What blocks become when they are expanded: segments, frame kinds and groups of weights.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "ir/program.h"
+
+namespace tessera {
+
+using GroupId = Id<struct GroupTag>;  // of a WeightGroup
+
+// The segments of a block by phase, and the frame kinds between them; kNone where there is none.
+struct BlockSegments {
+  SegmentId forward = kNone;
+  SegmentId forward_no_save = kNone;
+  SegmentId recompute = kNone;  // gives no output
+  SegmentId backward = kNone;   // of a loss block: the joint segment
+  SegmentId weight_backward = kNone;
+  SegmentId pack = kNone;
+  FrameKindId saved = kNone;    // what the forward saves for the backward
+  FrameKindId pending = kNone;  // what the backward leaves to weight_backward
+};
+
+// Weights that live and are reduced together: those of a block (or those several blocks share)
+// whose gradients are partial over the same axes.
+struct WeightGroup {
+  std::string name;             // "layer", "layer.tensor", "shared", "encoder.common"
+  std::vector<BlockId> blocks;  // that use it
+  bool per_layer = false;
+  bool frozen = false;  // nothing is kept of its weights
+  bool common = false;  // to the layers of a stack, so to all stages that have some of it
+  GroupRef partial;     // along the axes, other than data axes, over which the gradient is partial
+
+  FrameKindId weights = kNone, gradients = kNone;
+  FrameKindId weights_shard = kNone, gradients_shard = kNone;  // where they are apart
+  std::vector<FrameKindId> state;                              // what is in the arena for good
+  // gather, reduce: over `shard`; finish: over replicas and `partial`; join: over stages.
+  SegmentId gather = kNone, reduce = kNone, finish = kNone, join = kNone;
+  SegmentId squares = kNone, update = kNone;
+
+  // Adafactor's means over rows and columns, their sums of a step, and the squares of its changes.
+  FrameKindId factors = kNone, factor_sums = kNone, update_squares = kNone;
+  SegmentId measure = kNone, sum_measure = kNone, factor = kNone, sum_factor = kNone;
+};
+
+// What crosses between two stages: an encoder's stream; the stream of the only stack, or what
+// leaves the last layer; that between layers that read an encoder's output, with that output.
+enum class Crossing : uint8_t { kSource, kHidden, kMemory };
+constexpr size_t kCrossings = 3;
+
+struct CrossingMessages {
+  SegmentId send_forward = kNone, receive_forward = kNone;
+  SegmentId send_backward = kNone, receive_backward = kNone;
+  // With compiler.sent = kept: behind the forward and behind the backward.
+  SegmentId keep_sent = kNone, release_sent = kNone;
+};
+
+struct Expanded {
+  Program program;  // no frames and no calls yet
+  IdVector<BlockId, Block> blocks;
+  IdVector<BlockId, BlockSegments> segments;
+  IdVector<GroupId, WeightGroup> groups;
+  FrameKindId encoder_output = kNone, encoder_output_gradient = kNone;
+  SegmentId clear = kNone, clip = kNone, sum_report = kNone;
+  std::array<CrossingMessages, kCrossings> messages;  // by Crossing
+};
+
+}  // namespace tessera

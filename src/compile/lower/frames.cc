@@ -1,0 +1,112 @@
+// The kinds of frames of a program: batch, streams between blocks, saved values.
+#include <algorithm>
+#include <map>
+
+#include "compile/graph/rewrite.h"
+#include "compile/lower/lowering.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+int64_t align(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+FrameKindId frame(Lowering& low, const std::string& name, const std::vector<ValueId>& values,
+                  uint8_t per, bool state) {
+  FrameKind kind;
+  kind.name = name;
+  kind.values = values;
+  kind.per = per;
+  kind.state = state;
+  const auto id = low.out.program.kinds.next_id();
+  for (const ValueId v : values) {
+    low.graph[v].frame = id;
+    low.graph[v].offset = kind.bytes;
+    const int64_t unit =
+        std::max(low.context.target.alignment, kUnitElements * size_of(low.graph[v].dtype));
+    kind.bytes = align(kind.bytes + low.graph[v].bytes(), unit);
+  }
+  low.out.program.kinds.push_back(std::move(kind));
+  return id;
+}
+
+void batch_frames(Lowering& low) {
+  std::vector<ValueId> batch;
+  for (const ValueId id : low.graph.values.ids()) {
+    const Value& v = low.graph.values[id];
+    if (v.role == Role::kStep || v.role == Role::kReport || v.role == Role::kLogits)
+      frame(low, v.name, {id}, kOne, true);
+    if (v.role == Role::kCache) frame(low, v.name, {id}, v.per, true);
+    if (is_batch(v.role)) batch.push_back(id);
+  }
+  frame(low, "batch", batch, kPerMicrobatch, true);
+}
+
+void stream_frames(Lowering& low) {
+  std::array<FrameKindId, kHiddenStreams> outputs, output_gradients;
+  // The values of a stream that blocks read share their bytes, and those that blocks write.
+  const auto add = [&](FrameKindId& kind, const std::string& name, ValueId v) {
+    if (v == kNone) return;
+    if (!kind) kind = frame(low, name, {v}, kPerLayer | kPerMicrobatch, false);
+    low.graph[v].frame = kind;
+    low.graph[v].offset = 0;
+    auto& members = low.out.program.kinds[kind].values;
+    if (std::find(members.begin(), members.end(), v) == members.end()) members.push_back(v);
+  };
+  const auto at = [](HiddenStream s) { return static_cast<size_t>(s); };
+  const auto name = [](HiddenStream s) { return std::string(name_of(s)); };
+  const auto gradient = [&](HiddenStream s) { return "d_" + name(s); };
+  for (const Block& b : low.graph.blocks) add(low.streams[at(b.from)], name(b.from), b.input);
+  for (const Block& b : low.graph.blocks)
+    add(outputs[at(b.to)], name(b.to) + kOutputSuffix, b.output);
+  if (low.trains()) {
+    for (const Block& b : low.graph.blocks)
+      add(low.stream_gradients[at(b.from)], gradient(b.from), b.input_gradient);
+    for (const Block& b : low.graph.blocks)
+      add(output_gradients[at(b.to)], gradient(b.to) + kOutputSuffix, b.output_gradient);
+  }
+  for (size_t s = 0; s < kHiddenStreams; ++s) {
+    if (outputs[s]) low.out.program.kinds[outputs[s]].input = low.streams[s];
+    if (output_gradients[s])
+      low.out.program.kinds[output_gradients[s]].input = low.stream_gradients[s];
+  }
+  if (low.graph.memory == kNone) return;
+  low.out.encoder_output = frame(low, "memory", {low.graph.memory}, kPerMicrobatch, false);
+  if (low.trains())
+    low.out.encoder_output_gradient =
+        frame(low, "d_memory", {low.graph.memory_gradient}, kPerMicrobatch, false);
+}
+
+void saved_frames(Lowering& low) {
+  if (!low.trains()) return;
+  for (const BlockId id : low.graph.blocks.ids()) {
+    const Block& b = low.graph.blocks[id];
+    if (b.loss) continue;
+    std::vector<ValueId> saved;
+    for (const Op& op : b.forward)
+      for (const ValueId v : op.outputs)
+        if (low.graph[v].frame == kNone && readers(b.backward, v) + readers(b.weights, v) > 0)
+          saved.push_back(v);
+    if (!saved.empty())
+      low.out.segments[id].saved =
+          frame(low, b.name + ".saved", saved, low.graph[saved[0]].per, false);
+  }
+}
+
+// What the part of the backward for inputs leaves to the part for weights: zero_bubble.
+void pending_frames(Lowering& low) {
+  for (const BlockId id : low.graph.blocks.ids()) {
+    const Block& b = low.graph.blocks[id];
+    std::vector<ValueId> pending;
+    for (const Op& op : b.backward)
+      for (const ValueId v : op.outputs)
+        if (low.graph[v].frame == kNone && readers(b.weights, v) > 0) pending.push_back(v);
+    if (!pending.empty())
+      low.out.segments[id].pending =
+          frame(low, b.name + ".pending", pending, low.graph[b.input].per, false);
+  }
+}
+
+}  // namespace tessera

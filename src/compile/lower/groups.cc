@@ -1,0 +1,82 @@
+// Which weights live and are reduced together: groups, by who uses a weight, whether its layers
+// have one each, and the axes over which its gradient is partial.
+#include <algorithm>
+
+#include "base/error.h"
+#include "compile/graph/rewrite.h"
+#include "compile/lower/lowering.h"
+#include "ir/names.h"
+
+namespace tessera {
+namespace {
+
+// Axes, but those of data, over which what is computed with a shared weight differs.
+GroupRef partial_axes(const Value& weight, const Mesh& mesh) {
+  GroupRef axes;
+  for (const AxisKind a : {AxisKind::kContext, AxisKind::kTensorKv, AxisKind::kTensor})
+    if (weight.sharding.place[static_cast<size_t>(a)] == kShared && mesh[a] > 1) axes.add(a);
+  return axes;
+}
+
+// Weights that several blocks use are one group, whichever blocks these are.
+bool live_together(const WeightGroup& a, const WeightGroup& b) {
+  const bool shared = a.blocks.size() > 1 && b.blocks.size() > 1;
+  return (shared || a.blocks == b.blocks) && a.frozen == b.frozen && a.common == b.common &&
+         a.partial == b.partial;
+}
+
+// A weight that several blocks use is in a group of its own: its gradient is complete only when
+// all of them have added to it. After an encoder (CompileRequest::encoded) some are not read at
+// all, but are at the offsets that the program of the encoder gives them (Block::held).
+GroupId group_for(Lowering& low, ValueId weight) {
+  WeightGroup g;
+  for (const BlockId b : low.graph.blocks.ids()) {
+    const Block& block = low.graph.blocks[b];
+    const bool held = std::count(block.held.begin(), block.held.end(), weight) > 0;
+    if (held || readers(block.forward, weight) + readers(block.backward, weight) > 0)
+      g.blocks.push_back(b);
+  }
+  CHECK(!g.blocks.empty(), "weight {} is used by no block", low.graph[weight].name);
+  g.frozen = low.graph[weight].frozen;
+  if (!g.frozen) g.partial = partial_axes(low.graph[weight], low.graph.mesh);
+  g.name = g.blocks.size() > 1 ? "shared" : low.graph.blocks[g.blocks[0]].name;
+  if (g.frozen) g.name += ".frozen";
+  g.per_layer = (low.graph[weight].per & kPerLayer) != 0;
+  // What all layers of a stack have in common lives, and is complete, at other times than theirs.
+  g.common = !g.per_layer && low.graph.blocks[g.blocks[0]].is_stack();
+  if (g.common) g.name += ".common";
+  if (!g.partial.empty()) g.name += fmt::format(".{}", to_string(g.partial));
+  for (const GroupId known : low.out.groups.ids())
+    if (live_together(low.out.groups[known], g)) return known;
+  return low.out.groups.push_back(std::move(g));
+}
+
+}  // namespace
+
+void group_weights(Lowering& low) {
+  std::map<GroupId, std::vector<ValueId>> members;
+  for (const ValueId v : low.graph.values.ids())
+    if (low.graph[v].role == Role::kWeight) members[group_for(low, v)].push_back(v);
+  for (const GroupId id : low.out.groups.ids()) {
+    WeightGroup& g = low.out.groups[id];
+    const std::vector<ValueId>& weights = members.at(id);
+    g.weights = frame(low, g.name + kWeightsSuffix, weights, low.graph[weights[0]].per,
+                      !low.context.zero.divides_weights());
+    FrameKind& kind = low.out.program.kinds.back();
+    const int64_t unit =
+        low.context.zero.shards * kUnitElements * size_of(low.graph[weights[0]].dtype);
+    kind.bytes = (kind.bytes + unit - 1) / unit * unit;
+    for (const BlockId b : g.blocks)
+      for (const int64_t stage : low.holders[b])
+        if ((g.blocks.size() > 1 || g.common) &&
+            !std::count(kind.stages.begin(), kind.stages.end(), stage))
+          kind.stages.push_back(stage);
+    std::sort(kind.stages.begin(), kind.stages.end());
+    if (kind.stages.size() == 1) kind.stages.clear();
+    if (low.context.zero.divides_weights())
+      g.weights_shard =
+          flat_frame(low, g, "weights.shard", Role::kWeight, low.graph[weights[0]].dtype, true);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,87 @@
+// Matrix products: packed weights and the workspaces that the target asks for.
+#include "compile/lower/lowering.h"
+
+namespace tessera {
+namespace {
+
+Pack pack_for(const Op& product, int64_t rows, int64_t bytes) {
+  if (const Matmul* const forward = product.if_as<Matmul>())
+    return {*forward, PackedProduct::kMatmul, rows, bytes};
+  const MatmulGradInput& a = product.as<MatmulGradInput>();
+  return {{.contract = a.contract, .scale = a.scale, .fp8 = a.fp8},
+          PackedProduct::kMatmulGradInput,
+          rows,
+          bytes};
+}
+
+void pack_weight(Lowering& low, Op& op, BlockId block) {
+  if (!op.is<Matmul>() && !op.is<MatmulGradInput>()) return;
+  const ValueId w = op.inputs[1];
+  // What is gathered for one use is not worth packing.
+  const bool packs = low.graph[w].role == Role::kWeight && !low.context.zero.divides_weights();
+  const int64_t bytes = packs ? low.context.target.packed_bytes(op, low.local) : 0;
+  if (bytes == 0) return;
+  const auto key = std::pair(w, op.kind());
+  if (!low.packed.contains(key)) {
+    Value v;
+    v.name = low.graph[w].name + (op.is<Matmul>() ? ".packed" : ".packed_for_gradient");
+    v.dtype = DType::kU8;
+    v.shape = {bytes};
+    v.role = Role::kPacked;
+    v.per = low.graph[w].per;
+    low.packed[key] = low.graph.values.push_back(std::move(v));
+    low.packs[block].emplace_back(op, low.packed[key]);
+  }
+  op.packed = low.packed[key];
+}
+
+}  // namespace
+
+// Workspaces and packed weights, as the target's library wants them.
+void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block) {
+  low.local = local_values(low.graph.values);
+  for (Op& op : ops) {
+    pack_weight(low, op, block);
+    const int64_t bytes = low.context.target.workspace_bytes(op, low.local);
+    if (bytes == 0) continue;
+    Value v;
+    v.name = op.origin + ".workspace";
+    v.dtype = DType::kU8;
+    v.shape = {bytes};
+    v.role = Role::kScratch;
+    op.workspace = low.graph.values.push_back(std::move(v));
+  }
+}
+
+// Before any segment is laid out: what the target's library wants for the ops, and a frame for the
+// packed weights of each block.
+void prepare_products(Lowering& low) {
+  for (const BlockId id : low.graph.blocks.ids()) {
+    Block& b = low.graph.blocks[id];
+    if (!(b.loss && low.trains())) ask_target(low, b.forward, id);
+    if (low.trains()) ask_target(low, b.backward, id);
+    if (low.trains()) ask_target(low, b.weights, id);
+    std::vector<ValueId> packed;
+    for (const auto& [op, value] : low.packs[id]) packed.push_back(value);
+    if (!packed.empty()) frame(low, b.name + ".packed", packed, low.graph[packed[0]].per, false);
+  }
+}
+
+void pack_segments(Lowering& low) {
+  for (const BlockId b : low.graph.blocks.ids()) {
+    std::vector<Op> ops;
+    for (const auto& [product, value] : low.packs[b]) {
+      Op pack;
+      pack.origin = product.origin;
+      pack.attributes = pack_for(product, low.graph[product.inputs[0]].local().elements(),
+                                 low.graph[value].shape[0]);
+      pack.inputs = {product.inputs[1]};
+      pack.outputs = {value};
+      ops.push_back(std::move(pack));
+    }
+    if (!ops.empty())
+      low.out.segments[b].pack = segment(low, Phase::kPack, low.graph.blocks[b].name, ops);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,105 @@
+// What the optimizer keeps of a group of weights, and the segments that update them.
+#include "base/error.h"
+#include "compile/lower/lowering.h"
+#include "ir/builder.h"
+
+namespace tessera {
+namespace {
+
+OpAttributes update_of(const OptimizerPolicy& o, const WeightUpdate& update) {
+  switch (o.kind) {
+    case OptimizerKind::kAdamW:
+      return Adamw{update};
+    case OptimizerKind::kAdafactor:
+      return Adafactor{update, o.update_clip, o.scale_by_weight ? o.least_scale : 0.0};
+    case OptimizerKind::kLion:
+      return Lion{update};
+    case OptimizerKind::kSgd:
+      return Sgd{update};
+  }
+  CHECK(false, "optimizer {}", static_cast<int>(o.kind));
+}
+
+bool keeps_moment1(const OptimizerPolicy& o) {
+  return o.kind == OptimizerKind::kAdamW || o.kind == OptimizerKind::kLion || o.beta1 > 0;
+}
+
+bool has_master(const Lowering& low, const WeightGroup& g) {
+  const FrameKind& weights = low.out.program.kinds[g.weights];
+  return low.graph[weights.values[0]].dtype != DType::kF32 &&
+         low.context.request.precision != Precision::kBf16Sr;
+}
+
+// The flat value of that role which the optimizer keeps, or kNone.
+ValueId kept(const Lowering& low, const WeightGroup& g, Role role) {
+  for (const FrameKindId k : g.state) {
+    const ValueId v = low.out.program.kinds[k].values[0];
+    if (low.graph[v].role == role && k != g.weights) return v;
+  }
+  return kNone;
+}
+
+}  // namespace
+
+void optimizer_frames(Lowering& low, WeightGroup& g) {
+  const OptimizerPolicy& o = low.context.request.optimizer;
+  const DType kept = o.bf16_moments ? DType::kBF16 : DType::kF32;
+  const auto keep = [&](const char* name, Role role, DType type) {
+    g.state.push_back(flat_frame(low, g, name, role, type, low.context.zero.divides_optimizer()));
+  };
+  if (has_master(low, g)) keep("master", Role::kMaster, DType::kF32);
+  if (keeps_moment1(o)) keep("moment1", Role::kMoment1, kept);
+  if (o.kind == OptimizerKind::kAdamW) keep("moment2", Role::kMoment2, kept);
+  if (o.kind == OptimizerKind::kAdafactor) factor_frames(low, g);
+}
+
+// The rank's own part of what is updated.
+ValueId owned_weights(Lowering& low, const WeightGroup& g) {
+  const ValueId master = kept(low, g, Role::kMaster);
+  if (master != kNone) return flat(low, low.graph[master].frame, true);
+  return flat(low, low.context.zero.divides_weights() ? g.weights_shard : g.weights, true);
+}
+
+void squares_segment(Lowering& low, WeightGroup& g) {
+  const ValueId report = only(low, Role::kReport);
+  const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
+  std::vector<Op> squares;
+  Builder(low.graph, squares, kOne, "")
+      .emit(Squares{.members = g.weights}, g.name, {flat(low, sums, true)}, {report});
+  ask_target(low, squares);
+  g.squares = segment(low, Phase::kSquares, g.name, squares);
+}
+
+void update_segment(Lowering& low, WeightGroup& g) {
+  const ValueId step = only(low, Role::kStep), report = only(low, Role::kReport);
+  const OptimizerPolicy& o = low.context.request.optimizer;
+  const FrameKindId sums = low.context.zero.reduces_each ? g.gradients_shard : g.gradients;
+  std::vector<ValueId> inputs = {flat(low, sums, low.context.zero.divides_optimizer()), step,
+                                 report};
+  WeightUpdate a = {.members = g.weights,
+                    .beta1 = o.beta1,
+                    .beta2 = o.beta2,
+                    .epsilon = o.epsilon,
+                    .decay = o.weight_decay,
+                    .decay_vectors = o.decays_vectors};
+  if (g.factors != kNone)
+    inputs.insert(inputs.end(), {flat(low, g.factor_sums, false), flat(low, g.factors, false),
+                                 low.out.program.kinds[g.update_squares].values[0]});
+  std::vector<ValueId> outputs = {low.context.zero.divides_weights()
+                                      ? flat(low, g.weights_shard, true)
+                                      : flat(low, g.weights, low.context.zero.divides_optimizer())};
+  for (const Role role : {Role::kMoment1, Role::kMoment2, Role::kMaster})
+    if (const ValueId v = kept(low, g, role); v != kNone) outputs.push_back(v);
+  a.master = has_master(low, g);
+  const DType weights = low.graph[outputs[0]].dtype;
+  if (weights != (a.master ? DType::kBF16 : DType::kF32)) a.weights = weights;
+  if (o.bf16_moments) a.moments = DType::kBF16;
+  const bool rounds = (weights != DType::kF32 && !a.master) || o.bf16_moments;
+  if (rounds && o.stochastic) a.rounding = Rounding::kStochastic;
+  std::vector<Op> update;
+  Builder(low.graph, update, kOne, "").emit(update_of(o, a), g.name, inputs, outputs);
+  ask_target(low, update);
+  g.update = segment(low, Phase::kUpdate, g.name, update);
+}
+
+}  // namespace tessera

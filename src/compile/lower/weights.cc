@@ -1,0 +1,102 @@
+// Frames and segments of a group of weights: what the optimizer keeps, gradients. A flat value is a
+// whole frame as one row of elements, whose members (the weights) stand at the same elements in
+// every frame of the group.
+#include "base/error.h"
+#include "compile/lower/lowering.h"
+
+namespace tessera {
+
+// A frame with one element for each of the group's weights, or with a rank's part of them.
+FrameKindId flat_frame(Lowering& low, const WeightGroup& g, const std::string& suffix, Role role,
+                       DType type, bool divided) {
+  const FrameKind& like = low.out.program.kinds[g.weights];
+  Value v;
+  v.name = g.name + "." + suffix;
+  v.dtype = type;
+  v.shape = {like.bytes / size_of(low.graph[like.values[0]].dtype)};
+  v.role = role;
+  v.per = like.per;
+  if (divided) {
+    v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
+    localise(v, low.graph.mesh);
+  }
+  const ValueId id = low.graph.values.push_back(v);
+  const FrameKindId kind = frame(low, v.name, {id}, v.per, role != Role::kGradient);
+  low.out.program.kinds.back().like = g.weights;
+  low.out.program.kinds.back().stages = low.out.program.kinds[g.weights].stages;
+  low.flats[{kind, divided}] = id;
+  return kind;
+}
+
+// The frame as one row; with `own` this rank's part of it.
+ValueId flat(Lowering& low, FrameKindId kind, bool own) {
+  own = own && low.context.zero.shards > 1;
+  if (const auto known = low.flats.find({kind, own}); known != low.flats.end())
+    return known->second;
+  const FrameKind& k = low.out.program.kinds[kind];
+  const Value member = low.graph[k.values[0]];
+  Value v;
+  v.name = k.name + (own ? ".own" : ".flat");
+  v.dtype = member.dtype;
+  v.shape = {k.bytes / size_of(v.dtype)};
+  v.role = member.role;
+  v.per = k.per;
+  v.frame = kind;
+  v.offset = 0;
+  if (own) {
+    v.own = true;
+    v.sharding.place[static_cast<size_t>(AxisKind::kShard)] = 0;
+    localise(v, low.graph.mesh);
+  }
+  return low.flats[{kind, own}] = low.graph.values.push_back(std::move(v));
+}
+
+// Weights, then what the optimizer keeps of them, group by group: the same offsets in every
+// program of a run.
+void weight_frames(Lowering& low) {
+  group_weights(low);
+  for (WeightGroup& g : low.out.groups) {
+    g.state = {low.context.zero.divides_weights() ? g.weights_shard : g.weights};
+    if (g.frozen || (!low.trains() && !low.context.request.optimizer_state)) continue;
+    optimizer_frames(low, g);
+  }
+}
+
+// The gradients live within a step, member by member where their weights are.
+void gradient_frames(Lowering& low) {
+  if (!low.trains()) return;
+  std::map<ValueId, ValueId> gradient_of;
+  for (const ValueId v : low.graph.values.ids())
+    if (low.graph[v].role == Role::kGradient && low.graph[v].of) gradient_of[low.graph[v].of] = v;
+  for (WeightGroup& g : low.out.groups) {
+    if (g.frozen) continue;
+    const FrameKind weights = low.out.program.kinds[g.weights];
+    std::vector<ValueId> gradients;
+    for (const ValueId w : weights.values) {
+      CHECK(gradient_of.contains(w), "{} has no gradient", low.graph[w].name);
+      gradients.push_back(gradient_of.at(w));
+    }
+    g.gradients = frame(low, g.name + ".gradients", gradients, weights.per, false);
+    FrameKind& kind = low.out.program.kinds.back();
+    const int64_t elements = weights.bytes / size_of(low.graph[weights.values[0]].dtype);
+    const DType type = low.graph[gradients[0]].dtype;
+    kind.bytes = elements * size_of(type);
+    kind.like = g.weights;
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      CHECK(low.graph[gradients[i]].dtype == type, "{} is of another type",
+            low.graph[gradients[i]].name);
+      low.graph[gradients[i]].offset = low.graph[weights.values[i]].offset /
+                                       size_of(low.graph[weights.values[i]].dtype) * size_of(type);
+    }
+    if (low.context.zero.reduces_each)
+      g.gradients_shard = flat_frame(low, g, "gradients.shard", Role::kGradient, type, true);
+  }
+}
+
+void weight_segments(Lowering& low, WeightGroup& g) {
+  squares_segment(low, g);
+  if (g.factors != kNone) factor_segments(low, g);
+  update_segment(low, g);
+}
+
+}  // namespace tessera

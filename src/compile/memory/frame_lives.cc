@@ -1,0 +1,54 @@
+#include "compile/memory/frame_lives.h"
+
+#include "base/error.h"
+
+namespace tessera {
+namespace {
+
+// The position `count` compute calls away from `from` in direction `step`, or the end of the
+// schedule.
+int64_t compute_calls_away(const Program& p, int64_t from, int step, int count) {
+  const auto last = static_cast<int64_t>(p.schedule.size()) - 1;
+  int64_t at = from;
+  while (count > 0 && at + step >= 0 && at + step <= last) {
+    at += step;
+    if (p.segment(p.call(CallId(at))).queue == Queue::kCompute) --count;
+  }
+  return at;
+}
+
+}  // namespace
+
+std::vector<FrameId> moving_frames(const Program& p, bool host) {
+  std::vector<FrameId> moving;
+  for (const FrameId f : p.frames.ids())
+    if (!p.frame(f).state && p.kind(p.frame(f).kind).host == host) moving.push_back(f);
+  return moving;
+}
+
+std::vector<Life> lives_of(const Program& p, const std::vector<FrameId>& frames) {
+  IdVector<FrameId, Life> all(p.frames.size(), Life{kNone, kNone, 0, 0});
+  for (const CallId c : p.schedule.ids())
+    for (const FrameId f : p.schedule[c].frames) {
+      Life& life = all[f];
+      if (life.birth == kNone) life.birth = c.number();
+      life.death = c.number();
+    }
+  std::vector<Life> lives;
+  for (const FrameId f : frames) {
+    lives.push_back(all[f]);
+    lives.back().bytes = p.bytes_of(f);
+    CHECK(lives.back().birth != kNone, "no call touches frame {}", frame_name(p, f));
+  }
+  return lives;
+}
+
+void stretch(const Program& p, int pad, std::vector<Life>& lives) {
+  const auto queue = [&](int64_t c) { return p.segment(p.call(CallId(c))).queue; };
+  for (Life& l : lives) {
+    if (queue(l.birth) != Queue::kCompute) l.birth = compute_calls_away(p, l.birth, -1, pad);
+    if (queue(l.death) != Queue::kCompute) l.death = compute_calls_away(p, l.death, +1, pad);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+#include "compile/memory/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ir/communicators.h"
+
+namespace tessera {
+namespace {
+
+// The calls from first to last toucher of a frame; none for state, which lives throughout, nor for
+// what is in the host's memory.
+struct Span {
+  int64_t first = INT64_MAX, last = -1;
+};
+
+IdVector<FrameId, Span> lives_of(const Program& p) {
+  IdVector<FrameId, Span> lives(p.frames.size());
+  for (const CallId c : p.schedule.ids())
+    for (const FrameId f : p.schedule[c].frames) {
+      if (p.frame(f).state || p.kind(p.frame(f).kind).host) continue;
+      Span& life = lives[f];
+      life.first = std::min(life.first, int64_t{c.number()});
+      life.last = int64_t{c.number()};
+    }
+  return lives;
+}
+
+// Where most bytes are alive, scratch included.
+int64_t fullest_call(const Program& p, const IdVector<FrameId, Span>& lives) {
+  std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
+  for (const FrameId f : lives.ids()) {
+    if (lives[f].last < 0) continue;
+    bytes[static_cast<size_t>(lives[f].first)] += p.bytes_of(f);
+    bytes[static_cast<size_t>(lives[f].last) + 1] -= p.bytes_of(f);
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  for (const CallId c : p.schedule.ids())
+    bytes[c.index()] += p.segment(p.schedule[c]).scratch_bytes;
+  return std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+}
+
+// Streams and saved values of layers at the call where most of them are alive.
+int64_t most_saved(const Program& p, const IdVector<FrameId, Span>& lives) {
+  std::vector<int64_t> bytes(p.schedule.size() + 1, 0);
+  for (const FrameId f : lives.ids()) {
+    const FrameKind& kind = p.kind(p.frames[f].kind);
+    const Role role = p[kind.values.at(0)].role;
+    const bool kept = role == Role::kStream || role == Role::kActivation;
+    if (lives[f].last < 0 || !kept || !(kind.per & kPerLayer)) continue;
+    bytes[static_cast<size_t>(lives[f].first)] += kind.bytes;
+    bytes[static_cast<size_t>(lives[f].last) + 1] -= kind.bytes;
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  return *std::max_element(bytes.begin(), bytes.end());
+}
+
+int64_t& line_of(MemoryPlan& m, Role role) {
+  switch (role) {
+    case Role::kWeight:
+      return m.weights;
+    case Role::kMaster:
+    case Role::kMoment1:
+    case Role::kMoment2:
+    case Role::kFactor:
+      return m.optimizer;
+    case Role::kGradient:
+      return m.gradients;
+    case Role::kStream:
+    case Role::kStreamGradient:
+    case Role::kActivation:
+    case Role::kScratch:
+      return m.activations;
+    default:
+      return m.other;
+  }
+}
+
+}  // namespace
+
+MemoryPlan memory_plan(const Program& p) {
+  const IdVector<FrameId, Span> lives = lives_of(p);
+  const int64_t fullest = fullest_call(p, lives);
+  MemoryPlan m;
+  m.communicators = communicator_count(p);
+  for (const FrameId f : p.frames.ids()) {
+    const FrameKind& kind = p.kind(p.frames[f].kind);
+    const bool alive = lives[f].first <= fullest && fullest <= lives[f].last;
+    if (p.frames[f].state || alive) line_of(m, p[kind.values.at(0)].role) += kind.bytes;
+  }
+  if (!p.schedule.empty()) m.activations += p.segment(p.call(CallId(fullest))).scratch_bytes;
+  m.arena = p.bytes;
+  m.live = p.live_bytes;
+  m.host = p.host_bytes;
+  m.saved = most_saved(p, lives);
+  m.other = p.bytes - m.weights - m.optimizer - m.gradients - m.activations;
+  return m;
+}
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+#include "compile/memory/places.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tessera {
+
+void PlacedLives::clear() {
+  sorted_.clear();
+  for (auto& lives : lives_) lives.clear();
+}
+
+void PlacedLives::add(const Life& life, int64_t end) {
+  const Taken taken = {life.offset, end};
+  auto at = std::lower_bound(sorted_.begin(), sorted_.end(), taken,
+                             [](const Place& a, const Taken& b) { return a.taken < b; });
+  if (at == sorted_.end() || at->taken != taken)
+    at = sorted_.insert(at, {taken, life.birth, life.death, sorted_.size()});
+  at->first = std::min(at->first, life.birth);
+  at->last = std::max(at->last, life.death);
+  if (lives_.size() <= at->number) lives_.emplace_back();
+  std::vector<Span>& lives = lives_[at->number];
+  lives.insert(std::upper_bound(lives.begin(), lives.end(), Span{life.birth, life.death}),
+               {life.birth, life.death});
+}
+
+// They rise by birth and by death.
+bool PlacedLives::meets(const std::vector<Span>& lives, const Life& life) {
+  const auto next = std::lower_bound(lives.begin(), lives.end(), life.birth,
+                                     [](const Span& a, int64_t birth) { return a.second < birth; });
+  return next != lives.end() && next->first <= life.death;
+}
+
+// visit(offset, end) for each place that is taken while `life` is alive, rising, until it says
+// that it has seen enough.
+template <class Visit>
+void PlacedLives::each_taken(const Life& life, const Visit& visit) const {
+  for (const Place& p : sorted_)
+    if (life.birth <= p.last && life.death >= p.first && meets(lives_[p.number], life) &&
+        visit(p.taken))
+      return;
+}
+
+int64_t PlacedLives::gap_for(const Life& life, const std::vector<Taken>& blocked,
+                             bool tightest) const {
+  int64_t free_from = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
+  // Whether the gap before `t` is the one.
+  const auto pass = [&](const Taken& t) {
+    const int64_t slack = t.first - free_from - life.bytes;
+    if (slack >= 0 && slack < best_slack) {
+      best_slack = slack;
+      best = free_from;
+      if (!tightest || slack == 0) return true;
+    }
+    free_from = std::max(free_from, t.second);
+    return false;
+  };
+  auto next = blocked.begin();
+  bool done = false;
+  each_taken(life, [&](const Taken& t) {
+    while (!done && next != blocked.end() && *next < t) done = pass(*next++);
+    return done = done || pass(t);
+  });
+  while (!done && next != blocked.end()) done = pass(*next++);
+  return best >= 0 ? best : free_from;
+}
+
+}  // namespace tessera

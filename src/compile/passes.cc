@@ -1,0 +1,210 @@
+#include "compile/passes.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/error.h"
+#include "compile/graph/graph_passes.h"
+#include "compile/lower/expand.h"
+#include "compile/memory/place.h"
+#include "compile/schedule/assign_stages.h"
+#include "compile/schedule/drop_unused.h"
+#include "compile/schedule/offload.h"
+#include "compile/schedule/overlap.h"
+#include "compile/schedule/schedule.h"
+#include "compile/schedule/zero.h"
+#include "model/forward.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kPurposes[] = {"train", "validate", "logits", "decode"};
+
+bool always(const Context&) { return true; }
+bool trains(const Context& c) { return c.trains(); }
+
+void run_forward(State& s, const Context& c) {
+  const CompileRequest& r = c.request;
+  const int64_t copies = head_copies(r.model, r.layout);
+  s.graph = forward(r.model,
+                    {r.sequences * r.layout.data, r.tokens, r.source, r.documents_apart, copies});
+  s.graph.mesh = mesh_of(r.layout, copies);
+}
+
+void run_assign_stages(State& s, const Context& c) {
+  s.share = assign_stages(s.graph, c.request);
+  s.share.stage = c.request.stage;
+}
+
+void run_expand(State& s, const Context& c) {
+  const StagesOfBlocks holders = holders_of(s.graph, s.share);
+  s.expanded = expand(std::move(s.graph), c, holders);
+  s.graph = Graph();
+}
+
+void run_schedule(State& s, const Context& c) {
+  Program& p = s.expanded.program;
+  p = schedule(s.expanded, c, s.share);
+  p.name = kPurposes[static_cast<int>(c.request.purpose)];
+  p.ordered_transfers = c.target.ordered_transfers;
+}
+
+void run_zero(State& s, const Context& c) { zero(s.expanded.program, s.expanded, c.zero); }
+
+constexpr Pass kPasses[] = {
+    {"forward", Level::kModel, always, "always", run_forward, Invariant::kTypes},
+    {"add_adapters", Level::kModel, [](const Context& c) { return c.request.adapters.rank > 0; },
+     "`lora.rank`", [](State& s, const Context& c) { add_adapters(s.graph, c.request.adapters); },
+     Invariant::kTypes},
+    {"freeze", Level::kModel, [](const Context& c) { return !c.request.frozen.empty(); },
+     "`optimizer.freeze`", [](State& s, const Context& c) { freeze(s.graph, c.request.frozen); },
+     Invariant::kTypes},
+    {"keep_logits", Level::kModel, [](const Context& c) { return c.generates(); },
+     "programs `logits` and `decode`", [](State& s, const Context&) { keep_logits(s.graph); },
+     Invariant::kTypes},
+    {"decode", Level::kModel,
+     [](const Context& c) { return c.request.purpose == Purpose::kDecode; }, "program `decode`",
+     [](State& s, const Context& c) {
+       decode(s.graph, c.request.model.context, c.request.encoded);
+     },
+     Invariant::kTypes},
+    {"unfuse_cross_entropy", Level::kModel,
+     [](const Context& c) {
+       return c.request.options.cross_entropy == CrossEntropyKind::kUnfused && !c.generates();
+     },
+     "`compiler.cross_entropy: unfused`",
+     [](State& s, const Context&) { unfuse_cross_entropy(s.graph); }, Invariant::kTypes},
+    {"materialise_attention", Level::kModel,
+     [](const Context& c) {
+       return c.request.options.attention == AttentionKind::kMaterialised &&
+              c.request.purpose != Purpose::kDecode;
+     },
+     "`compiler.attention: materialised`",
+     [](State& s, const Context& c) {
+       materialise_attention(s.graph, c.request.options.scores == ScoresType::kHalf);
+     },
+     Invariant::kTypes},
+    {"keep_masks", Level::kModel,
+     [](const Context& c) { return c.request.options.masks == MaskKind::kKept && c.trains(); },
+     "`compiler.masks: kept`", [](State& s, const Context&) { keep_masks(s.graph); },
+     Invariant::kTypes},
+    {"apply_precision", Level::kTyped, always, "always",
+     [](State& s, const Context& c) { apply_precision(s.graph, c.request.precision); },
+     Invariant::kTypes},
+    {"shard", Level::kSharded, always, "always",
+     [](State& s, const Context& c) { shard(s.graph, c.request.layout); }, Invariant::kSignatures},
+    {"fuse_bias_gelu", Level::kSharded,
+     [](const Context& c) { return c.request.options.fuse_bias_gelu; }, "`compiler.fuse_bias_gelu`",
+     [](State& s, const Context&) { fuse_bias_gelu(s.graph); }, Invariant::kSignatures},
+    {"differentiate", Level::kDifferentiated, trains, "program `train`",
+     [](State& s, const Context&) { differentiate(s.graph); }, Invariant::kSignatures},
+    {"scale_loss", Level::kDifferentiated,
+     [](const Context& c) { return c.trains() && c.request.precision == Precision::kFp16; },
+     "`precision: fp16`", [](State& s, const Context&) { scale_loss(s.graph); },
+     Invariant::kSignatures},
+    {"remove_shares", Level::kDifferentiated, always, "always",
+     [](State& s, const Context&) { remove_shares(s.graph); }, Invariant::kSameBytes},
+    {"recompute_selective", Level::kDifferentiated,
+     [](const Context& c) { return c.trains() && c.recompute.selective; },
+     "`layout.recompute: selective`",
+     [](State& s, const Context& c) { recompute_selective(s.graph, c.request.options.selective); },
+     Invariant::kSameBytes},
+    {"split_backward", Level::kDifferentiated,
+     [](const Context& c) {
+       return c.trains() && c.request.layout.pipeline > 1 &&
+              c.request.layout.pipeline_schedule == PipelineSchedule::kZeroBubble;
+     },
+     "`layout.pipeline_schedule: zero_bubble`",
+     [](State& s, const Context&) { split_backward(s.graph); }, Invariant::kSameBytes},
+    {"narrow_gradients", Level::kDifferentiated,
+     [](const Context& c) {
+       return c.trains() && c.request.options.gradients == GradientType::kHalf;
+     },
+     "`compiler.gradients: half`",
+     [](State& s, const Context& c) { narrow_gradients(s.graph, type_of(c.request.precision)); },
+     Invariant::kSameBytes},
+    {"accumulate_apart", Level::kDifferentiated,
+     [](const Context& c) {
+       return c.trains() && c.request.options.accumulate == AccumulateKind::kApart;
+     },
+     "`compiler.accumulate: apart`",
+     [](State& s, const Context& c) { accumulate_apart(s.graph, type_of(c.request.precision)); },
+     Invariant::kSameBytes},
+    {"multiply_in_fp8", Level::kDifferentiated,
+     [](const Context& c) {
+       return c.request.options.products == ProductType::kFp8 && !c.generates();
+     },
+     "`compiler.products: fp8`", [](State& s, const Context&) { multiply_in_fp8(s.graph); },
+     Invariant::kSameBytes},
+    {"fuse_residual_norm", Level::kDifferentiated,
+     [](const Context& c) { return c.request.options.fuse_residual_norm; },
+     "`compiler.fuse_residual_norm`", [](State& s, const Context&) { fuse_residual_norm(s.graph); },
+     Invariant::kSameBytes},
+    {"remove_dead_ops", Level::kDifferentiated, always, "always",
+     [](State& s, const Context&) { remove_dead_ops(s.graph); }, Invariant::kSameBytes},
+    {"assign_stages", Level::kDifferentiated, always, "always", run_assign_stages,
+     Invariant::kSameBytes},
+    {"expand", Level::kSegments, always, "always", run_expand, Invariant::kLayout},
+    {"schedule", Level::kCalls, always, "always", run_schedule, Invariant::kCalls},
+    {"zero", Level::kCalls, always, "always", run_zero, Invariant::kCalls},
+    {"offload", Level::kCalls,
+     [](const Context& c) {
+       return c.trains() && parse_offload(c.request.layout.offload).layers > 0;
+     },
+     "`layout.offload`",
+     [](State& s, const Context& c) {
+       offload(s.expanded.program, parse_offload(c.request.layout.offload),
+               c.request.layout.overlap);
+     },
+     Invariant::kCalls},
+    {"overlap", Level::kCalls, [](const Context& c) { return c.request.layout.overlap > 0; },
+     "`layout.overlap`",
+     [](State& s, const Context& c) { overlap(s.expanded.program, c.request.layout.overlap); },
+     Invariant::kCalls},
+    {"drop_uncalled", Level::kCalls, always, "always",
+     [](State& s, const Context&) { drop_uncalled(s.expanded.program); }, Invariant::kCalls},
+    {"place", Level::kPlaced, always, "always",
+     [](State& s, const Context& c) {
+       place(s.expanded.program, {.alignment = c.target.alignment});
+     },
+     Invariant::kPlaced},
+};
+
+std::atomic<bool> verifies = TESSERA_VERIFY_PASSES;
+
+size_t block_pass_count() {
+  const auto is_of_stage = [](const Pass& p) { return p.level > Level::kSegments; };
+  return static_cast<size_t>(std::find_if(std::begin(kPasses), std::end(kPasses), is_of_stage) -
+                             std::begin(kPasses));
+}
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+std::span<const Pass> block_passes() { return all_passes().first(block_pass_count()); }
+std::span<const Pass> stage_passes() { return all_passes().subspan(block_pass_count()); }
+
+std::span<const Pass> passes_through(std::string_view name) {
+  const std::span<const Pass> all = all_passes();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].name == name) return all.first(i + 1);
+  return {};
+}
+
+void verify_after_each_pass(bool on) { verifies = on; }
+
+void run_passes(State& state, const Context& context, std::span<const Pass> passes,
+                const PassObserver& observe) {
+  for (const Pass& pass : passes) {
+    if (!pass.when(context)) continue;
+    pass.run(state, context);
+    state.level = pass.level;
+    if (verifies) {
+      const std::vector<std::string> faults = verify(state, pass.leaves);
+      CHECK(faults.empty(), "after pass {}: {}", pass.name, faults.front());
+    }
+    if (observe) observe(pass, state);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// What compile() is asked for: a model, how it is laid out over ranks, and for what.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compile/layout.h"
+#include "compile/optimizer.h"
+#include "model/model_config.h"
+
+namespace tessera {
+
+enum class Purpose : uint8_t {
+  kTrain,     // micro-batches, backward, update
+  kValidate,  // one micro-batch, loss only, over the state of kTrain
+  kLogits,    // one micro-batch, all logits in the value `logits`
+  kDecode,    // like kLogits for tokens that follow those in the cache; with an encoder, which runs
+              // too and leaves what layers attend to in a cache of its own
+};
+
+struct CompileRequest {
+  ModelConfig model;
+  Layout layout;
+  CompilerOptions options;
+  Precision precision = Precision::kFp32;
+  OptimizerPolicy optimizer;
+  AdapterPolicy adapters;
+  std::vector<std::string> frozen;  // patterns of names of weights that are not trained
+  Purpose purpose = Purpose::kTrain;
+  int64_t sequences = 1;  // of a micro-batch, on this rank
+  int64_t tokens = 1;     // of a sequence
+  int64_t source = 0;     // of an encoder's
+  bool documents_apart = false;
+  bool encoded = false;      // of kDecode: the encoder has run before, and does not again
+  int64_t microbatches = 1;  // of a step
+  int64_t stage = 0;         // of the pipeline: whose program
+  // Whether the optimizer's state is in the arena although this program does not touch it, so that
+  // programs of one run agree on the offsets of all state.
+  bool optimizer_state = false;
+};
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+#include "compile/schedule/call_list.h"
+
+#include "ir/rule.h"
+
+namespace tessera {
+namespace {
+
+// What a segment says of its message or collective: all of a wire but its label and peer.
+Wire unlabelled_wire(const Program& p, const Segment& s) {
+  Wire w;
+  for (const Op& op : s.ops) {
+    if (!communicates(op)) continue;
+    if (!is_message(op)) w.over = *over_of(op.attributes);
+    w.kind = s.queue == Queue::kCompute ? WireKind::kSegment : rule_of(op).effects.wire;
+    const Value& v = p[op.inputs.empty() ? op.outputs[0] : op.inputs[0]];
+    w.bytes += piece_of(op, v.shape.elements()).elements() * size_of(wire_type(op, v));
+  }
+  return w;
+}
+
+std::string label_of(const Program& p, const Call& c) {
+  const Segment& s = p.segment(c);
+  const bool message = s.queue >= Queue::kSendForward;
+  std::string what = message ? p.kind(p.frame(c.frames.at(0)).kind).name : s.name();
+  if (c.layer != kNone) what += " layer=" + std::to_string(c.layer);
+  if (c.microbatch != kNone) what += " mb=" + std::to_string(c.microbatch);
+  return what;
+}
+
+// Of the stream between blocks, or its gradient: position s of it is the input of layer s of its
+// stack, and what a layer writes is the input of the next.
+bool is_stream(const Program& p, const FrameKind& kind) {
+  if (kind.values.empty() || !(kind.per & kPerLayer)) return false;
+  const Role role = p[kind.values[0]].role;
+  return role == Role::kStream || role == Role::kStreamGradient;
+}
+
+}  // namespace
+
+CallList::CallList(Expanded& e, bool crosses) : p_(e.program), wires_(p_.segments.size()) {
+  for (const FrameKindId k : p_.kinds.ids()) {
+    const FrameKind& kind = p_.kinds[k];
+    KindUse use;
+    use.output = kind.input != kNone;
+    use.stream = is_stream(p_, kind);
+    use.kind = use.output ? kind.input : k;
+    // On one stage it is handed over in place: there is no message between chunks.
+    const bool encoder = k == e.encoder_output || k == e.encoder_output_gradient;
+    use.crosses = crosses && (use.stream || encoder);
+    use.per_layer = (kind.per & kPerLayer) != 0;
+    use.per_microbatch = (kind.per & kPerMicrobatch) != 0;
+    uses_.push_back(use);
+  }
+}
+
+FrameId CallList::frame(FrameKindId asked, int64_t layer, int64_t microbatch, Positions at,
+                        int64_t chunk) {
+  const KindUse& use = uses_[asked];
+  if (use.stream)
+    layer = use.output ? at.out : at.in;
+  else if (!use.per_layer)
+    layer = kNone;
+  if (!use.crosses) chunk = 0;
+  if (!use.per_microbatch) microbatch = kNone;
+  const auto [known, made] =
+      frames_.try_emplace({use.kind, layer, microbatch, chunk}, p_.frames.next_id());
+  if (made) p_.frames.push_back({use.kind, layer, microbatch, kNone, p_.kind(use.kind).state});
+  return known->second;
+}
+
+void CallList::add(SegmentId segment, int64_t layer, int64_t microbatch, Positions at,
+                   int64_t chunk) {
+  if (segment == kNone) return;
+  const Segment& s = p_.segment(segment);
+  Call c;
+  c.segment = segment;
+  c.layer = layer;
+  c.microbatch = microbatch;
+  c.frames.reserve(s.frames.size());
+  for (const Parameter& parameter : s.frames)
+    c.frames.push_back(frame(parameter.kind, layer, microbatch, at, chunk));
+  std::optional<Wire>& wire = wires_[segment];
+  if (!wire) wire = unlabelled_wire(p_, s);
+  c.wire = *wire;
+  if (wire->kind != WireKind::kSilent) c.wire.label = label_of(p_, c);
+  p_.schedule.push_back(std::move(c));
+}
+
+Wire wire_of(const Program& p, const Call& c) {
+  Wire w = unlabelled_wire(p, p.segment(c));
+  if (w.kind != WireKind::kSilent) w.label = label_of(p, c);
+  return w;
+}
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+#include "compile/schedule/gradient_additions.h"
+
+namespace tessera {
+
+GradientAdditions::GradientAdditions(const Program& p, const Expanded& e, bool each)
+    : p_(p), each_(each), groups_(p.kinds.size()) {
+  for (const GroupId g : e.groups.ids())
+    if (e.groups[g].gradients != kNone) groups_[e.groups[g].gradients] = g;
+  for (const CallId n : p.schedule.ids())
+    for (size_t i = 0; i < p.schedule[n].frames.size(); ++i) {
+      if (!adds(p.schedule[n], i)) continue;
+      last_of_sum_[key(p.schedule[n], i, each_)] = n;
+      last_of_step_[key(p.schedule[n], i, false)] = n;
+    }
+}
+
+GradientAdditions::Key GradientAdditions::key(const Call& c, size_t i, bool each) const {
+  const Frame& f = p_.frame(c.frames[i]);
+  return {group_of(f.kind), f.layer, each ? c.microbatch : int64_t{kNone}};
+}
+
+bool GradientAdditions::ends_sum(CallId n, const Call& c, size_t i) const {
+  return last_of_sum_.at(key(c, i, each_)) == n;
+}
+
+bool GradientAdditions::ends_step(CallId n, const Call& c, size_t i) const {
+  return last_of_step_.at(key(c, i, false)) == n;
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+#include "compile/schedule/host_copies.h"
+
+#include <set>
+#include <utility>
+
+namespace tessera {
+
+const HostCopy& HostCopies::of(FrameKindId kind) {
+  const auto [known, made] = copies_.try_emplace(kind);
+  if (!made) return known->second;
+  std::vector<Op> out, in;
+  const FrameKindId host = twin(kind, out, in);
+  known->second = {host, segment(Phase::kOffload, kind, out, Queue::kCopyOut, kind, host),
+                   segment(Phase::kFetch, kind, in, Queue::kCopyIn, host, kind)};
+  return known->second;
+}
+
+FrameKindId HostCopies::twin(FrameKindId kind, std::vector<Op>& out, std::vector<Op>& in) {
+  const auto host = p_.kinds.next_id();
+  FrameKind k = p_.kind(kind);
+  k.name += suffix_of(CopyKind::kHost);
+  k.host = true;
+  k.input = kNone;
+  k.values.clear();
+  std::set<int64_t> places;  // the stream is one value in each block, all in one place
+  for (const ValueId v : p_.kind(kind).values) {
+    if (!places.insert(p_[v].offset).second) continue;
+    Value twin = p_[v];
+    twin.name += suffix_of(CopyKind::kHost);
+    twin.copy = CopyKind::kHost;
+    twin.of = v;
+    twin.frame = host;
+    k.values.push_back(p_.values.next_id());
+    Op op;
+    op.attributes = Copy{};
+    op.inputs = {v};
+    op.outputs = {k.values.back()};
+    op.origin = "offload";
+    out.push_back(op);
+    std::swap(op.inputs, op.outputs);
+    op.origin = "fetch";
+    in.push_back(op);
+    p_.values.push_back(std::move(twin));
+  }
+  p_.kinds.push_back(std::move(k));
+  return host;
+}
+
+SegmentId HostCopies::segment(Phase phase, FrameKindId subject, std::vector<Op> ops, Queue queue,
+                              FrameKindId from, FrameKindId to) {
+  Segment s;
+  s.phase = phase;
+  s.subject = p_.kind(subject).name;
+  s.ops = std::move(ops);
+  for (Op& op : s.ops) op.queue = queue;
+  s.queue = queue;
+  s.frames = {{from, Access::kRead}, {to, Access::kWrite}};
+  return p_.segments.push_back(std::move(s));
+}
+
+}  // namespace tessera

@@ -1,0 +1,24 @@
+// The one order of all stages in which a stage's actions and messages are issued: an action stands
+// at the time it starts where messages are free, a message at the time its producer finishes, on
+// both ends, before the actions of that time. So every wait points backward in one order and none
+// can form a cycle.
+#pragma once
+
+#include <vector>
+
+#include "compile/schedule/stage_share.h"
+
+namespace tessera {
+
+struct Issue {
+  bool is_message = false;
+  Action action;          // of a message: its producer's
+  bool backward = false;  // of a message: its direction
+  bool receives = false;  // of a message: this end of it
+};
+
+// What the stage of `share` does. No message goes before the chunk `first_backward` in the
+// backward.
+std::vector<Issue> issue_order(const StageShare& share, int64_t first_backward);
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+#include "compile/schedule/overlap.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace tessera {
+namespace {
+
+bool moves_early(const Program& p, const Call& c) {
+  const Segment& s = p.segment(c);
+  if (s.queue == Queue::kReceiveForward || s.queue == Queue::kReceiveBackward) return true;
+  if (s.queue == Queue::kCopyIn) return true;
+  if (s.queue != Queue::kData || c.wire.kind != WireKind::kAllGather) return false;
+  // What stays for the whole run is gathered at the start anyway.
+  for (size_t i = 0; i < c.frames.size(); ++i)
+    if (s.frames[i].access != Access::kRead && p.frame(c.frames[i]).state) return false;
+  return true;
+}
+
+// Whether ranks of several stages take part in what the call transfers.
+bool spans_stages(const Program& p, const Call& c) {
+  const GroupRef& over = c.wire.over;
+  return p.segment(c).queue >= Queue::kSendForward || over.kind != GroupRef::Kind::kAxes ||
+         over.has(AxisKind::kPipeline);
+}
+
+bool conflict(const Program& p, const Call& a, const Call& b) {
+  const Segment &s = p.segment(a), &t = p.segment(b);
+  for (size_t i = 0; i < a.frames.size(); ++i)
+    for (size_t j = 0; j < b.frames.size(); ++j)
+      if (a.frames[i] == b.frames[j] &&
+          (s.frames[i].access != Access::kRead || t.frames[j].access != Access::kRead))
+        return true;
+  return false;
+}
+
+}  // namespace
+
+void overlap(Program& p, int64_t calls) {
+  if (calls == 0) return;
+  for (auto at = p.schedule.begin(); at != p.schedule.end(); ++at) {
+    if (!moves_early(p, *at)) continue;
+    const Queue queue = p.segment(*at).queue;
+    const bool ordered = p.ordered_transfers && spans_stages(p, *at);
+    int64_t passed = 0;
+    for (auto call = at; call != p.schedule.begin(); --call) {
+      Call& before = *std::prev(call);
+      const bool computes = p.segment(before).queue == Queue::kCompute;
+      const bool same =
+          p.segment(before).queue == queue && (queue != Queue::kData || moves_early(p, before));
+      if (same || (ordered && spans_stages(p, before)) || conflict(p, before, *call) ||
+          (computes && passed == calls))
+        break;
+      if (computes) ++passed;
+      std::swap(before, *call);
+    }
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,129 @@
+#include "compile/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "compile/schedule/call_list.h"
+#include "compile/schedule/issue_order.h"
+#include "compile/schedule/stage_blocks.h"
+#include "compile/schedule/stage_messages.h"
+#include "compile/schedule/state_frames.h"
+
+namespace tessera {
+namespace {
+
+class Scheduler {
+ public:
+  Scheduler(Expanded& expanded, const Context& context, const StageShare& share)
+      : e_(expanded),
+        p_(e_.program),
+        context_(context),
+        share_(share),
+        own_(e_.blocks, share, context.request.encoded),
+        calls_(e_, share.pipeline.stages > 1),
+        messages_(e_, context.request.model, share, own_, calls_) {
+    saving_nothing_ = own_.layers();
+    const size_t layers = trains() ? static_cast<size_t>(context.recompute.full_layers) : 0;
+    saving_nothing_.resize(std::min(layers, saving_nothing_.size()));
+  }
+
+  Program run();
+
+ private:
+  bool trains() const { return context_.trains(); }
+  bool saves_nothing(const Visit& v) const {
+    return v.layer != kNone &&
+           std::binary_search(saving_nothing_.begin(), saving_nothing_.end(), v.among_all);
+  }
+  void pack();
+  void action(const Action& a);
+  void update();
+  void call(SegmentId segment, int64_t layer, int64_t microbatch) {
+    calls_.add(segment, layer, microbatch, {}, 0);
+  }
+
+  Expanded& e_;
+  Program& p_;
+  const Context& context_;
+  const StageShare& share_;
+  StageBlocks own_;
+  std::vector<int64_t> saving_nothing_;  // layers, in rising order
+  CallList calls_;
+  StageMessages messages_;
+};
+
+void Scheduler::pack() {
+  for (const BlockId b : e_.blocks.ids()) {
+    if (!own_.holds(b) || own_.is_past(b)) continue;
+    if (!e_.blocks[b].is_stack())
+      call(e_.segments[b].pack, kNone, kNone);
+    else
+      for (const int64_t l : own_.layers(b)) call(e_.segments[b].pack, l, kNone);
+  }
+}
+
+// The head's forward, loss and backward are one segment, which begins the backward.
+void Scheduler::action(const Action& a) {
+  std::vector<Visit> visits = own_.visits(a.chunk);
+  if (a.kind != ActionKind::kForward) std::reverse(visits.begin(), visits.end());
+  for (const Visit& v : visits) {
+    const BlockSegments& s = e_.segments[v.block];
+    const auto add = [&](SegmentId segment) {
+      calls_.add(segment, v.layer, a.microbatch, v.at, a.chunk);
+    };
+    switch (a.kind) {
+      case ActionKind::kForward:
+        add(saves_nothing(v) ? s.forward_no_save : s.forward);
+        break;
+      case ActionKind::kBackward:
+        if (saves_nothing(v)) add(s.recompute);
+        add(s.backward);
+        break;
+      case ActionKind::kWeights:
+        add(s.weight_backward);
+        break;
+    }
+  }
+  if (!trains()) return;
+  if (a.kind == ActionKind::kForward) messages_.sent(a, &CrossingMessages::keep_sent);
+  if (a.kind == ActionKind::kBackward) messages_.sent(a, &CrossingMessages::release_sent);
+}
+
+void Scheduler::update() {
+  const auto each = [&](SegmentId WeightGroup::*member) {
+    for (const WeightGroup& g : e_.groups) {
+      if (g.per_layer) {
+        for (const int64_t l : own_.layers(g.blocks.at(0))) call(g.*member, l, kNone);
+      } else if (own_.holds(g)) {
+        call(g.*member, kNone, kNone);
+      }
+    }
+  };
+  each(&WeightGroup::squares);
+  call(e_.clip, kNone, kNone);
+  for (const auto member : {&WeightGroup::measure, &WeightGroup::sum_measure, &WeightGroup::factor,
+                            &WeightGroup::sum_factor, &WeightGroup::update})
+    each(member);
+}
+
+Program Scheduler::run() {
+  p_.stage = share_.stage;
+  add_state(e_, own_, context_.request.microbatches, context_.target.alignment, calls_);
+  call(e_.clear, kNone, kNone);
+  pack();
+  for (const Issue& issue : issue_order(share_, messages_.first_backward())) {
+    if (issue.is_message)
+      messages_.issue(issue);
+    else
+      action(issue.action);
+  }
+  if (trains()) update();
+  return std::move(e_.program);
+}
+
+}  // namespace
+
+Program schedule(Expanded& expanded, const Context& context, const StageShare& share) {
+  return Scheduler(expanded, context, share).run();
+}
+
+}  // namespace tessera

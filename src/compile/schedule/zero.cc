@@ -1,0 +1,158 @@
+#include "compile/schedule/zero.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "compile/schedule/call_list.h"
+#include "compile/schedule/drop_unused.h"
+#include "compile/schedule/gradient_additions.h"
+
+namespace tessera {
+namespace {
+
+class Zero {
+ public:
+  Zero(Program& p, const Expanded& e, const ZeroPlan& plan)
+      : p_(p), e_(e), plan_(plan), additions_(p, e, plan.reduces_each) {
+    by_weights_.resize(p.kinds.size());
+    for (const GroupId g : e.groups.ids())
+      if (e.groups[g].weights != kNone) by_weights_[e.groups[g].weights] = g;
+    for (const FrameId f : p.frames.ids()) note(f);
+  }
+
+  void run() {
+    IdVector<CallId, Call> calls;
+    calls.swap(p_.schedule);
+    for (const CallId c : calls.ids()) {
+      before(calls[c]);
+      const CallId place = p_.schedule.emplace_back();
+      if (calls[c].segment == e_.clear && plan_.gather == WeightGather::kPerStep)
+        gather_all(calls, c);
+      after(c, calls[c]);
+      p_.schedule[place] = std::move(calls[c]);
+    }
+    if (e_.clip == kNone) call(e_.sum_report, {}, kNone, kNone);
+    drop_untouched(p_);
+  }
+
+ private:
+  const WeightGroup& group(GroupId g) const { return e_.groups[g]; }
+  const Frame& frame(FrameId f) const { return p_.frame(f); }
+
+  FrameId new_frame(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    const FrameId made = p_.frames.push_back({kind, layer, microbatch, kNone, p_.kind(kind).state});
+    note(made);
+    return made;
+  }
+  void note(FrameId f) { first_.try_emplace({frame(f).kind, frame(f).layer}, f); }
+
+  // The frame of that kind for the group's calls: made at its first use.
+  FrameId frame_of(FrameKindId kind, int64_t layer, int64_t microbatch) {
+    const auto key = std::tuple(kind, layer, microbatch);
+    if (made_.contains(key)) return made_.at(key);
+    const auto first = first_.find({kind, layer});
+    if (first != first_.end() && !made_frame(kind)) return made_[key] = first->second;
+    return made_[key] = new_frame(kind, layer, microbatch);
+  }
+  // Kinds whose frames this pass makes anew.
+  bool made_frame(FrameKindId kind) const {
+    return plan_.reduces_each && additions_.group_of(kind) != kNone;
+  }
+
+  // A call of a group's segment: one frame for each parameter, by its kind.
+  void call(SegmentId segment, const std::map<FrameKindId, FrameId>& given, int64_t layer,
+            int64_t microbatch) {
+    if (segment == kNone) return;
+    Call c;
+    c.segment = segment;
+    c.layer = layer;
+    c.microbatch = microbatch;
+    for (const Parameter& parameter : p_.segment(segment).frames)
+      c.frames.push_back(given.contains(parameter.kind) ? given.at(parameter.kind)
+                                                        : frame_of(parameter.kind, layer, kNone));
+    c.wire = wire_of(p_, c);
+    p_.schedule.push_back(std::move(c));
+  }
+
+  // Stages 1 and 2: all weights of this program, in the order of their first use.
+  void gather_all(const IdVector<CallId, Call>& calls, CallId from) {
+    std::set<FrameId> seen;
+    for (auto c = calls.begin() + from.number(); c != calls.end(); ++c)
+      for (const FrameId f : c->frames) {
+        const GroupId g = by_weights_[frame(f).kind];
+        if (g == kNone || !seen.insert(f).second) continue;
+        call(group(g).gather, {{frame(f).kind, f}}, frame(f).layer, kNone);
+      }
+  }
+
+  void before(Call& c) {
+    if (!joined_ && is_squares(c.segment)) join();
+    if (c.segment == e_.clip) call(e_.sum_report, {}, kNone, kNone);
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      const Frame f = frame(c.frames[i]);
+      if (plan_.reduces_each && additions_.adds(c, i))
+        c.frames[i] = frame_of(f.kind, f.layer, c.microbatch);
+      const GroupId g = by_weights_[f.kind];
+      if (g != kNone && plan_.divides_weights()) c.frames[i] = gathered(g, f);
+    }
+    if (p_.segment(c).queue == Queue::kCompute) latest_ = c.frames;
+  }
+
+  // Neighbouring calls share a gather; any other use has its own.
+  FrameId gathered(GroupId g, const Frame& f) {
+    FrameId& latest = gathered_.try_emplace({g, f.layer}, kNone).first->second;
+    if (latest != kNone && std::find(latest_.begin(), latest_.end(), latest) != latest_.end())
+      return latest;
+    latest = new_frame(group(g).weights, f.layer, kNone);
+    call(group(g).gather, {{group(g).weights, latest}}, f.layer, kNone);
+    return latest;
+  }
+
+  void after(CallId n, const Call& c) {
+    for (size_t i = 0; i < c.frames.size(); ++i) {
+      if (!additions_.adds(c, i)) continue;
+      const Frame f = frame(c.frames[i]);
+      const WeightGroup& g = group(additions_.group_of(f.kind));
+      if (additions_.ends_sum(n, c, i))
+        call(g.reduce, {{f.kind, c.frames[i]}}, f.layer,
+             plan_.reduces_each ? c.microbatch : int64_t{kNone});
+      if (additions_.ends_step(n, c, i)) call(g.finish, {}, f.layer, kNone);
+    }
+  }
+
+  bool is_squares(SegmentId s) const {
+    return std::any_of(e_.groups.begin(), e_.groups.end(),
+                       [&](const WeightGroup& g) { return g.squares != kNone && g.squares == s; });
+  }
+  // In the order of the groups, on every stage that has them.
+  void join() {
+    joined_ = true;
+    for (const WeightGroup& g : e_.groups) {
+      if (g.join == kNone) continue;
+      const auto& stages = p_.kind(g.weights).stages;
+      if (std::find(stages.begin(), stages.end(), p_.stage) != stages.end())
+        call(g.join, {}, kNone, kNone);
+    }
+  }
+
+  Program& p_;
+  const Expanded& e_;
+  const ZeroPlan& plan_;
+  bool joined_ = false;
+  GradientAdditions additions_;
+  IdVector<FrameKindId, GroupId> by_weights_;                // the group of these weights
+  std::map<std::pair<GroupId, int64_t>, FrameId> gathered_;  // of a group and layer: the latest
+  std::map<std::tuple<FrameKindId, int64_t, int64_t>, FrameId> made_;
+  std::map<std::pair<FrameKindId, int64_t>, FrameId> first_;  // of a kind and layer
+  std::vector<FrameId> latest_;                               // frames of the last compute call
+};
+
+}  // namespace
+
+void zero(Program& program, const Expanded& expanded, const ZeroPlan& plan) {
+  Zero(program, expanded, plan).run();
+}
+
+}  // namespace tessera

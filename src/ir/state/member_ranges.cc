@@ -1,0 +1,67 @@
+#include "ir/state/member_ranges.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/state/weight_tables.h"
+
+namespace tessera {
+namespace {
+
+constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
+
+}  // namespace
+
+std::vector<MemberRange> member_ranges(const Program& p, FrameKindId table, const Value& flat,
+                                       const Coordinates& at) {
+  const bool divided = flat.sharding.place[kShardAxis] == 0;
+  const int64_t origin = divided ? at[AxisKind::kShard] * flat.local().elements() : 0;
+  std::vector<MemberRange> ranges;
+  for (size_t index = 0; index < p.kind(table).values.size(); ++index) {
+    const ValueId v = p.kind(table).values[index];
+    const Value& w = p[v];
+    const int64_t begin = w.offset / size_of(w.dtype);
+    const int64_t first = std::max(begin - origin, int64_t{0});
+    const int64_t last = std::min(begin + w.local().elements() - origin, flat.local().elements());
+    if (first < last)
+      ranges.push_back({v, first, last, first + origin - begin, index,
+                        stands_for(p, p.kind(table), w, at), stands_in_stage(w, at)});
+  }
+  return ranges;
+}
+
+std::vector<FactorPlace> factor_places(const Program& p, FrameKindId table) {
+  const std::string& members = p.kind(table).name;
+  const FrameKindId factors = factors_of(p, table);
+  CHECK(factors != kNone, "program {} keeps no factors of {}", p.name, members);
+  std::vector<FactorPlace> places;
+  auto next = p.kind(factors).values.begin();
+  const auto take = [&] {
+    CHECK(next != p.kind(factors).values.end(), "{} has matrices without factors", members);
+    const Value& v = p[*next++];
+    return std::pair(v.shape[0], v.offset / size_of(v.dtype));
+  };
+  for (const ValueId w : p.kind(table).values)
+    for (size_t part = 0; part < parts_of(p[w]).size(); ++part) {
+      const auto [rows, rows_at] = take();
+      places.push_back({rows, 0, rows_at, kNone});
+      if (!p[w].decays) continue;
+      std::tie(places.back().columns, places.back().columns_at) = take();
+    }
+  CHECK(next == p.kind(factors).values.end(), "{} has factors without matrices", members);
+  return places;
+}
+
+std::vector<size_t> first_factor_places(const Program& p, FrameKindId table) {
+  std::vector<size_t> first;
+  size_t next = 0;
+  for (const ValueId w : p.kind(table).values) {
+    first.push_back(next);
+    next += parts_of(p[w]).size();
+  }
+  return first;
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+#include "ir/state/piece_cutter.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/state/weight_tables.h"
+
+namespace tessera {
+namespace {
+
+int64_t elements(const FrameKind& k, const Program& p) {
+  return k.bytes / size_of(p[k.values.at(0)].dtype);
+}
+
+int64_t flat_index(const Shape& shape, const std::vector<int64_t>& index) {
+  int64_t flat = 0;
+  for (int d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[static_cast<size_t>(d)];
+  return flat;
+}
+
+}  // namespace
+
+void PieceCutter::cut(const FlatFrame& s, ValueId weight, int64_t layer) const {
+  const Value& w = p_[weight];
+  const int64_t parts = p_.mesh[AxisKind::kShard], size = elements(p_.kind(s.weights), p_) / parts;
+  const int64_t own = at_[AxisKind::kShard];
+  const int64_t begin = w.offset / size_of(w.dtype), end = begin + w.local().elements();
+  for (int64_t part = 0; part < parts; ++part) {
+    if (part != own && !s.whole) continue;
+    const int64_t first = std::max(begin, part * size), last = std::min(end, (part + 1) * size);
+    if (first >= last) continue;
+    for (const Box& box : boxes_of_range(w.local(), first - begin, last - begin))
+      for (const KnownBox& k : known_boxes(w, extents_of(w, p_.mesh, at_), box)) {
+        for (size_t d = 1; d < box.begin.size(); ++d)
+          CHECK(k.known.end[d] - k.known.begin[d] == box.end[d] - box.begin[d],
+                "{} has padding in dimension {}", w.name, d);
+        if (k.known.begin[0] >= k.known.end[0]) continue;  // padding alone
+        StatePiece x = piece(s, weight, k, begin, own * size);
+        x.name = known_name(w, layer) + s.suffix;
+        x.layer = layer;
+        x.owned = part == own && stands_for(p_, p_.kind(s.weights), w, at_);
+        out_.push_back(std::move(x));
+      }
+  }
+}
+
+StatePiece PieceCutter::piece(const FlatFrame& s, ValueId weight, const KnownBox& box,
+                              int64_t begin, int64_t own) const {
+  const Value& w = p_[weight];
+  const int64_t at = begin + flat_index(w.local(), box.part.begin);
+  StatePiece x;
+  x.begin = box.known.begin;
+  x.end = box.known.end;
+  x.role = s.role;
+  x.kind = s.kind;
+  x.first = at - (s.divided ? own : 0);
+  x.dtype = p_[p_.kind(s.kind).values.at(0)].dtype;
+  x.shape = known_shape(w);
+  x.weight = weight;
+  x.copy = s.copy;
+  x.copy_first = at - (s.copy_divided ? own : 0);
+  return x;
+}
+
+}  // namespace tessera

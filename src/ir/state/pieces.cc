@@ -1,0 +1,136 @@
+#include "ir/state/pieces.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/state/piece_cutter.h"
+#include "ir/state/weight_tables.h"
+
+namespace tessera {
+namespace {
+
+constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
+
+bool is_divided(const Program& p, FrameKindId kind) {
+  return p[p.kind(kind).values.at(0)].sharding.place[kShardAxis] == 0 &&
+         p.kind(kind).like != kNone && p.mesh[AxisKind::kShard] > 1;
+}
+
+// Whether of a frame of weights only the own part is new after a step, so that programs gather it.
+bool is_gathered(const Program& p, FrameKindId weights) {
+  for (const Segment& s : p.segments)
+    for (const Op& op : s.ops)
+      if (op.is<AllGather>() && p[op.outputs[0]].frame == weights) return true;
+  return false;
+}
+
+// What the optimizer keeps of a group, and where its weights are.
+struct Kept {
+  FrameKindId weights = kNone, table = kNone, master = kNone, moment1 = kNone, moment2 = kNone;
+};
+
+Kept kept_of(const Program& p, FrameKindId table) {
+  const FrameKindId shard = flat_kind(p, table, Role::kWeight, true);
+  const auto kept = [&](Role role) {
+    const FrameKindId whole = flat_kind(p, table, role, false);
+    return whole ? whole : flat_kind(p, table, role, true);
+  };
+  return {shard ? shard : table, table, kept(Role::kMaster), kept(Role::kMoment1),
+          kept(Role::kMoment2)};
+}
+
+void cut_state(const Program& p, const Kept& k, ValueId weight, int64_t layer,
+               const PieceCutter& cutter) {
+  const bool divided = is_gathered(p, k.table);
+  FlatFrame s;
+  s.weights = k.table;
+  s.whole = !divided && k.weights == k.table;
+  s.kind = k.master == kNone ? k.weights : k.master;
+  s.divided = is_divided(p, s.kind);
+  s.copy = k.master == kNone ? kNone : k.weights;
+  s.copy_divided = k.weights != k.table;
+  cutter.cut(s, weight, layer);
+  s.copy = kNone;
+  const auto moment = [&](FrameKindId kind, Role role, const char* suffix) {
+    if (kind == kNone) return;
+    s.kind = kind;
+    s.divided = is_divided(p, kind);
+    s.role = role;
+    s.suffix = suffix;
+    cutter.cut(s, weight, layer);
+  };
+  moment(k.moment1, Role::kMoment1, "|moment1");
+  moment(k.moment2, Role::kMoment2, "|moment2");
+}
+
+// Adafactor's means, which all ranks of a stage have in full.
+void add_factors(const Program& p, FrameKindId kind, int64_t layer, const Coordinates& at,
+                 std::vector<StatePiece>& out) {
+  bool first = is_first_stage(p, p.kind(kind));
+  for (size_t a = 0; a < kMaxAxes; ++a)
+    first = first && (a == static_cast<size_t>(AxisKind::kPipeline) || at.at[a] == 0);
+  for (const ValueId v : p.kind(kind).values) {
+    StatePiece x;
+    x.name = full_name(p[v], layer);
+    x.weight = p[v].of;
+    x.role = Role::kFactor;
+    x.kind = kind;
+    x.layer = layer;
+    x.first = p[v].offset / size_of(p[v].dtype);
+    x.dtype = p[v].dtype;
+    x.shape = p[v].shape;
+    x.begin = {0};
+    x.end = x.shape.dims();
+    x.owned = first;
+    out.push_back(std::move(x));
+  }
+}
+
+bool is_table(const FrameKind& k, const Program& p) {
+  return k.like == kNone && !k.values.empty() && p[k.values[0]].role == Role::kWeight;
+}
+
+// The layers whose state of a kind is here.
+std::vector<int64_t> layers_of(const Program& p, FrameKindId kind) {
+  std::vector<int64_t> layers;
+  for (const Frame& f : p.frames)
+    if (f.kind == kind && !std::count(layers.begin(), layers.end(), f.layer))
+      layers.push_back(f.layer);
+  return layers;
+}
+
+}  // namespace
+
+std::vector<StatePiece> pieces(const Program& p, const Coordinates& at) {
+  std::vector<StatePiece> out;
+  const PieceCutter cutter(p, at, out);
+  for (const FrameKindId i : p.kinds.ids()) {
+    if (!is_table(p.kinds[i], p)) continue;
+    const Kept k = kept_of(p, i);
+    for (const int64_t layer : layers_of(p, k.weights))
+      for (const ValueId w : p.kinds[i].values) cut_state(p, k, w, layer, cutter);
+    const FrameKindId factors = factors_of(p, k.table);
+    if (factors == kNone) continue;
+    for (const int64_t layer : layers_of(p, factors)) add_factors(p, factors, layer, at, out);
+  }
+  return out;
+}
+
+std::vector<StatePiece> gradient_pieces(const Program& p, const Coordinates& at) {
+  std::vector<StatePiece> out;
+  const PieceCutter cutter(p, at, out);
+  for (const FrameKindId i : p.kinds.ids()) {
+    if (!is_table(p.kinds[i], p)) continue;
+    const FrameKindId shard = flat_kind(p, i, Role::kGradient, true);
+    FlatFrame s;
+    s.weights = i;
+    s.kind = shard == kNone ? flat_kind(p, i, Role::kGradient, false) : shard;
+    s.divided = shard != kNone;
+    s.role = Role::kGradient;
+    for (const int64_t layer : layers_of(p, s.kind))
+      for (const ValueId w : p.kinds[i].values) cutter.cut(s, w, layer);
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+#include "ir/state/weight_tables.h"
+
+namespace tessera {
+namespace {
+
+constexpr auto kShardAxis = static_cast<size_t>(AxisKind::kShard);
+
+}  // namespace
+
+FrameKindId flat_kind(const Program& p, FrameKindId weights, Role role, bool divided) {
+  for (const FrameKindId k : p.kinds.ids()) {
+    const FrameKind& kind = p.kinds[k];
+    if (kind.like != weights || kind.values.empty()) continue;
+    const Value& v = p[kind.values[0]];
+    if (v.role == role && (v.sharding.place[kShardAxis] == 0) == divided) return k;
+  }
+  return kNone;
+}
+
+FrameKindId factors_of(const Program& p, FrameKindId weights) {
+  for (const FrameKindId k : p.kinds.ids())
+    if (p.kinds[k].factors_of == weights) return k;
+  return kNone;
+}
+
+bool stands_in_stage(const Value& w, const Coordinates& at) {
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if (a == kShardAxis || a == static_cast<size_t>(AxisKind::kPipeline)) continue;
+    if (w.sharding.place[a] < 0 && at.at[a] != 0) return false;
+  }
+  return true;
+}
+
+bool is_first_stage(const Program& p, const FrameKind& kind) {
+  return kind.stages.empty() || kind.stages[0] == p.stage;
+}
+
+bool stands_for(const Program& p, const FrameKind& weights, const Value& w, const Coordinates& at) {
+  return is_first_stage(p, weights) && stands_in_stage(w, at);
+}
+
+}  // namespace tessera

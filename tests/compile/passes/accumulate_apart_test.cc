@@ -1,0 +1,14 @@
+// An op of its own adds to gradients of weights.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, AccumulateApart) {
+  CompileRequest r = testing::tiny_request();
+  r.options.accumulate = AccumulateKind::kApart;
+  testing::expect_change("accumulate_apart", r);
+}
+
+}  // namespace tessera

@@ -1,0 +1,15 @@
+// Attention reads a cache.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, Decode) {
+  CompileRequest r = testing::tiny_request();
+  r.purpose = Purpose::kDecode;
+  r.tokens = 1;
+  testing::expect_change("decode", r);
+}
+
+}  // namespace tessera

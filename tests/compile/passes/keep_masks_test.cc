@@ -1,0 +1,15 @@
+// Dropout stores its mask.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, KeepMasks) {
+  CompileRequest r = testing::tiny_request();
+  r.model.dropout = 0.1;
+  r.options.masks = MaskKind::kKept;
+  testing::expect_change("keep_masks", r);
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// Attention becomes scores, softmax and mix.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, MaterialiseAttention) {
+  CompileRequest r = testing::tiny_request();
+  r.options.attention = AttentionKind::kMaterialised;
+  testing::expect_change("materialise_attention", r);
+}
+
+}  // namespace tessera

@@ -1,0 +1,14 @@
+// GEMMs of layers quantize their operands.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, MultiplyInFp8) {
+  CompileRequest r = testing::tiny_request();
+  r.options.products = ProductType::kFp8;
+  testing::expect_change("multiply_in_fp8", r);
+}
+
+}  // namespace tessera

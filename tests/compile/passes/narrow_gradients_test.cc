@@ -1,0 +1,15 @@
+// Gradients of weights are bf16.
+#include <gtest/gtest.h>
+
+#include "tests/compile/passes/pass_text.h"
+
+namespace tessera {
+
+TEST(Passes, NarrowGradients) {
+  CompileRequest r = testing::tiny_request();
+  r.precision = Precision::kBf16;
+  r.options.gradients = GradientType::kHalf;
+  testing::expect_change("narrow_gradients", r);
+}
+
+}  // namespace tessera
