@@ -65,13 +65,13 @@ int verb_compile(Args args) {
   const CpuFeatures cpu = read_cpu_features();
   config.precision = resolve_precision(config.precision, cpu);
   resolve_sizes(config);
-  Library library(cpu, threads_or_all(config.run.threads));
+  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
   const CompileRequest request = compile_request(config, Purpose::kTrain);
   if (!timeline.empty()) {
     fmt::print("{}", draw(timeline, pipeline_of(request)));
     return 0;
   }
-  const std::vector<Program> stages = compile_stages(request, library.target());
+  const std::vector<Program> stages = compile_stages(request, kernels.target());
   const Program& p = program_of(stages, rank);
   const std::vector<std::string> wrong = prove(stages);
   if (json) fmt::print("{}\n", to_json(as_tree(p)));

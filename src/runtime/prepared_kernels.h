@@ -1,27 +1,28 @@
-// The kernels' side of a program: prepared products by shape, made once and shared, and what the
-// library asks of the compiler (workspaces, packed weights) as its Target.
+// The kernels that are prepared once per shape, on the device of the run, and what all kernels ask
+// of the compiler (workspaces, packed weights) as its Target.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include "compile/target.h"
 #include "ir/program.h"
 #include "kernels/gpu_attention.h"
+#include "kernels/gpu_products.h"
 #include "kernels/kernels.h"
-#include "runtime/product.h"
+#include "runtime/shape_cache.h"
 
 namespace tessera {
 
-class Library {
+class PreparedKernels {
  public:
-  Library(const CpuFeatures& cpu, int threads) : cpu_(cpu), threads_(threads) {}
+  PreparedKernels(const CpuFeatures& cpu, int threads) : cpu_(cpu), threads_(threads) {}
   // Of the device that use_gpu() made this process's own. tf32: see GpuBlas.
-  Library(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu, bool tf32 = false);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  PreparedKernels(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu, bool tf32 = false);
+  PreparedKernels(const PreparedKernels&) = delete;
+  PreparedKernels& operator=(const PreparedKernels&) = delete;
 
   int threads() const { return threads_; }
   const CpuFeatures& cpu() const { return cpu_; }
@@ -36,16 +37,19 @@ class Library {
   // or what is measured (measure_products). cuDNN is opened at the first of these; `say` hears it,
   // or why it cannot be, and why it is not taken for a shape.
   void choose_attention(std::function<void(const std::string&)> say);
-  const kernels::Kernels& kernels() const { return *kernels_; }
-  const Product& product(const kernels::MatmulShape& shape);
-  const Head& head(const kernels::LinearCrossEntropyShape& shape);
-  // For an op whose rule says Prepared::kAttention. nullptr: the table's function computes it.
-  const kernels::GpuAttention* attention(const Op& op, ValueSpan values);
 
-  // Refers to this library: it must outlive the target.
+  // The kernels of the device that need no preparation.
+  const kernels::KernelTable& table() const { return *table_; }
+  const kernels::Product& product(const kernels::MatmulShape& shape);
+  const kernels::Head& head(const kernels::LinearCrossEntropyShape& shape);
+  // The kernel of an op, by OpRule::prepared; nullptr: the table's kernel computes it.
+  const kernels::PreparedKernel* prepared(const Op& op, ValueSpan local_values);
+
+  // Refers to this object: it must outlive the target.
   Target target();
 
  private:
+  const kernels::GpuAttention* attention(const Op& op, ValueSpan values);
   int64_t workspace_bytes(const Op& op, ValueSpan values);
 
   CpuFeatures cpu_;
@@ -53,14 +57,13 @@ class Library {
   GpuFeatures gpu_;
   std::unique_ptr<kernels::GpuBlas> blas_;  // on a GPU alone, as is what follows
   std::unique_ptr<kernels::ProductChoices> choices_;
-  const kernels::Kernels* kernels_ = &kernels::cpu_kernels();
-  std::vector<std::pair<kernels::MatmulShape, std::unique_ptr<Product>>> products_;
-  std::vector<std::pair<kernels::LinearCrossEntropyShape, std::unique_ptr<Head>>> heads_;
+  const kernels::KernelTable* table_ = &kernels::cpu_kernels();
+  ShapeCache<kernels::MatmulShape, kernels::Product> products_;
+  ShapeCache<kernels::LinearCrossEntropyShape, kernels::Head> heads_;
   std::unique_ptr<kernels::CudaDnn> dnn_;
   kernels::AttentionChoosing attention_by_;
   bool asks_dnn_ = false;  // choose_attention was called, and cuDNN is not open yet
-  std::vector<std::pair<kernels::AttentionShape, std::unique_ptr<kernels::GpuAttention>>>
-      attention_;
+  ShapeCache<kernels::AttentionShape, kernels::GpuAttention> attention_;
 };
 
 // The shape of the product that an op with Prepared::kProduct computes, or packs a weight for.

@@ -1,10 +1,10 @@
-// Ops that communicate, as transfers of a channel.
+// Bindings of ops that communicate, as transfers of a channel.
 #include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "ir/rule.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
 namespace tessera {
 namespace {
@@ -46,8 +46,8 @@ struct Sides {
 
 Sides sides_of(const BoundOp& b) {
   Sides s;
-  s.whole = gathers(*b.op) ? b.out[0] : b.in[0];
-  s.part = gathers(*b.op) ? b.in[0] : b.out[0];
+  s.whole = gathers(*b.op) ? b.outputs[0] : b.inputs[0];
+  s.part = gathers(*b.op) ? b.inputs[0] : b.outputs[0];
   const int dim = dim_of(*b.op);
   const int64_t size = b.channel->size();
   s.cut = cut(*b.op, s.whole.shape,
@@ -67,14 +67,14 @@ Sides sides_of(const BoundOp& b) {
 
 // The parts, one behind the other, in the workspace.
 TensorView packed(const BoundOp& b, const Sides& s) {
-  return {b.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
+  return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
 
 // The rows of part k in the whole and in the packed parts.
-RowCopy packing(const BoundOp& b, const Sides& s, int64_t k) {
+kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
   const Cut& c = s.cut;
   const int64_t row = c.inner * size_of(s.whole.dtype);
-  return {.to = static_cast<std::byte*>(b.workspace) + k * c.outer * c.extent * row,
+  return {.to = static_cast<std::byte*>(b.launch.workspace) + k * c.outer * c.extent * row,
           .to_pitch = c.extent * row,
           .from = s.whole.as<std::byte>() + k * c.extent * row,
           .from_pitch = c.n * row,
@@ -83,18 +83,18 @@ RowCopy packing(const BoundOp& b, const Sides& s, int64_t k) {
 }
 
 void pack_parts(const BoundOp& b, const Sides& s) {
-  if (s.cut.parts() * s.cut.extent > s.cut.n) b.kernels->clear(b.stream, packed(b, s));  // padding
-  for (int64_t k = 0; k < s.cut.parts(); ++k) b.kernels->copy_rows(b.stream, packing(b, s, k));
+  if (s.cut.parts() * s.cut.extent > s.cut.n) b.run(kernels::ClearArgs{packed(b, s)});  // padding
+  for (int64_t k = 0; k < s.cut.parts(); ++k) b.run(packing(b, s, k));
 }
 
 void unpack_parts(const BoundOp& b, const Sides& s) {
   for (int64_t k = 0; k < s.cut.parts(); ++k) {
-    RowCopy c = packing(b, s, k);
+    kernels::CopyRowsArgs c = packing(b, s, k);
     const void* const part = c.to;
     c.to = s.whole.as<std::byte>() + k * c.to_pitch;
     c.from = part;
     std::swap(c.to_pitch, c.from_pitch);
-    b.kernels->copy_rows(b.stream, c);
+    b.run(c);
   }
 }
 
@@ -105,7 +105,7 @@ Reduction reduction_of(const Op& op) {
 
 // What goes through the workspace: n elements in the type of the wire.
 TensorView staged(const BoundOp& b, int64_t n) {
-  return {b.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
+  return {b.launch.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
 }
 
 // A gradient that another call wrote to is added to.
@@ -129,9 +129,8 @@ Ticket start_scatter(const BoundOp& b) {
     const int64_t n = piece.elements();
     const TensorView terms = staged(b, n * b.channel->size());
     for (int64_t r = 0; r < b.channel->size(); ++r)
-      b.kernels->cast(b.stream,
-                      part(flat(s.whole), r * share + piece.first, r * share + piece.last),
-                      part(terms, r * n, (r + 1) * n));
+      b.run(kernels::CastArgs{part(flat(s.whole), r * share + piece.first, r * share + piece.last),
+                              part(terms, r * n, (r + 1) * n)});
     return b.channel->reduce_scatter(terms, part(flat(s.part), piece.first, piece.last),
                                      {n, how.reduction, how.add});
   }
@@ -147,52 +146,71 @@ TensorView own_piece(const BoundOp& b, const TensorView& x) {
 }
 
 Ticket start_sum(const BoundOp& b) {
-  const TensorView in = own_piece(b, b.in[0]);
+  const TensorView in = own_piece(b, b.inputs[0]);
   if (!is_staged(*b.op))
-    return b.channel->all_reduce(in, own_piece(b, b.out[0]), reduction_of(*b.op));
+    return b.channel->all_reduce(in, own_piece(b, b.outputs[0]), reduction_of(*b.op));
   const TensorView terms = staged(b, in.elements());
-  b.kernels->cast(b.stream, in, terms);
+  b.run(kernels::CastArgs{in, terms});
   return b.channel->all_reduce(terms, terms, reduction_of(*b.op));
 }
 
-}  // namespace
-
-Ticket start_communication(const BoundOp& b) {
-  switch (b.op->kind()) {
-    case kind_of<AllReduce>():
-      return start_sum(b);
-    case kind_of<AllGather>():
-      return start_gather(b);
-    case kind_of<ReduceScatter>():
-      return start_scatter(b);
-    case kind_of<Send>():
-      return b.channel->send(b.in[0], b.peer);
-    case kind_of<Receive>():
-      return b.channel->receive(b.out[0], b.peer);
-    default:
-      CHECK(false, "{} does not communicate", b.op->origin);
-  }
-}
-
-void finish_communication(const BoundOp& b) {
-  if (b.op->is<AllReduce>() && is_staged(*b.op)) {
-    const TensorView out = own_piece(b, b.out[0]);
-    return b.kernels->cast(b.stream, staged(b, out.elements()), out);
-  }
-  if (!gathers(*b.op)) return;
+void finish_gather(const BoundOp& b) {
   const Sides s = sides_of(b);
   if (s.cut.outer > 1) unpack_parts(b, s);
 }
 
-int64_t communication_workspace_bytes(const Op& op, ValueSpan local_values) {
-  if (is_staged(op)) return staged_bytes(op, local_values);
+void finish_sum(const BoundOp& b) {
+  if (!is_staged(*b.op)) return;
+  const TensorView out = own_piece(b, b.outputs[0]);
+  b.run(kernels::CastArgs{staged(b, out.elements()), out});
+}
+
+Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
+Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
+
+// What is staged, or the parts of a collective that do not lie one behind the other in the whole.
+int64_t workspace(const BoundOp& b) {
+  const Op& op = *b.op;
+  if (is_staged(op)) return staged_bytes(op, b.values);
   if (in_place(op) || op.is<AllReduce>()) return 0;
-  const auto shape = [&](ValueId v) { return local_values[v].shape; };
-  const Shape whole = shape(gathers(op) ? op.outputs[0] : op.inputs[0]);
-  const Shape part = shape(gathers(op) ? op.inputs[0] : op.outputs[0]);
+  const Shape& whole = (gathers(op) ? b.outputs[0] : b.inputs[0]).shape;
+  const Shape& part = (gathers(op) ? b.inputs[0] : b.outputs[0]).shape;
   const Cut c = cut(op, whole, part[dim_of(op)]);
-  const DType type = local_values[op.inputs[0]].dtype;
-  return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(type);
+  return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(b.inputs[0].dtype);
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<AllReduce>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_sum, finish_sum};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<ReduceScatter>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_scatter};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AllGather>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_gather, finish_gather};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Send>() {
+  static constexpr Binding kBinding = {nullptr, nullptr, start_send};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Receive>() {
+  static constexpr Binding kBinding = {nullptr, nullptr, start_receive};
+  return kBinding;
+}
+// Its output is another name for its input.
+template <>
+const Binding& binding_for<Share>() {
+  static constexpr Binding kBinding = {};
+  return kBinding;
 }
 
 }  // namespace tessera
