@@ -8,12 +8,12 @@
 
 namespace tessera {
 
-Executor::Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
-                   ExecutorOptions options)
+Executor::Executor(Program program, std::byte* arena, PreparedKernels& kernels,
+                   const Channels& channels, ExecutorOptions options)
     : program_(std::move(program)),
       local_(local_values(program_.values)),
       arena_(arena),
-      library_(library),
+      kernels_(kernels),
       channels_(channels),
       options_(std::move(options)) {
   prepare_device();
@@ -41,49 +41,27 @@ PreparedOperand Executor::operand(const Segment& segment, ValueId v) const {
   return {v, parameter};
 }
 
-void Executor::prepare_kernel(const Op& op, BoundOp& bound) {
-  switch (rule_of(op).prepared) {
-    case Prepared::kNothing:
-      return;
-    case Prepared::kProduct: {
-      kernels::MatmulShape shape = product_shape(op, local_);
-      bound.product = &library_.product(shape);
-      if (!shape.accumulate) return;
-      shape.accumulate = false;
-      bound.fresh_product = &library_.product(shape);
-      return;
-    }
-    case Prepared::kHead:
-      bound.head = &library_.head(head_shape(op, local_));
-      return;
-    case Prepared::kAttention:
-      bound.attention = library_.attention(op, local_);
-      return;
-  }
-}
-
 void Executor::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
   const FrameKindId table = members_of(p.op->attributes);
   CHECK(table != kNone, "{} names no table of weights", p.op->origin);
   const Coordinates& at = channels_.position().at;
-  p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
+  FlatMembers& m = p.members;
+  m.ranges = member_ranges(program_, table, program_[p.op->inputs[0]], at);
   if (needed == MemberTables::kRanges) return;
-  p.stretches = member_stretches(program_, p.members, at);
+  m.stretches = member_stretches(program_, m.ranges, at);
   if (needed == MemberTables::kStretches) return;
-  p.factors = factor_places(program_, table);
-  p.stretches = part_stretches(program_, table, p.members, p.stretches);
+  m.factors = factor_places(program_, table);
+  m.stretches = part_stretches(program_, table, m.ranges, m.stretches);
 }
 
 void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
   std::vector<ValueId> added;
   for (const Op& op : segment.ops) {
-    CHECK(op.inputs.size() <= kMaxInputs && op.outputs.size() <= kMaxOutputs, "{} has {} operands",
-          op.origin, op.inputs.size() + op.outputs.size());
     PreparedOp p;
     p.op = &op;
-    p.run = run_op(op.kind());
+    p.binding = &binding_of(op.kind());
     for (const ValueId v : op.inputs) p.in.push_back(operand(segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand(segment, v));
@@ -96,11 +74,15 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
     p.workspace = operand(segment, op.workspace);
     p.packed = operand(segment, op.packed);
     p.bound.op = &op;
+    p.bound.inputs.resize(op.inputs.size());
+    p.bound.outputs.resize(op.outputs.size());
+    p.bound.fresh.resize(op.outputs.size());
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
-    p.bound.threads = library_.threads();
-    p.bound.kernels = &library_.kernels();
-    if (device_) p.bound.stream = device_->queues.stream(segment.queue);
+    p.bound.launch.threads = kernels_.threads();
+    p.bound.kernels = &kernels_.table();
+    p.bound.prepared = kernels_.prepared(op, local_);
+    if (device_) p.bound.launch.stream = device_->queues.stream(segment.queue);
     p.bound.host_step = host_step_;
     prepare_members(p);
     if (communicates(op)) {
@@ -109,7 +91,6 @@ void Executor::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
       if (std::find(used_.begin(), used_.end(), use) == used_.end()) used_.push_back(use);
       if (device_ && p.is_on_stream()) device_->marks.use(segment.queue);
     }
-    prepare_kernel(op, p.bound);
     out.push_back(std::move(p));
   }
 }
@@ -134,19 +115,17 @@ void Executor::bind(PreparedOp& p, const Call& call, const Segment& segment) con
     const Value& v = local_[o.value];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };
-  for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
+  for (size_t i = 0; i < p.in.size(); ++i) p.bound.inputs[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
-    p.bound.out[i] = view(p.out[i]);
+    p.bound.outputs[i] = view(p.out[i]);
     // What is no sum of several calls is written anew.
     p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
                        (p.adds_first[i] && p.out[i].parameter != kNone &&
                         call.fresh[static_cast<size_t>(p.out[i].parameter)]);
   }
-  p.bound.workspace = address(p.workspace, call, segment);
+  p.bound.launch.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
-  p.bound.members = p.members;
-  p.bound.stretches = p.stretches;
-  p.bound.factors = p.factors;
+  p.bound.members = &p.members;
   p.bound.layer = call.layer;
   if (is_message(*p.op)) p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }

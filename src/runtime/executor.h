@@ -13,13 +13,12 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "runtime/bound_op.h"
 #include "runtime/channels.h"
 #include "runtime/device_state.h"
 #include "runtime/events.h"
-#include "runtime/library.h"
 #include "runtime/mover.h"
 #include "runtime/poison.h"
+#include "runtime/prepared_kernels.h"
 #include "runtime/prepared_op.h"
 
 namespace tessera {
@@ -35,8 +34,8 @@ struct ExecutorOptions {
 
 class Executor {
  public:
-  // `arena` has program.bytes bytes and, like library and channels, outlives the executor.
-  Executor(Program program, std::byte* arena, Library& library, const Channels& channels,
+  // `arena` has program.bytes bytes and, like kernels and channels, outlives the executor.
+  Executor(Program program, std::byte* arena, PreparedKernels& kernels, const Channels& channels,
            ExecutorOptions options = {});
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -106,7 +105,6 @@ class Executor {
   ValueId find(Role role) const;
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
-  void prepare_kernel(const Op& op, BoundOp& bound);
   PreparedOperand operand(const Segment& segment, ValueId v) const;
   std::byte* frame(FrameId f) const;
   std::byte* address(const PreparedOperand& o, const Call& call, const Segment& segment) const;
@@ -171,7 +169,7 @@ class Executor {
   Program program_;
   ValueVector local_;  // the values with the shapes of this rank, as kernels know them
   std::byte* arena_;
-  Library& library_;
+  PreparedKernels& kernels_;
   const Channels& channels_;
   ExecutorOptions options_;
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;

@@ -34,7 +34,7 @@ int64_t number_of(CallId c, size_t op) {
 
 void Executor::prepare_device() {
   if (options_.mirror == nullptr) return;
-  CHECK(library_.on_gpu(), "a mirror of an arena of the host");
+  CHECK(kernels_.on_gpu(), "a mirror of an arena of the host");
   if (options_.poison)
     throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
   device_.emplace(program_);
@@ -101,16 +101,15 @@ TensorView Executor::fetch(const TensorView& t) const {
 int64_t Executor::first_non_finite(const TensorView& t) const {
   int64_t first = -1;
   if (!device_ || !in_arena(t.data)) {
-    kernels::cpu_kernels().first_non_finite({}, flat(t), nullptr, &first);
+    kernels::launch(kernels::Cpu(), {}, kernels::FirstNonFiniteArgs{flat(t), &first});
     return first;
   }
-  const kernels::Kernels& k = library_.kernels();
-  const int64_t partials = k.workspace.first_non_finite(t.elements());
+  const auto& kernel = kernels_.table().of<kernels::FirstNonFiniteArgs>();
+  const int64_t partials = kernel.workspace_bytes({flat(t), nullptr}, 1);
   const DeviceBuffer memory("the search for the first bad value",
                             partials + static_cast<int64_t>(sizeof(first)));
   std::byte* const found = memory.data() + partials;
-  k.first_non_finite(device_->queues.main(), flat(t), memory.data(),
-                     reinterpret_cast<int64_t*>(found));
+  kernel.run({device_->queues.main(), memory.data()}, {flat(t), reinterpret_cast<int64_t*>(found)});
   copy_in_stream(device_->queues.main(), &first, found, sizeof(first));
   synchronise(device_->queues.main());
   return first;
@@ -349,9 +348,9 @@ bool Executor::enqueue(Enqueue how) {
         exchange_on_stream(c, op, how);
       else if (op.bound.channel)
         exchange_through_host(op);
-      else if (op.run)
-        op.run(op.bound);
-      if (*observe_) synchronise(op.bound.stream);
+      else if (op.binding->run)
+        op.binding->run(op.bound);
+      if (*observe_) synchronise(op.bound.launch.stream);
       observe(c, op.bound, began);
     }
     d.queues.after(c);
@@ -379,7 +378,7 @@ void Executor::begin_call(CallId c, Enqueue how) {
 void Executor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
   DeviceState& d = *device_;
   Communicator& channel = *op.bound.channel;
-  const Stream s = op.bound.stream;
+  const Stream s = op.bound.launch.stream;
   const Queue queue = program_.segment(program_.call(c)).queue;
   const bool marked = op.is_on_stream();
   const int64_t number = number_of(c, static_cast<size_t>(&op - ops_of(c).data()));
@@ -390,8 +389,8 @@ void Executor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
         s, queue == Queue::kCompute ? TransferTimes::What::kBoth : TransferTimes::What::kTransfer,
         group_of(*op.op));
   channel.use(s);
-  start_communication(op.bound);
-  finish_communication(op.bound);
+  start_transfer(op.bound);
+  finish_transfer(op.bound);
   if (marked && how == Enqueue::kTimed) d.times.end(s);
   if (marked) d.marks.done(s, queue, number);
   if (channel.needs_order()) d.queues.after_transfer(s);
@@ -402,24 +401,26 @@ void Executor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
 void Executor::exchange_through_host(PreparedOp& op) {
   BoundOp host = op.bound;
   const double began = now_s();
-  for (size_t i = 0; i < op.op->inputs.size(); ++i) host.in[i] = fetch_in(op.bound, op.bound.in[i]);
+  for (size_t i = 0; i < op.op->inputs.size(); ++i)
+    host.inputs[i] = fetch_in(op.bound, op.bound.inputs[i]);
   // A transfer may write a piece of its output.
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
-    host.out[i] = fetch_in(op.bound, op.bound.out[i]);
-  if (host.workspace)
-    host.workspace = options_.mirror + (static_cast<std::byte*>(host.workspace) - arena_);
+    host.outputs[i] = fetch_in(op.bound, op.bound.outputs[i]);
+  if (std::byte* const workspace = static_cast<std::byte*>(host.launch.workspace))
+    host.launch.workspace = options_.mirror + (workspace - arena_);
   host.kernels = &kernels::cpu_kernels();
-  host.stream = {};
-  synchronise(op.bound.stream);
-  const Ticket t = start_communication(host);
+  host.launch.stream = {};
+  synchronise(op.bound.launch.stream);
+  const Ticket t = start_transfer(host);
   Idle idle;
   while (!host.channel->done(t))
     if (host.channel->progress())
       idle.moved();
     else
       idle.pause();
-  finish_communication(host);
-  for (size_t i = 0; i < op.op->outputs.size(); ++i) copy_to_device(op.bound.stream, host.out[i]);
+  finish_transfer(host);
+  for (size_t i = 0; i < op.op->outputs.size(); ++i)
+    copy_to_device(op.bound.launch.stream, host.outputs[i]);
   const double took = now_s() - began;
   time_.total_s += took;
   time_.exposed_s += took;
@@ -428,7 +429,7 @@ void Executor::exchange_through_host(PreparedOp& op) {
 
 TensorView Executor::fetch_in(const BoundOp& b, const TensorView& t) const {
   const TensorView host = mirrored(t);
-  copy_to_host(b.stream, host);
+  copy_to_host(b.launch.stream, host);
   return host;
 }
 

@@ -78,8 +78,8 @@ void Executor::compute(CallId c) {
     const double began = *observe_ ? now_s() : 0;
     if (op.bound.channel)
       exchange(c, op);
-    else if (op.run)
-      op.run(op.bound);
+    else if (op.binding->run)
+      op.binding->run(op.bound);
     observe(c, op.bound, began);
     const std::unique_lock lock(moving_, std::try_to_lock);
     if (lock && queued_ > 0) progress();
@@ -154,7 +154,7 @@ bool Executor::move_first(Line& line) {
 bool Executor::move_op(Active& a, PreparedOp& op) {
   if (!op.bound.channel) {
     const double began = *observe_ ? now_s() : 0;
-    if (op.run) op.run(op.bound);
+    if (op.binding->run) op.binding->run(op.bound);
     observe(a.call, op.bound, began);
     return true;
   }
@@ -187,12 +187,12 @@ bool Executor::lead(Line& line) {
 
 Executor::Transfer Executor::start(const PreparedOp& op) const {
   const double now = now_s();
-  return {start_communication(op.bound), now, op.bound};
+  return {start_transfer(op.bound), now, op.bound};
 }
 
 bool Executor::finish(const Transfer& t) {
   if (!t.bound.channel->done(t.ticket)) return false;
-  finish_communication(t.bound);
+  finish_transfer(t.bound);
   time_.total_s += now_s() - t.since_s;
   return true;
 }

@@ -59,9 +59,9 @@ void check_agreement(const Program& a, const Program& b) {
 
 }  // namespace
 
-Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
                  MachineOptions options)
-    : library_(std::move(library)),
+    : kernels_(std::move(kernels)),
       alone_(options.world ? nullptr : self_world()),
       devices_(options.world ? device_world(*options.world) : nullptr),
       channels_(devices_        ? *devices_
@@ -73,23 +73,23 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   ExecutorOptions each = {options.poison, options.now_s};
   each.host = host_arena_.data();
-  if (library_->on_gpu()) {
+  if (kernels_->on_gpu()) {
     device_arena_ = DeviceBuffer("the arena", arena_.bytes());
     each.mirror = arena_.data();
   }
   std::byte* const arena = on_gpu() ? device_arena_.data() : arena_.data();
   for (Program& p : programs)
     executors_.push_back(
-        std::make_unique<Executor>(std::move(p), arena, *library_, channels_, each));
+        std::make_unique<Executor>(std::move(p), arena, *kernels_, channels_, each));
   if (on_gpu()) pin();
 }
 
 // NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
 std::unique_ptr<World> Machine::device_world(World& world) {
   transport_ = world.transport();
-  if (!library_->on_gpu() || world.size() == 1) return nullptr;
+  if (!kernels_->on_gpu() || world.size() == 1) return nullptr;
   const std::vector<std::string> devices =
-      world.all_gather(fmt::format("{} {}", world.host(world.rank()), library_->gpu().uuid));
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), kernels_->gpu().uuid));
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
         "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
@@ -142,7 +142,7 @@ void Machine::initialise(uint64_t seed) {
 void Machine::initialise(const StatePiece& piece, uint64_t seed) {
   const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
-    kernels::clear(flat(v));
+    kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{flat(v)});
   else
     initialise_part(v, piece.shape, {piece.begin, piece.end}, program()[piece.weight].initial,
                     hash_name(piece.name, seed));
@@ -155,7 +155,7 @@ void Machine::round_weights() {
     const TensorView from = flat(view(x));
     const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
     const TensorView rounded = executors_[0]->mirrored(to);
-    kernels::cast(from, rounded);
+    kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{from, rounded});
     written(rounded);
   }
 }

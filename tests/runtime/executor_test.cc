@@ -25,11 +25,11 @@ double seconds() {
 // A run of one program on this rank.
 struct Execution {
   Execution(SmallProgram&& small, World& world, ExecutorOptions options = {.now_s = seconds})
-      : library(read_cpu_features(), 1),
-        program(small.finish(library.target())),
+      : kernels(read_cpu_features(), 1),
+        program(small.finish(kernels.target())),
         channels(world, {program}),
         arena("arena", program.bytes),
-        executor(program, arena.data(), library, channels, std::move(options)) {}
+        executor(program, arena.data(), kernels, channels, std::move(options)) {}
 
   TensorView view(const std::string& name) {
     for (const ValueId v : executor.program().values.ids())
@@ -47,7 +47,7 @@ struct Execution {
       v.f32()[i] = static_cast<float>(std::sin(key + 0.37 * static_cast<double>(i)));
   }
 
-  Library library;
+  PreparedKernels kernels;
   Program program;
   Channels channels;
   Buffer arena;
