@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "compile/member_ranges.h"
+#include "ir/state/member_ranges.h"
 #include "ir/mesh.h"
 #include "ir/program.h"
 
