@@ -1,9 +1,14 @@
-# tessera_room(NAME MAY_INCLUDE room… SOURCES file… [LINK library…])
+# tessera_room(NAME MAY_INCLUDE room… [SOURCES file…] [FOLDERS folder…] [LINK library…])
 #
-# A room is a folder of src/ and one static library. These lines are the architecture:
+# A room is a folder of src/ and one static library. Of FOLDERS, which have a file for each op or
+# kernel, all sources are taken. These lines are the architecture:
 # scripts/check_rooms.py reads them and fails on any #include they do not allow.
 function(tessera_room NAME)
-  cmake_parse_arguments(ROOM "" "" "MAY_INCLUDE;SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "MAY_INCLUDE;SOURCES;FOLDERS;LINK" ${ARGN})
+  foreach(folder IN LISTS ROOM_FOLDERS)
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc)
+    list(APPEND ROOM_SOURCES ${sources})
+  endforeach()
   add_library(tessera_${NAME} STATIC ${ROOM_SOURCES})
   target_link_libraries(tessera_${NAME} PUBLIC tessera_options)
   foreach(other IN LISTS ROOM_MAY_INCLUDE)

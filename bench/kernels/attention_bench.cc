@@ -22,28 +22,22 @@ struct Sizes {
 template <DType type>
 void forward(benchmark::State& state) {
   const Sizes z(state);
-  const int threads = omp_get_max_threads();
   const Tensor qkv({z.b, z.t, z.h, 3, z.d}, type), out({z.b, z.t, z.h, z.d}, type);
   const Tensor lse({z.b, z.h, z.t});
-  Buffer workspace("workspace", kernels::attention_workspace_bytes(z.t, z.d, threads));
-  for (auto _ : state) {
-    kernels::attention({qkv, out, lse, 0.125f, {}, threads}, workspace.data());
-  }
+  measure(state, kernels::AttentionArgs{qkv, out, lse, 0.125f});
   report_flops(state, z.flops(2));
 }
 
 template <DType type>
 void gradient(benchmark::State& state) {
   const Sizes z(state);
-  const int threads = omp_get_max_threads();
   const Tensor qkv({z.b, z.t, z.h, 3, z.d}, type), out({z.b, z.t, z.h, z.d}, type);
   const Tensor d_out({z.b, z.t, z.h, z.d}, type), d_qkv({z.b, z.t, z.h, 3, z.d}, type);
   const Tensor lse({z.b, z.h, z.t});
-  Buffer workspace("workspace", kernels::attention_grad_workspace_bytes(z.t, z.d, threads));
-  kernels::attention({qkv, out, lse, 0.125f, {}, threads}, workspace.data());
-  for (auto _ : state) {
-    kernels::attention_grad({qkv, out, lse, d_out, d_qkv, 0.125f, {}, threads}, workspace.data());
-  }
+  const kernels::AttentionArgs before = {qkv, out, lse, 0.125f};
+  const Buffer workspace(\"workspace\", workspace_bytes(kernels::Cpu(), before, 1));
+  launch(kernels::Cpu(), {.workspace = workspace.data()}, before);
+  measure(state, kernels::AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.125f});
   report_flops(state, z.flops(5));
 }
 

@@ -11,14 +11,17 @@ namespace {
 
 constexpr int64_t kN = 32 << 20;
 
+void measure_adamw(benchmark::State& state, const kernels::Update& u) {
+  const double learning_rate = 1e-5, step = 10, scale = 1, skip = 0;
+  measure(state, kernels::UpdateArgs{.update = u,
+                                     .constants = {.weight_decay = 0.1},
+                                     .numbers = {&learning_rate, &step, &scale, &skip}});
+}
+
 void adamw(benchmark::State& state) {
   const Tensor w({kN}), m({kN}), v({kN}), g({kN});
   const kernels::UpdateRange all{0, kN, true};
-  kernels::UpdateStep step{.learning_rate = 1e-5, .weight_decay = 0.1};
-  for (auto _ : state) {
-    kernels::adamw({w, m, v, g, {}, {&all, 1}}, step);
-    ++step.step;
-  }
+  measure_adamw(state, {w, m, v, g, {}, {&all, 1}});
   report_bytes(state, 7.0 * kN * 4);
 }
 BENCHMARK(adamw)->UseRealTime()->Unit(benchmark::kMillisecond);
@@ -26,9 +29,7 @@ BENCHMARK(adamw)->UseRealTime()->Unit(benchmark::kMillisecond);
 void adamw_with_bf16_copy(benchmark::State& state) {
   const Tensor w({kN}), m({kN}), v({kN}), g({kN}), low({kN}, DType::kBF16);
   const kernels::UpdateRange all{0, kN, true};
-  for (auto _ : state) {
-    kernels::adamw({w, m, v, g, low, {&all, 1}}, {.learning_rate = 1e-5, .weight_decay = 0.1});
-  }
+  measure_adamw(state, {w, m, v, g, low, {&all, 1}});
   report_bytes(state, 7.5 * kN * 4);
 }
 BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
@@ -37,24 +38,22 @@ BENCHMARK(adamw_with_bf16_copy)->UseRealTime()->Unit(benchmark::kMillisecond);
 void adamw_bf16_sr(benchmark::State& state) {
   const Tensor w({kN}, DType::kBF16), m({kN}, DType::kBF16), v({kN}, DType::kBF16), g({kN});
   const kernels::UpdateRange all{0, kN, true, 1};
-  for (auto _ : state) {
-    kernels::adamw({w, m, v, g, {}, {&all, 1}, true}, {.learning_rate = 1e-5, .weight_decay = 0.1});
-  }
+  measure_adamw(state, {w, m, v, g, {}, {&all, 1}, true});
   report_bytes(state, 4.0 * kN * 4);
 }
 BENCHMARK(adamw_bf16_sr)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void sum_of_squares(benchmark::State& state) {
   const Tensor g({kN});
-  Buffer workspace("workspace", kernels::squares_workspace_bytes(kN));
-  for (auto _ : state) benchmark::DoNotOptimize(kernels::sum_of_squares(g, workspace.data()));
+  double sum = 0;
+  measure(state, kernels::SquaresArgs{g, &sum});
   report_bytes(state, 1.0 * kN * 4);
 }
 BENCHMARK(sum_of_squares)->UseRealTime()->Unit(benchmark::kMillisecond);
 
 void cast(benchmark::State& state) {
   const Tensor x({kN}), y({kN}, DType::kBF16);
-  for (auto _ : state) kernels::cast(x, y);
+  measure(state, kernels::CastArgs{x, y});
   report_bytes(state, 1.5 * kN * 4);
 }
 BENCHMARK(cast)->UseRealTime()->Unit(benchmark::kMillisecond);

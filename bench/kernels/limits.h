@@ -29,7 +29,7 @@ class Tensor {
     if (dtype == DType::kF32 || dtype == DType::kBF16) {
       kernels::fill(view_, 0.5f);
     } else {
-      kernels::clear(view_);
+      launch(kernels::Cpu(), {}, kernels::ClearArgs{view_});
     }
   }
   operator TensorView() const { return view_; }  // NOLINT: what kernels take
@@ -39,6 +39,15 @@ class Tensor {
   TensorView view_;
   Buffer buffer_;
 };
+
+// Measures a kernel of the CPU, with all threads.
+template <class Args>
+void measure(benchmark::State& state, const Args& args) {
+  const int threads = omp_get_max_threads();
+  const Buffer workspace("workspace", workspace_bytes(kernels::Cpu(), args, threads));
+  for (auto _ : state)
+    launch(kernels::Cpu(), {.workspace = workspace.data(), .threads = threads}, args);
+}
 
 // Bytes a second of a = b + s c over arrays beyond the caches, best of five, all threads.
 inline double memory_rate() {

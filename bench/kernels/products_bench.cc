@@ -41,7 +41,8 @@ void product(benchmark::State& state) {
   const Buffer packed("packed", matmul.packed_bytes());
   if (packed.bytes() > 0) matmul.pack(b.view().data, packed.data());
   const void* const operand = packed.bytes() > 0 ? packed.data() : b.view().data;
-  for (auto _ : state) matmul.run(a.view().data, operand, c.view().data, workspace.data());
+  for (auto _ : state)
+    matmul.run({.workspace = workspace.data()}, {a.view().data, operand, c.view().data});
   report_share(state, type, 2.0 * static_cast<double>(kTokens * outputs * inputs));
 }
 
@@ -82,7 +83,7 @@ void head(benchmark::State& state) {
       x.view().data, weight.view().data, labels.view().as<int32_t>(),
       report,        dx.view().data,     dweight.view().f32(),
       true};
-  for (auto _ : state) op.run(operands, workspace.data());
+  for (auto _ : state) op.run({.workspace = workspace.data()}, operands);
   report_share(state, type, 6.0 * kTokens * kHidden * kVocabulary);
 }
 

@@ -20,17 +20,16 @@ double bytes_of(int64_t tensors) { return static_cast<double>(tensors * kRows * 
 void layer_norm(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), y({kRows, kColumns}), gain({kColumns}), bias({kColumns});
   const Tensor stats({kRows, 2});
-  const kernels::NormOutput output{gain, bias, y};
-  for (auto _ : state) kernels::norm(x, {.outputs = {&output, 1}, .stats = stats});
+  measure(state, kernels::NormArgs{x, {.outputs = {{gain, bias, y}}, .stats = stats}});
   report_bytes(state, bytes_of(2));
 }
 BENCHMARK(layer_norm)->UseRealTime();
 
 void rms_norm(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), y({kRows, kColumns}), gain({kColumns}), stats({kRows, 2});
-  const kernels::NormOutput output{gain, {}, y};
-  for (auto _ : state)
-    kernels::norm(x, {.kind = kernels::NormKind::kRms, .outputs = {&output, 1}, .stats = stats});
+  const kernels::Norm norm = {
+      .kind = kernels::NormKind::kRms, .outputs = {{gain, {}, y}}, .stats = stats};
+  measure(state, kernels::NormArgs{x, norm});
   report_bytes(state, bytes_of(2));
 }
 BENCHMARK(rms_norm)->UseRealTime();
@@ -38,11 +37,8 @@ BENCHMARK(rms_norm)->UseRealTime();
 void sum_norm(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), u({kRows, kColumns}), out({kRows, kColumns});
   const Tensor y({kRows, kColumns}), gain({kColumns}), bias({kColumns}), stats({kRows, 2});
-  const kernels::NormOutput output{gain, bias, y};
-  const TensorView terms[] = {x, u}, biases[] = {bias};
-  for (auto _ : state) {
-    kernels::sum_norm(terms, biases, out, {.outputs = {&output, 1}, .stats = stats});
-  }
+  const kernels::Norm norm = {.outputs = {{gain, bias, y}}, .stats = stats};
+  measure(state, kernels::SumNormArgs{{{x, u}, {bias}, out}, norm});
   report_bytes(state, bytes_of(4));
 }
 BENCHMARK(sum_norm)->UseRealTime();
@@ -50,9 +46,8 @@ BENCHMARK(sum_norm)->UseRealTime();
 void norm_grad(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), dy({kRows, kColumns}), dx({kRows, kColumns});
   const Tensor gain({kColumns}), dgain({kColumns}), dbias({kColumns}), stats({kRows, 2});
-  Buffer workspace("workspace", kernels::norm_grad_workspace_bytes(kRows, kColumns));
-  const kernels::NormGrad a{kernels::NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, dbias};
-  for (auto _ : state) kernels::norm_grad(a, workspace.data());
+  measure(state, kernels::NormGradArgs{kernels::NormKind::kLayer, x, stats, gain, dy, dx, false,
+                                       dgain, dbias});
   report_bytes(state, bytes_of(3));
 }
 BENCHMARK(norm_grad)->UseRealTime();
@@ -60,7 +55,7 @@ BENCHMARK(norm_grad)->UseRealTime();
 template <kernels::GeluKind kind>
 void gelu(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), y({kRows, kColumns}), bias({kColumns});
-  for (auto _ : state) kernels::gelu(kind, x, bias, y);
+  measure(state, kernels::GeluArgs{kind, x, bias, y});
   report_bytes(state, bytes_of(2));
 }
 BENCHMARK(gelu<kernels::GeluKind::kErf>)->UseRealTime();
@@ -69,39 +64,35 @@ BENCHMARK(gelu<kernels::GeluKind::kTanh>)->UseRealTime();
 void gelu_grad(benchmark::State& state) {
   const Tensor x({kRows, kColumns}), dy({kRows, kColumns}), dx({kRows, kColumns});
   const Tensor bias({kColumns}), dbias({kColumns});
-  Buffer workspace("workspace", kernels::gelu_grad_workspace_bytes(kRows, kColumns));
-  for (auto _ : state) {
-    kernels::gelu_grad({kernels::GeluKind::kErf, x, bias, dy, dx, dbias}, workspace.data());
-  }
+  measure(state, kernels::GeluGradArgs{kernels::GeluKind::kErf, x, bias, dy, dx, dbias});
   report_bytes(state, bytes_of(3));
 }
 BENCHMARK(gelu_grad)->UseRealTime();
 
 void gated_activation(benchmark::State& state) {
   const Tensor x({kRows, kColumns, 2}), y({kRows, kColumns});
-  for (auto _ : state) kernels::gated_activation(kernels::GateKind::kSilu, x, y);
+  measure(state, kernels::GatedActivationArgs{kernels::GateKind::kSilu, x, y});
   report_bytes(state, bytes_of(3));
 }
 BENCHMARK(gated_activation)->UseRealTime();
 
 void gated_activation_grad(benchmark::State& state) {
   const Tensor x({kRows, kColumns, 2}), dx({kRows, kColumns, 2}), dy({kRows, kColumns});
-  for (auto _ : state) kernels::gated_activation_grad({kernels::GateKind::kSilu, x, dy, dx});
+  measure(state, kernels::GatedActivationGradArgs{kernels::GateKind::kSilu, x, dy, dx});
   report_bytes(state, bytes_of(5));
 }
 BENCHMARK(gated_activation_grad)->UseRealTime();
 
 void bias_grad(benchmark::State& state) {
   const Tensor dy({kRows, kColumns}), dbias({kColumns});
-  Buffer workspace("workspace", kernels::bias_grad_workspace_bytes(kRows, kColumns));
-  for (auto _ : state) kernels::bias_grad(dy, dbias, workspace.data());
+  measure(state, kernels::BiasGradArgs{dy, dbias});
   report_bytes(state, bytes_of(1));
 }
 BENCHMARK(bias_grad)->UseRealTime();
 
 void dropout(benchmark::State& state) {
   const Tensor x({8, kRows / 8, kColumns}), samples({8}, DType::kI64);
-  for (auto _ : state) kernels::dropout(x, samples, {.probability = 0.1f, .key = 1}, x);
+  measure(state, kernels::DropoutArgs{x, samples, {.probability = 0.1f, .key = 1}, x});
   report_bytes(state, bytes_of(2));
 }
 BENCHMARK(dropout)->UseRealTime();
@@ -111,9 +102,7 @@ template <int64_t kDims>
 void rotary(benchmark::State& state) {
   constexpr int64_t kTokens = 8192, kHeads = 8;
   const Tensor qkv({4, kTokens / 4, kHeads, 3, 64}), positions({4, kTokens / 4}, DType::kI32);
-  const kernels::Rotary r{.dims = kDims};
-  Buffer workspace("workspace", kernels::rotary_workspace_bytes(kTokens, r));
-  for (auto _ : state) kernels::rotary(qkv, positions, r, workspace.data());
+  measure(state, kernels::RotaryArgs{qkv, positions, {.dims = kDims}});
   report_bytes(state, 2.0 * kTokens * kHeads * 2 * kDims * 4);
 }
 BENCHMARK(rotary<16>)->UseRealTime();
@@ -124,7 +113,7 @@ void embedding_grad(benchmark::State& state) {
   for (int64_t i = 0; i < kRows; ++i) {
     ids.view().as<int32_t>()[i] = static_cast<int32_t>(i * 7919 % 1024);
   }
-  for (auto _ : state) kernels::embedding_grad(ids, dy, table, {}, nullptr);
+  measure(state, kernels::EmbeddingGradArgs{ids, dy, table});
   report_bytes(state, bytes_of(1));
 }
 BENCHMARK(embedding_grad)->UseRealTime();

@@ -22,11 +22,11 @@ struct Limits {
   double copy = 0, bf16 = 0, f32 = 0;  // bytes and operations a second
 };
 
-Limits limits_of(const Library& library, double seconds) {
-  return {library.on_gpu() ? measure_copy(library, kCopied, now_s, seconds)
-                           : measure_memory(library.cpu(), library.threads(), seconds).copy,
-          measure_matrix_rate(library, DType::kBF16, now_s),
-          measure_matrix_rate(library, DType::kF32, now_s)};
+Limits limits_of(const PreparedKernels& kernels, double seconds) {
+  return {kernels.on_gpu() ? measure_copy(kernels, kCopied, now_s, seconds)
+                           : measure_memory(kernels.cpu(), kernels.threads(), seconds).copy,
+          measure_matrix_rate(kernels, DType::kBF16, now_s),
+          measure_matrix_rate(kernels, DType::kF32, now_s)};
 }
 
 double share_of(const KernelRate& r, const Limits& l) {
@@ -78,12 +78,12 @@ void print_table(const std::string& device, const Limits& l, const std::vector<K
 int print_kernels(const std::string& device, int threads, double seconds, bool json) {
   const CpuFeatures cpu = read_cpu_features();
   const std::optional<GpuFeatures> gpu = gpu_named(device, *self_world());
-  const auto library =
-      gpu ? std::make_unique<Library>(cpu, threads, *gpu) : std::make_unique<Library>(cpu, threads);
-  const Limits limits = limits_of(*library, seconds);
+  const auto kernels = gpu ? std::make_unique<PreparedKernels>(cpu, threads, *gpu)
+                           : std::make_unique<PreparedKernels>(cpu, threads);
+  const Limits limits = limits_of(*kernels, seconds);
   KernelSizes sizes;
   if (!gpu) sizes.sequences = 4;  // as much as a CPU does in a minute, and beyond its caches
-  const std::vector<KernelRate> rates = measure_kernels(*library, sizes, now_s, seconds);
+  const std::vector<KernelRate> rates = measure_kernels(*kernels, sizes, now_s, seconds);
   const std::string& name = gpu ? gpu->model : cpu.model;
   if (json)
     fmt::print("{}\n", to_json(as_tree(name, limits, rates)));

@@ -160,20 +160,20 @@ int verb_compile(Args args) {
   const CpuFeatures cpu = read_cpu_features();
   config.precision = resolve_precision(config.precision, cpu);
   resolve_sizes(config);
-  Library library(cpu, threads_or_all(config.run.threads));
+  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
   CompileRequest request = compile_request(config, Purpose::kTrain);
   if (!choices.timeline.empty()) {
     fmt::print("{}", draw(choices.timeline, pipeline_of(request)));
     return 0;
   }
   if (after == nullptr && !choices.timings)
-    return show_programs(choices, request, library.target());
+    return show_programs(choices, request, kernels.target());
   request.stage =
       stage_of(mesh_of(request.layout, head_copies(request.model, request.layout)), choices.rank);
   if (after != nullptr)
-    print_after(*after, request, library.target());
+    print_after(*after, request, kernels.target());
   else
-    print_timings(request, library.target(), choices.json);
+    print_timings(request, kernels.target(), choices.json);
   return 0;
 }
 

@@ -150,8 +150,8 @@ int verb_plan(Args args) {
   if (config.precision == Precision::kAuto)
     config.precision = at_hand ? resolve_precision(config.precision, cpu) : Precision::kBf16;
   resolve_sizes(config);
-  Library library(cpu, threads_or_all(config.run.threads));
-  plan.target = at_hand ? library.target() : cluster_target();
+  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
+  plan.target = at_hand ? kernels.target() : cluster_target();
   plan.request = compile_request(config, Purpose::kTrain);
   plan.subject = subject_of(config);
   plan.ramp = config.batch.ramp;

@@ -129,9 +129,9 @@ RunConfig with_found_layout(const std::string& run, std::vector<std::string> ove
   const CpuFeatures cpu = read_cpu_features();
   resolve_machine(resolved, cpu);
   resolve_sizes(resolved);
-  Library library(cpu, threads_or_all(config.run.threads));
+  PreparedKernels kernels(cpu, threads_or_all(config.run.threads));
   const SearchResult found =
-      search(search_request(resolved, {}, ranks), library.target(), hardware, {});
+      search(search_request(resolved, {}, ranks), kernels.target(), hardware, {});
   if (found.best.empty()) nothing_fits(found, ranks, hardware);
   std::istringstream keys(keys_of(found.best[0].candidate));
   for (std::string key; keys >> key;) overrides.push_back(key);

@@ -62,11 +62,11 @@ AdapterPolicy adapters_of(const CheckpointReader& checkpoint) {
   return policy;
 }
 
-std::unique_ptr<Library> library_of(const ModelOptions& o) {
+std::unique_ptr<PreparedKernels> kernels_of(const ModelOptions& o) {
   const CpuFeatures cpu = read_cpu_features();
   omp_set_num_threads(o.threads);  // of kernels that run on OpenMP's default team
-  return o.gpu ? std::make_unique<Library>(cpu, o.threads, *o.gpu)
-               : std::make_unique<Library>(cpu, o.threads);
+  return o.gpu ? std::make_unique<PreparedKernels>(cpu, o.threads, *o.gpu)
+               : std::make_unique<PreparedKernels>(cpu, o.threads);
 }
 
 // A part of a larger tensor must not pass for the whole.
@@ -80,13 +80,13 @@ void check_shape(const CheckpointReader& checkpoint, const StatePiece& piece) {
 
 std::unique_ptr<Machine> load(CheckpointReader& checkpoint, std::vector<CompileRequest> requests,
                               const ModelOptions& options) {
-  auto library = library_of(options);
+  auto kernels = kernels_of(options);
   std::vector<Program> programs;
   for (CompileRequest& r : requests) {
     r.adapters = adapters_of(checkpoint);
-    programs.push_back(compile(r, library->target()));
+    programs.push_back(compile(r, kernels->target()));
   }
-  auto machine = std::make_unique<Machine>(std::move(programs), std::move(library));
+  auto machine = std::make_unique<Machine>(std::move(programs), std::move(kernels));
   for (const StatePiece& piece : pieces(machine->program())) {
     const TensorView view = machine->view(piece);
     check_shape(checkpoint, piece);
@@ -146,10 +146,10 @@ Score score(CheckpointReader& checkpoint, const ValidationData& data, int64_t sa
 
 int64_t logits_bytes(const ModelConfig& model, int64_t sequences, int64_t length,
                      const ModelOptions& options, int64_t source_length) {
-  const auto library = library_of(options);
+  const auto kernels = kernels_of(options);
   return compile(
              request(model, Purpose::kLogits, sequences, length, options.precision, source_length),
-             library->target())
+             kernels->target())
       .bytes;
 }
 

@@ -23,10 +23,22 @@ struct FactorStretch {
   int64_t begin = 0, end = 0, element = 0, columns = 0;
 };
 
-// rows[i] += sum_j (g^2 + epsilon), columns[j] += sum_i of the same, over the stretch.
-void add_factor_sums(const TensorView& gradient,  // f32 or bf16
-                     const FactorStretch& stretch, double scale, double epsilon, double* rows,
-                     double* columns);
+// Nothing is added, mixed or updated in a step that is skipped (UpdateNumbers::skip).
+
+// rows[i] += sum_j (g^2 + epsilon), columns[j] += sum_i of the same, over the stretch. The
+// workspace is for any stretch of the gradient, of weights that have as many rows and columns
+// together.
+struct FactorSumsArgs {
+  TensorView gradient;  // [n] f32, bf16 or f16
+  FactorStretch stretch;
+  UpdateNumbers numbers;  // scale and skip
+  double epsilon = 0;
+  TensorView rows;     // [R] f64  added to
+  TensorView columns;  // [C] f64  added to; no data: a vector
+};
+void launch(Cpu, const Launch&, const FactorSumsArgs&);
+void launch(Gpu, const Launch&, const FactorSumsArgs&);
+int64_t workspace_bytes(Gpu, const FactorSumsArgs&, int threads);
 
 // How many rows and columns (0: a vector) the numbers of a weight are.
 struct FactorShape {
@@ -34,11 +46,24 @@ struct FactorShape {
 };
 
 // The means after this step, from those before it and the sums of all ranks. b as above.
-void update_factors(const FactorShape& shape, double b, const double* row_sums,
-                    const double* column_sums, float* rows, float* columns);
+struct FactorMeansArgs {
+  FactorShape shape;
+  UpdateNumbers numbers;  // step and skip
+  double decay_power = 0;
+  const double *row_sums = nullptr, *column_sums = nullptr;
+  float *rows = nullptr, *columns = nullptr;  // updated
+};
+void launch(Cpu, const Launch&, const FactorMeansArgs&);
+void launch(Gpu, const Launch&, const FactorMeansArgs&);
+
 // u[i,j] = g[i,j] * row_scales[i] * column_scales[j].
-void factor_scales(const FactorShape& shape, const float* rows, const float* columns,
-                   float* row_scales, float* column_scales);
+struct FactorScalesArgs {
+  FactorShape shape;
+  const float *rows = nullptr, *columns = nullptr;
+  float *row_scales = nullptr, *column_scales = nullptr;  // written
+};
+void launch(Cpu, const Launch&, const FactorScalesArgs&);
+void launch(Gpu, const Launch&, const FactorScalesArgs&);
 
 // The scales of a weight; no columns: a vector.
 struct FactorScales {
@@ -51,12 +76,28 @@ struct FactorNorms {
   const double *weight_squares = nullptr, *update_squares = nullptr;
   double elements = 1, least_scale = 0, update_clip = 1;
 };
-// The sum of u^2 over the stretch.
-double sum_of_update_squares(const TensorView& gradient, const FactorStretch& stretch, double scale,
-                             const FactorScales& scales);
+
+// *sum += the sum of u^2 over the stretch.
+struct UpdateSquaresArgs {
+  TensorView gradient;  // [n] f32, bf16 or f16
+  FactorStretch stretch;
+  UpdateNumbers numbers;  // scale and skip
+  FactorScales scales;
+  double* sum = nullptr;
+};
+void launch(Cpu, const Launch&, const UpdateSquaresArgs&);
+void launch(Gpu, const Launch&, const UpdateSquaresArgs&);
+int64_t workspace_bytes(Gpu, const UpdateSquaresArgs&, int threads);
 
 // w and m of one weight.
-void adafactor(const Update& u, const UpdateStep& step, const FactorScales& scales,
-               const FactorNorms& norms);
+struct AdafactorArgs {
+  Update update;
+  UpdateConstants constants;
+  UpdateNumbers numbers;
+  FactorScales scales;
+  FactorNorms norms;
+};
+void launch(Cpu, const Launch&, const AdafactorArgs&);
+void launch(Gpu, const Launch&, const AdafactorArgs&);
 
 }  // namespace tessera::kernels

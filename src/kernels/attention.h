@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/dropout.h"
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -36,53 +37,51 @@ struct AttentionDropout {
   int64_t first_head = 0;  // global number of local head 0
 };
 
-struct Attention {
+struct AttentionArgs {
   TensorView qkv;  // [B, T, KV, G+2, D]; with kv [B, T, KV, G, D]
   TensorView out;  // [B, T, H, D]  written
   TensorView lse;  // [B, H, T] f32  written: log sum_j exp(s); no data: not wanted
   float scale = 1;
-  AttentionDropout dropout;
-  int threads = 1;     // used, and what the workspace is for
+  AttentionDropout dropout = {};
   TensorView kv = {};  // [B, S, KV, 2, D]: keys and values of another sequence; no data: S = T
   AttentionScope scope = {};
 };
-// s = 0: as t.
-int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s = 0);
-void attention(const Attention& a, void* workspace);
+void launch(Cpu, const Launch&, const AttentionArgs&);
+void launch(Gpu, const Launch&, const AttentionArgs&);
+int64_t workspace_bytes(Cpu, const AttentionArgs&, int threads);
 
-struct AttentionGrad {
+struct AttentionGradArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView out;    // [B, T, H, D]
   TensorView lse;    // [B, H, T] f32
   TensorView d_out;  // [B, T, H, D]
   TensorView d_qkv;  // [B, T, KV, G+2, D]  written
   float scale = 1;
-  AttentionDropout dropout;  // as in the forward
-  int threads = 1;
+  AttentionDropout dropout = {};  // as in the forward
   TensorView kv = {}, d_kv = {};  // d_kv written
   AttentionScope scope = {};
   TensorView d_bias = {};   // [H, N] f32, bf16 or f16  added to
   bool fresh_bias = false;  // … or written
 };
-// bias_parts: B * H * N where there is a bias.
-int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s = 0,
-                                       int64_t bias_parts = 0);
-void attention_grad(const AttentionGrad& a, void* workspace);
+void launch(Cpu, const Launch&, const AttentionGradArgs&);
+void launch(Gpu, const Launch&, const AttentionGradArgs&);
+int64_t workspace_bytes(Cpu, const AttentionGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const AttentionGradArgs&, int threads);
 
 // Decoding: T tokens at positions start .. start+T-1 of each sequence. Writes their keys and
 // values into the cache, then attends to positions 0 .. own.
-struct CachedAttention {
+struct CachedAttentionArgs {
   TensorView qkv;    // [B, T, KV, G+2, D]
   TensorView cache;  // [B, C, 2, KV, D]  rows start .. start+T-1 written; start + T <= C
   const int32_t* start = nullptr;  // where the kernel runs
   TensorView out;                  // [B, T, H, D]  written
   float scale = 1;
-  int threads = 1;
   TensorView kv = {};    // [B, T, KV, 2, D]: the new keys and values, where qkv is [B, T, KV, G, D]
   TensorView bias = {};  // as AttentionScope has it
   int64_t bias_distance = 128;
 };
-int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads);
-void cached_attention(const CachedAttention& a, void* workspace);
+void launch(Cpu, const Launch&, const CachedAttentionArgs&);
+void launch(Gpu, const Launch&, const CachedAttentionArgs&);
+int64_t workspace_bytes(Cpu, const CachedAttentionArgs&, int threads);
 
 }  // namespace tessera::kernels

@@ -6,37 +6,66 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
-// Workspace of each function below (except the softmax pair, which needs none).
-int64_t attention_parts_workspace_bytes(int64_t t, int64_t d, int threads);
-
 // scores[i,j] = scale * q[i] . k[j] for j <= i, minus infinity for j > i.
-void attention_scores(const TensorView& qkv, float scale, const TensorView& scores, int threads,
-                      void* workspace);
-// d_q[i] = scale * sum_j d_scores[i,j] k[j],  d_k[j] = scale * sum_{i,g} d_scores[i,j] q[i].
-// Writes the q and k slices of d_qkv. d_scores[i,j] is not read for j > i.
-void attention_scores_grad(const TensorView& qkv, float scale, const TensorView& d_scores,
-                           const TensorView& d_qkv, int threads, void* workspace);
+struct AttentionScoresArgs {
+  TensorView qkv;
+  float scale = 1;
+  TensorView scores;  // written
+};
+void launch(Cpu, const Launch&, const AttentionScoresArgs&);
+void launch(Gpu, const Launch&, const AttentionScoresArgs&);
+int64_t workspace_bytes(Cpu, const AttentionScoresArgs&, int threads);
 
-// Rows of the last axis; y may alias x. A row must hold something finite.
-void softmax(const TensorView& x, const TensorView& y);
-// dx = y * (dy - sum(dy * y)); dx may alias dy.
-void softmax_grad(const TensorView& y, const TensorView& dy, const TensorView& dx);
+// d_q[i] = scale * sum_j d_scores[i,j] k[j],  d_k[j] = scale * sum_{i,g} d_scores[i,j] q[i].
+// d_scores[i,j] is not read for j > i.
+struct AttentionScoresGradArgs {
+  TensorView qkv;
+  float scale = 1;
+  TensorView d_scores;
+  TensorView d_qkv;  // the q and k slices are written
+};
+void launch(Cpu, const Launch&, const AttentionScoresGradArgs&);
+void launch(Gpu, const Launch&, const AttentionScoresGradArgs&);
+int64_t workspace_bytes(Cpu, const AttentionScoresGradArgs&, int threads);
+
+// Rows of the last axis. A row must hold something finite.
+struct SoftmaxArgs {
+  TensorView x;
+  TensorView y;  // written; may alias x
+};
+void launch(Cpu, const Launch&, const SoftmaxArgs&);
+void launch(Gpu, const Launch&, const SoftmaxArgs&);
+
+// dx = y * (dy - sum(dy * y))
+struct SoftmaxGradArgs {
+  TensorView y, dy;
+  TensorView dx;  // written; may alias dy
+};
+void launch(Cpu, const Launch&, const SoftmaxGradArgs&);
+void launch(Gpu, const Launch&, const SoftmaxGradArgs&);
 
 // out[i] = sum_{j<=i} probabilities[i,j] v[j].
-void attention_mix(const TensorView& qkv, const TensorView& probabilities, const TensorView& out,
-                   int threads, void* workspace);
+struct AttentionMixArgs {
+  TensorView qkv, probabilities;
+  TensorView out;  // written
+};
+void launch(Cpu, const Launch&, const AttentionMixArgs&);
+void launch(Gpu, const Launch&, const AttentionMixArgs&);
+int64_t workspace_bytes(Cpu, const AttentionMixArgs&, int threads);
 
 // d_probabilities[i,j] = d_out[i] . v[j] (0 for j > i),  d_v[j] = sum_{i,g} p[i,j] d_out[i].
-// Writes the v slice of d_qkv.
-struct AttentionMixGrad {
+struct AttentionMixGradArgs {
   TensorView qkv, probabilities, d_out;
-  TensorView d_probabilities, d_qkv;  // written
-  int threads = 1;
+  TensorView d_probabilities;  // written
+  TensorView d_qkv;            // the v slice is written
 };
-void attention_mix_grad(const AttentionMixGrad& a, void* workspace);
+void launch(Cpu, const Launch&, const AttentionMixGradArgs&);
+void launch(Gpu, const Launch&, const AttentionMixGradArgs&);
+int64_t workspace_bytes(Cpu, const AttentionMixGradArgs&, int threads);
 
 }  // namespace tessera::kernels

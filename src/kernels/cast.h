@@ -2,11 +2,16 @@
 // copies.
 #pragma once
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
-// y = x in y's dtype; same number of elements; no overlap.
-void cast(const TensorView& x, const TensorView& y);
+struct CastArgs {
+  TensorView x;
+  TensorView y;  // written: x in y's dtype; as many elements; no overlap
+};
+void launch(Cpu, const Launch&, const CastArgs&);
+void launch(Gpu, const Launch&, const CastArgs&);
 
 }  // namespace tessera::kernels

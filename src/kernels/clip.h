@@ -5,14 +5,17 @@
 // The small number is PyTorch's and Megatron's, so that a clipped run equals theirs.
 #pragma once
 
+#include "kernels/kernel.h"
+
 namespace tessera::kernels {
 
-struct Clip {
+struct ClipArgs {
   const double *tokens = nullptr, *squares = nullptr, *loss = nullptr;
   const double *loss_scale = nullptr, *skip_before = nullptr;
   double *norm = nullptr, *scale = nullptr, *skip = nullptr;  // written
   double limit = 0;
 };
-void clip(const Clip& c);
+void launch(Cpu, const Launch&, const ClipArgs&);
+void launch(Gpu, const Launch&, const ClipArgs&);
 
 }  // namespace tessera::kernels

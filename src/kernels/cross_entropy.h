@@ -12,13 +12,14 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
 constexpr int32_t kIgnoredLabel = -100;
 
-struct CrossEntropy {
+struct CrossEntropyArgs {
   TensorView logits;         // [N, V] f32; with `gradient`: overwritten by dz
   TensorView labels;         // [N] i32: 0 … V-1, or kIgnoredLabel; CHECKed
   double* report = nullptr;  // [0] += loss, [1] += rows that count; or none
@@ -26,13 +27,14 @@ struct CrossEntropy {
   float gradient_scale = 1.0f;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
+void launch(Cpu, const Launch&, const CrossEntropyArgs&);
+void launch(Gpu, const Launch&, const CrossEntropyArgs&);
+int64_t workspace_bytes(Cpu, const CrossEntropyArgs&, int threads);
+int64_t workspace_bytes(Gpu, const CrossEntropyArgs&, int threads);
 
 // What the gradient is multiplied by, for kernels of the CPU.
 inline float scaled_by(float gradient_scale, const double* loss_scale) {
   return loss_scale == nullptr ? gradient_scale : gradient_scale * static_cast<float>(*loss_scale);
 }
-
-int64_t cross_entropy_workspace_bytes(int64_t rows);
-void cross_entropy(const CrossEntropy& a, void* workspace, int threads);
 
 }  // namespace tessera::kernels

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -25,15 +26,23 @@ struct DividedLogits {
   int64_t total = 0;    // columns of all ranks
 };
 
-void logits_max(const DividedLogits& logits, const TensorView& max);  // [N] f32  written
+struct LogitsMaxArgs {
+  DividedLogits logits;
+  TensorView max;  // [N] f32  written
+};
+void launch(Cpu, const Launch&, const LogitsMaxArgs&);
+void launch(Gpu, const Launch&, const LogitsMaxArgs&);
 
-// Labels are 0 … total-1 or kIgnoredLabel; CHECKed.
-void logits_sums(const DividedLogits& logits,
-                 const TensorView& max,     // [N] f32, of all ranks
-                 const TensorView& labels,  // [N] i32
-                 const TensorView& sums);   // [N, 2] f32  written
+struct LogitsSumsArgs {
+  DividedLogits logits;
+  TensorView max;     // [N] f32, of all ranks
+  TensorView labels;  // [N] i32: 0 … total-1, or kIgnoredLabel; CHECKed
+  TensorView sums;    // [N, 2] f32  written
+};
+void launch(Cpu, const Launch&, const LogitsSumsArgs&);
+void launch(Gpu, const Launch&, const LogitsSumsArgs&);
 
-struct DividedCrossEntropy {
+struct DividedCrossEntropyArgs {
   DividedLogits logits;      // with `gradient`: overwritten by dz
   TensorView max, sums;      // of all ranks
   TensorView labels;         // [N] i32
@@ -42,6 +51,7 @@ struct DividedCrossEntropy {
   float gradient_scale = 1;
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
-void divided_cross_entropy(const DividedCrossEntropy& a);
+void launch(Cpu, const Launch&, const DividedCrossEntropyArgs&);
+void launch(Gpu, const Launch&, const DividedCrossEntropyArgs&);
 
 }  // namespace tessera::kernels

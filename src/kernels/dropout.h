@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/philox.h"
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -33,18 +34,26 @@ struct DropoutWindow {
   int64_t width = 0;  // 0: F
 };
 
-// y = kept ? x / (1 - p) : 0. It is its own gradient (dx from dy). y may alias x.
-void dropout(const TensorView& x,        // [B, T, F] f32, bf16 or f16
-             const TensorView& samples,  // [B] i64, global sample numbers
-             const Dropout& d,
-             const TensorView& y,  // [B, T, F]  written
-             const DropoutWindow& window = {},
-             const TensorView& mask = {});  // [B, T, F] u8  written: 1 where kept; or none
+// y = kept ? x / (1 - p) : 0. It is its own gradient (dx from dy).
+struct DropoutArgs {
+  TensorView x;        // [B, T, F] f32, bf16 or f16
+  TensorView samples;  // [B] i64, global sample numbers
+  Dropout dropout;
+  TensorView y;  // [B, T, F]  written; may alias x
+  DropoutWindow window = {};
+  TensorView mask = {};  // [B, T, F] u8  written: 1 where kept; or none
+};
+void launch(Cpu, const Launch&, const DropoutArgs&);
+void launch(Gpu, const Launch&, const DropoutArgs&);
 
-// dx = mask ? dy / (1 - p) : 0. dx may alias dy.
-void dropout_grad(const TensorView& dy,    // any shape, f32, bf16 or f16
-                  const TensorView& mask,  // the same, u8
-                  float probability,
-                  const TensorView& dx);  // the same  written
+// dx = mask ? dy / (1 - p) : 0
+struct DropoutGradArgs {
+  TensorView dy;    // any shape, f32, bf16 or f16
+  TensorView mask;  // the same, u8
+  float probability = 0;
+  TensorView dx;  // the same  written; may alias dy
+};
+void launch(Cpu, const Launch&, const DropoutGradArgs&);
+void launch(Gpu, const Launch&, const DropoutGradArgs&);
 
 }  // namespace tessera::kernels

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -14,17 +15,25 @@ struct TableRows {
   int64_t total = 0;  // 0: V, the table is whole
 };
 
-void embedding(const TensorView& ids,    // [N] i32
-               const TensorView& table,  // [V, D] f32, bf16 or f16
-               const TensorView& y,      // [N, D] f32, bf16 or f16  written
-               const TableRows& rows = {});
+struct EmbeddingArgs {
+  TensorView ids;    // [N] i32
+  TensorView table;  // [V, D] f32, bf16 or f16
+  TensorView y;      // [N, D] f32, bf16 or f16  written
+  TableRows rows = {};
+};
+void launch(Cpu, const Launch&, const EmbeddingArgs&);
+void launch(Gpu, const Launch&, const EmbeddingArgs&);
 
 // d_table[ids[n], :] += dy[n, :] for n in order, whatever the number of threads. Of 16 bits, a row
-// of the table takes the f32 sum of all its dy, rounded once; that needs a workspace.
-int64_t embedding_grad_workspace_bytes(int64_t n, DType table);
-void embedding_grad(const TensorView& ids,      // [N] i32
-                    const TensorView& dy,       // [N, D] f32, bf16 or f16
-                    const TensorView& d_table,  // [V, D] f32, bf16 or f16  added to
-                    const TableRows& rows, void* workspace);
+// of the table takes the f32 sum of all its dy, rounded once; on the CPU that needs a workspace.
+struct EmbeddingGradArgs {
+  TensorView ids;      // [N] i32
+  TensorView dy;       // [N, D] f32, bf16 or f16
+  TensorView d_table;  // [V, D] f32, bf16 or f16  added to
+  TableRows rows = {};
+};
+void launch(Cpu, const Launch&, const EmbeddingGradArgs&);
+void launch(Gpu, const Launch&, const EmbeddingGradArgs&);
+int64_t workspace_bytes(Cpu, const EmbeddingGradArgs&, int threads);
 
 }  // namespace tessera::kernels

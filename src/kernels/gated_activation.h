@@ -8,22 +8,28 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
 enum class GateKind : uint8_t { kSilu, kErf, kTanh };
 
-void gated_activation(GateKind kind,
-                      const TensorView& x,   // [N, M, 2] f32, bf16 or f16
-                      const TensorView& y);  // [N, M]  written
+struct GatedActivationArgs {
+  GateKind kind = GateKind::kSilu;
+  TensorView x;  // [N, M, 2] f32, bf16 or f16
+  TensorView y;  // [N, M]  written
+};
+void launch(Cpu, const Launch&, const GatedActivationArgs&);
+void launch(Gpu, const Launch&, const GatedActivationArgs&);
 
-struct GatedActivationGrad {
+struct GatedActivationGradArgs {
   GateKind kind = GateKind::kSilu;
   TensorView x;   // [N, M, 2], as given to the forward
   TensorView dy;  // [N, M]
   TensorView dx;  // [N, M, 2]  written: (dy * u * act'(g), dy * act(g)); may alias x
 };
-void gated_activation_grad(const GatedActivationGrad& a);
+void launch(Cpu, const Launch&, const GatedActivationGradArgs&);
+void launch(Gpu, const Launch&, const GatedActivationGradArgs&);
 
 }  // namespace tessera::kernels

@@ -7,27 +7,34 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
 enum class GeluKind : uint8_t { kErf, kTanh };
 
-void gelu(GeluKind kind,
-          const TensorView& x,     // [N, D] f32, bf16 or f16
-          const TensorView& bias,  // [D], or no data: none
-          const TensorView& y);    // [N, D]  written; may alias x
+struct GeluArgs {
+  GeluKind kind = GeluKind::kErf;
+  TensorView x;     // [N, D] f32, bf16 or f16
+  TensorView bias;  // [D], or no data: none
+  TensorView y;     // [N, D]  written; may alias x
+};
+void launch(Cpu, const Launch&, const GeluArgs&);
+void launch(Gpu, const Launch&, const GeluArgs&);
 
-struct GeluGrad {
+struct GeluGradArgs {
   GeluKind kind = GeluKind::kErf;
   TensorView x;     // [N, D], as given to the forward
   TensorView bias;  // [D], or no data: none
   TensorView dy;    // [N, D]
   TensorView dx;    // [N, D]  written: dy * gelu'(x + bias); may alias dy or x
-  TensorView
-      dbias;  // [D] f32, bf16 or f16  added to: sum_n dx in f32, by fixed blocks of rows; or none
+  // [D] f32, bf16 or f16  added to: sum_n dx in f32, by fixed blocks of rows; or none
+  TensorView dbias;
 };
-int64_t gelu_grad_workspace_bytes(int64_t n, int64_t d);  // needed only with dbias
-void gelu_grad(const GeluGrad& a, void* workspace);
+void launch(Cpu, const Launch&, const GeluGradArgs&);
+void launch(Gpu, const Launch&, const GeluGradArgs&);
+int64_t workspace_bytes(Cpu, const GeluGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const GeluGradArgs&, int threads);
 
 }  // namespace tessera::kernels

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/attention.h"
+#include "kernels/prepared.h"
 #include "kernels/product_choices.h"
 #include "tensor/gpu.h"
 
@@ -60,7 +61,7 @@ struct AttentionChoosing {
   std::function<void(const std::string&)> say;  // hears why cuDNN is not taken for a shape
 };
 
-class GpuAttention {
+class GpuAttention final : public PreparedKernel {
  public:
   // What cuDNN may be asked for: two bytes a number, rows of at most 128 of them in eights.
   static bool may_choose(const AttentionShape& shape);
@@ -69,13 +70,13 @@ class GpuAttention {
   // that differs by more than rounding, or in its bits from one run to the next, is not taken. The
   // device's memory must have room for the operands. `choosing`'s library and choices outlive it.
   GpuAttention(const AttentionShape& shape, const AttentionChoosing& choosing);
-  ~GpuAttention();
+  ~GpuAttention() override;
 
   bool by_library() const;
-  int64_t workspace_bytes() const;
+  int64_t workspace_bytes() const override;
   // Operands as in kernels/attention.h, of the shape; without dropout and biases.
-  void run(Stream s, const Attention& a, void* workspace) const;
-  void run(Stream s, const AttentionGrad& a, void* workspace) const;
+  void run(const Launch& l, const AttentionArgs& a) const;
+  void run(const Launch& l, const AttentionGradArgs& a) const;
 
  private:
   struct Plan;

@@ -54,32 +54,34 @@ class GpuBlas {
 // of a model. Returns when they are there.
 void fill_with_noise(Stream s, void* to, DType type, int64_t elements);
 
-class GpuMatmul {
+class GpuMatmul final : public Product {
  public:
   // `blas` outlives it. A, B and C start at multiples of 16 bytes, the workspace at a multiple of
   // kBlasWorkspaceAlignment.
   GpuMatmul(const MatmulShape& shape, const GpuBlas& blas);
-  ~GpuMatmul();
+  ~GpuMatmul() override;
   GpuMatmul(GpuMatmul&&) noexcept;
   GpuMatmul& operator=(GpuMatmul&&) noexcept;
 
-  int64_t workspace_bytes() const;
-  void run(Stream s, const void* a, const void* b, void* c, void* workspace) const;
-  // Where the shape accumulates: C is written all the same.
-  void run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const;
+  int64_t workspace_bytes() const override;
+  int64_t packed_bytes() const override { return 0; }
+  void pack(const void* b, void* packed) const override;  // never: nothing is packed on a GPU
+  // A fresh run takes the algorithm that `choices` have for the shape without `accumulate`, or else
+  // that of the shape.
+  void run(const Launch& l, const MatmulOperands& operands) const override;
 
  private:
   struct Plan;
   std::unique_ptr<Plan> plan_;
 };
 
-class GpuLinearCrossEntropy {
+class GpuLinearCrossEntropy final : public Head {
  public:
   GpuLinearCrossEntropy(const LinearCrossEntropyShape& shape, const GpuBlas& blas);
-  ~GpuLinearCrossEntropy();
+  ~GpuLinearCrossEntropy() override;
 
-  int64_t workspace_bytes() const;
-  void run(Stream s, const LinearCrossEntropyOperands& operands, void* workspace) const;
+  int64_t workspace_bytes() const override;
+  void run(const Launch& l, const LinearCrossEntropyOperands& operands) const override;
 
  private:
   struct Plan;

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/dtype.h"
+#include "kernels/prepared.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {
@@ -24,6 +25,7 @@ struct LinearCrossEntropyShape {
   DType sums = DType::kF32;                        // of dW
   bool gradient = true;                            // without: the loss only (validation)
   int64_t chunk = 0;                               // tokens at a time; 0: chosen by measured rules
+  bool operator==(const LinearCrossEntropyShape&) const = default;
 };
 
 struct LinearCrossEntropyOperands {
@@ -38,17 +40,22 @@ struct LinearCrossEntropyOperands {
   const double* loss_scale = nullptr;  // where the kernel runs: times gradient_scale; or none
 };
 
-// Prepared once for a shape; run() allocates nothing. One run at a time.
-class LinearCrossEntropy {
+// A head of a shape, on either device. run() allocates nothing. One run at a time.
+class Head : public PreparedKernel {
+ public:
+  virtual void run(const Launch& l, const LinearCrossEntropyOperands& operands) const = 0;
+};
+
+class LinearCrossEntropy final : public Head {
  public:
   LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu, int threads);
-  ~LinearCrossEntropy();
+  ~LinearCrossEntropy() override;
   LinearCrossEntropy(LinearCrossEntropy&&) noexcept;
   LinearCrossEntropy& operator=(LinearCrossEntropy&&) noexcept;
 
-  int64_t chunk() const;            // tokens at a time
-  int64_t workspace_bytes() const;  // aligned to 64 bytes
-  void run(const LinearCrossEntropyOperands& operands, void* workspace) const;
+  int64_t chunk() const;  // tokens at a time
+  int64_t workspace_bytes() const override;
+  void run(const Launch& l, const LinearCrossEntropyOperands& operands) const override;
 
  private:
   struct Plan;

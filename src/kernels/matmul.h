@@ -15,7 +15,7 @@
 // bf16 the operands are widened into the workspace and multiplied in f32: the rounding points stay
 // the same.
 //
-// A Matmul is prepared once, for one shape; run() allocates no memory for tensors. One run at a
+// A product is prepared once, for one shape; run() allocates no memory for tensors. One run at a
 // time.
 #pragma once
 
@@ -24,6 +24,7 @@
 
 #include "base/dtype.h"
 #include "kernels/fp8.h"
+#include "kernels/prepared.h"
 #include "tensor/cpu_features.h"
 
 namespace tessera::kernels {
@@ -41,27 +42,39 @@ struct MatmulShape {
   // Operands are rounded so before they are multiplied (kernels/fp8.h): both or none; then they are
   // dense, one product, and not packed.
   Fp8 fp8_a = Fp8::kNone, fp8_b = Fp8::kNone;
+  bool operator==(const MatmulShape&) const = default;
 };
 
-class Matmul {
+struct MatmulOperands {
+  const void *a = nullptr, *b = nullptr;
+  void* c = nullptr;
+  // Where the shape accumulates: C is written, whatever it held. For the first of the
+  // micro-batches, so that nobody has to zero a gradient.
+  bool fresh = false;
+};
+
+// A product of a shape, on either device.
+class Product : public PreparedKernel {
+ public:
+  // Packing B pays where it is used often, as weights are: run() then reads B in the library's own
+  // order. 0 where it does not pay, or with a batch: leave packed_b unset there.
+  virtual int64_t packed_bytes() const = 0;
+  virtual void pack(const void* b, void* packed) const = 0;
+  virtual void run(const Launch& l, const MatmulOperands& operands) const = 0;
+};
+
+class Matmul final : public Product {
  public:
   // `threads` is how many run() uses. Throws Error if the library cannot make this product.
   Matmul(const MatmulShape& shape, const CpuFeatures& cpu, int threads);
-  ~Matmul();
+  ~Matmul() override;
   Matmul(Matmul&&) noexcept;
   Matmul& operator=(Matmul&&) noexcept;
 
-  int64_t workspace_bytes() const;  // what run() needs, aligned to 64 bytes
-
-  // Packing B pays where it is used often, as weights are: run() then reads B in the library's own
-  // order. 0 where it does not pay, or with a batch: leave packed_b unset there.
-  int64_t packed_bytes() const;
-  void pack(const void* b, void* packed) const;
-
-  void run(const void* a, const void* b, void* c, void* workspace) const;
-  // Where the shape accumulates: as run(), but C is written, whatever it held. For the first of the
-  // micro-batches, so that nobody has to zero a gradient.
-  void run_fresh(const void* a, const void* b, void* c, void* workspace) const;
+  int64_t workspace_bytes() const override;
+  int64_t packed_bytes() const override;
+  void pack(const void* b, void* packed) const override;
+  void run(const Launch& l, const MatmulOperands& operands) const override;
 
  private:
   struct Plan;

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
+#include "kernels/kernel.h"
+#include "kernels/sum.h"
+#include "kernels/up_to.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -21,31 +23,37 @@ struct NormOutput {
   TensorView y;     // [N, D]  written
 };
 
+constexpr size_t kMaxNormOutputs = 4;
+
 struct Norm {
   NormKind kind = NormKind::kLayer;
   float epsilon = 1e-5f;
-  std::span<const NormOutput> outputs;  // up to kMaxNormOutputs
-  TensorView stats;                     // [N, 2] f32  written: mean, rstd; no data: not wanted
+  UpTo<NormOutput, kMaxNormOutputs> outputs;  // one at least
+  TensorView stats;  // [N, 2] f32  written: mean, rstd; no data: not wanted
 };
-constexpr int kMaxNormOutputs = 4;
 
-void norm(const TensorView& x,  // [N, D]
-          const Norm& n);
+struct NormArgs {
+  TensorView x;  // [N, D]
+  Norm norm;
+};
+void launch(Cpu, const Launch&, const NormArgs&);
+void launch(Gpu, const Launch&, const NormArgs&);
 
 // out = sum of the terms + sum of the biases, then the norm of out, in one sweep. The norm sees
-// `out` as it is stored (after rounding to its dtype). out may alias a term.
-void sum_norm(std::span<const TensorView> terms,   // 1 to 4 of [N, D]
-              std::span<const TensorView> biases,  // 0 to 4 of [D]
-              const TensorView& out,               // [N, D]  written
-              const Norm& n);
+// `out` as it is stored (after rounding to its dtype).
+struct SumNormArgs {
+  SumArgs sum;
+  Norm norm;
+};
+void launch(Cpu, const Launch&, const SumNormArgs&);
+void launch(Gpu, const Launch&, const SumNormArgs&);
 
 // The gradient of one NormOutput:
 //   xh = (x - mean) * rstd,   g = dy * gain
 //   dx = rstd * (g - mean_d(g) - xh * mean_d(g * xh))       (RMS norm: without mean_d(g))
 //   dgain += sum_n dy * xh,   dbias += sum_n dy             in f32, by fixed blocks of rows, and
 // rounded once where they are of 16 bits, so the bits do not depend on the number of threads.
-// Workspace: norm_grad_workspace_bytes(N, D).
-struct NormGrad {
+struct NormGradArgs {
   NormKind kind = NormKind::kLayer;
   TensorView x;      // [N, D]
   TensorView stats;  // [N, 2] f32
@@ -56,7 +64,9 @@ struct NormGrad {
   TensorView dgain;  // [D] f32, bf16 or f16  added to
   TensorView dbias;  // [D] likewise; no data: none
 };
-int64_t norm_grad_workspace_bytes(int64_t n, int64_t d);
-void norm_grad(const NormGrad& a, void* workspace);
+void launch(Cpu, const Launch&, const NormGradArgs&);
+void launch(Gpu, const Launch&, const NormGradArgs&);
+int64_t workspace_bytes(Cpu, const NormGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const NormGradArgs&, int threads);
 
 }  // namespace tessera::kernels

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -27,13 +28,17 @@ struct Rotary {
   RotaryScale scale = {};
 };
 float rotary_frequency(const Rotary& r, int64_t i);  // f_i in f32, rounded as Hugging Face does
-// The cosines and sines of every position, one row each.
-int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r);
 
-// In place. A group holds its G query heads, then its key, then its value.
-void rotary(const TensorView& qkv,        // [B, T, KV, G+2, D] f32, bf16 or f16
-            const TensorView& positions,  // [B, T] i32
-            const Rotary& r,
-            void* workspace);  // rotary_workspace_bytes(B * T, r)
+// A group holds its G query heads, then its key, then its value. The workspace holds the cosines
+// and sines of every position, one row each.
+struct RotaryArgs {
+  TensorView qkv;        // [B, T, KV, G+2, D] f32, bf16 or f16  turned in place
+  TensorView positions;  // [B, T] i32
+  Rotary how;
+};
+void launch(Cpu, const Launch&, const RotaryArgs&);
+void launch(Gpu, const Launch&, const RotaryArgs&);
+int64_t workspace_bytes(Cpu, const RotaryArgs&, int threads);
+int64_t workspace_bytes(Gpu, const RotaryArgs&, int threads);
 
 }  // namespace tessera::kernels

@@ -1,11 +1,17 @@
 // y = factor * x.
 #pragma once
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
-// f32 or bf16 each, computed in f32; as many elements. y may be x.
-void scale(const TensorView& x, float factor, const TensorView& y);
+struct ScaleArgs {
+  TensorView x;  // f32, bf16 or f16, as y; computed in f32
+  float factor = 1;
+  TensorView y;  // written; as many elements; may be x
+};
+void launch(Cpu, const Launch&, const ScaleArgs&);
+void launch(Gpu, const Launch&, const ScaleArgs&);
 
 }  // namespace tessera::kernels

@@ -5,17 +5,28 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
 constexpr int64_t kSquaresBlock = 4096;
 
-int64_t squares_workspace_bytes(int64_t n);
-double sum_of_squares(const TensorView& x,  // [n] f32, bf16 or f16
-                      void* workspace);     // squares_workspace_bytes(n)
+struct SquaresArgs {
+  TensorView x;           // [n] f32, bf16 or f16
+  double* sum = nullptr;  // added to
+};
+void launch(Cpu, const Launch&, const SquaresArgs&);
+void launch(Gpu, const Launch&, const SquaresArgs&);
+int64_t workspace_bytes(Cpu, const SquaresArgs&, int threads);
+int64_t workspace_bytes(Gpu, const SquaresArgs&, int threads);
 
-// Whether every element is finite, and the first that is not (or -1).
-int64_t first_non_finite(const TensorView& x);
+struct FirstNonFiniteArgs {
+  TensorView x;              // [n] f32, bf16 or f16
+  int64_t* first = nullptr;  // written: the first element that is not finite; -1: all are
+};
+void launch(Cpu, const Launch&, const FirstNonFiniteArgs&);
+void launch(Gpu, const Launch&, const FirstNonFiniteArgs&);
+int64_t workspace_bytes(Gpu, const FirstNonFiniteArgs&, int threads);
 
 }  // namespace tessera::kernels

@@ -2,22 +2,34 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
+#include "kernels/kernel.h"
+#include "kernels/up_to.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
-// out[n,d] = sum of terms[n,d] + sum of biases[d]; out may alias a term.
-void sum(std::span<const TensorView> terms,   // 1 to 4 of [N, D]
-         std::span<const TensorView> biases,  // 0 to 4 of [D]
-         const TensorView& out);              // [N, D]  written
+constexpr size_t kMaxTerms = 4;
+using Summands = UpTo<TensorView, kMaxTerms>;
+
+// out[n,d] = sum of terms[n,d] + sum of biases[d]
+struct SumArgs {
+  Summands terms;   // of [N, D], one at least
+  Summands biases;  // of [D]
+  TensorView out;   // [N, D]  written; may alias a term
+};
+void launch(Cpu, const Launch&, const SumArgs&);
+void launch(Gpu, const Launch&, const SumArgs&);
 
 // dbias[d] += sum_n dy[n,d], in f32 by fixed blocks of rows, rounded once where dbias is of 16
 // bits: the bits do not depend on the threads.
-int64_t bias_grad_workspace_bytes(int64_t n, int64_t d);
-void bias_grad(const TensorView& dy,     // [N, D]
-               const TensorView& dbias,  // [D] f32, bf16 or f16  added to
-               void* workspace);         // bias_grad_workspace_bytes(N, D)
+struct BiasGradArgs {
+  TensorView dy;     // [N, D]
+  TensorView dbias;  // [D] f32, bf16 or f16  added to
+};
+void launch(Cpu, const Launch&, const BiasGradArgs&);
+void launch(Gpu, const Launch&, const BiasGradArgs&);
+int64_t workspace_bytes(Cpu, const BiasGradArgs&, int threads);
+int64_t workspace_bytes(Gpu, const BiasGradArgs&, int threads);
 
 }  // namespace tessera::kernels

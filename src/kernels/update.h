@@ -21,15 +21,21 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
 
-struct UpdateStep {
-  double learning_rate = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
-  int64_t step = 1;   // t, from 1
-  double scale = 1;   // of the gradient: clip factor / tokens
-  bool skip = false;  // nothing is written
+// What stays over a run.
+struct UpdateConstants {
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
+};
+// What changes from step to step, in memory of the device that computes.
+struct UpdateNumbers {
+  const double* learning_rate = nullptr;
+  const double* step = nullptr;   // t, from 1
+  const double* scale = nullptr;  // of the gradient: clip factor / tokens
+  const double* skip = nullptr;   // unless 0, nothing is written
 };
 
 // Elements [begin, end) are updated; weight decay applies to some of them. For stochastic rounding:
@@ -51,14 +57,15 @@ struct Update {
   bool stochastic = false;
 };
 
-// Where the device finds what changes from step to step.
-struct UpdateNumbers {
-  const double *learning_rate = nullptr, *step = nullptr, *scale = nullptr, *skip = nullptr;
-};
 enum class UpdateRule : uint8_t { kAdamW, kLion, kSgd };
 
-void adamw(const Update& u, const UpdateStep& step);
-void lion(const Update& u, const UpdateStep& step);
-void sgd(const Update& u, const UpdateStep& step);
+struct UpdateArgs {
+  UpdateRule rule = UpdateRule::kAdamW;
+  Update update;
+  UpdateConstants constants;
+  UpdateNumbers numbers;
+};
+void launch(Cpu, const Launch&, const UpdateArgs&);
+void launch(Gpu, const Launch&, const UpdateArgs&);
 
 }  // namespace tessera::kernels

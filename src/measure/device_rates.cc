@@ -122,7 +122,7 @@ ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures&
   const kernels::Matmul plain(s, cpu, threads);
   const Buffer room("benchmark workspace", plain.workspace_bytes());
   rate.plain = operations / shortest_call(seconds, [&] {
-                 plain.run(a.data(), b.data(), result.data(), room.data());
+                 plain.run({.workspace = room.data()}, {a.data(), b.data(), result.data()});
                });
   s.packed_b = c.kind != ProductKind::kWeightGradient;  // activations are used once
   const kernels::Matmul packing(s, cpu, threads);
@@ -130,9 +130,10 @@ ProductRate measure_product(const ProductCase& c, DType type, const CpuFeatures&
     const Buffer packed("benchmark packed operand", packing.packed_bytes());
     const Buffer space("benchmark workspace", packing.workspace_bytes());
     packing.pack(b.data(), packed.data());
-    rate.packed = operations / shortest_call(seconds, [&] {
-                    packing.run(a.data(), packed.data(), result.data(), space.data());
-                  });
+    rate.packed =
+        operations / shortest_call(seconds, [&] {
+          packing.run({.workspace = space.data()}, {a.data(), packed.data(), result.data()});
+        });
   }
   if (type != DType::kF32) return rate;
   const OpenBlas blas;

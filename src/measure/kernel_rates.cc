@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-using kernels::Kernels;
-using kernels::Views;
 using Work = std::function<void(Stream)>;
 
 constexpr int kRunsOfGraph = 10;
@@ -25,7 +23,7 @@ constexpr int kFilling = 0x3c;
 // Memory of the device that a kernel is measured on, as long as this lives.
 class Operands {
  public:
-  explicit Operands(const Library& l) : on_gpu_(l.on_gpu()) {}
+  explicit Operands(const PreparedKernels& l) : on_gpu_(l.on_gpu()) {}
 
   TensorView numbers(DType type, Shape shape) {
     TensorView v = {space(shape.elements() * size_of(type)), type, std::move(shape)};
@@ -101,9 +99,9 @@ double best_on_gpu(const Work& work, const std::function<double()>& now_s, doubl
 
 class KernelBench {
  public:
-  KernelBench(const Library& library, const KernelSizes& sizes,
+  KernelBench(const PreparedKernels& kernels, const KernelSizes& sizes,
               const std::function<double()>& now_s, double seconds)
-      : library_(library), k_(library.kernels()), z_(sizes), now_s_(now_s), seconds_(seconds) {}
+      : kernels_(kernels), z_(sizes), now_s_(now_s), seconds_(seconds) {}
 
   std::vector<KernelRate> run() {
     norms();
@@ -131,77 +129,77 @@ class KernelBench {
   }
 
   void time(std::string name, DType type, double bytes, const Work& work, double flops = 0) {
-    const double s = library_.on_gpu() ? best_on_gpu(work, now_s_, seconds_)
+    const double s = kernels_.on_gpu() ? best_on_gpu(work, now_s_, seconds_)
                                        : best_on_cpu(work, now_s_, seconds_);
     rates_.push_back({std::move(name), type, bytes, flops, s});
   }
 
+  // Of a kernel of the table, with a workspace of its own.
+  template <class Args>
+  void time(std::string name, DType type, double bytes, Operands& o, const Args& args,
+            double flops = 0) {
+    const kernels::Kernel<Args>& kernel = kernels_.table().template of<Args>();
+    const int threads = kernels_.threads();
+    void* const room = o.space(kernel.workspace_bytes(args, threads));
+    time(
+        std::move(name), type, bytes,
+        [&](Stream s) {
+          kernel.run({s, room, threads}, args);
+        },
+        flops);
+  }
+
   void norms() {
-    Operands o(library_);
+    Operands o(kernels_);
     const Shape whole = {rows(), z_.hidden}, row = {z_.hidden};
     const TensorView x = o.numbers(kLow, whole), u = o.numbers(kLow, whole),
                      out = o.numbers(kLow, whole), y = o.numbers(kLow, whole),
                      gain = o.numbers(kLow, row), bias = o.numbers(kLow, row),
                      stats = o.numbers(kHigh, {rows(), 2}), dgain = o.numbers(kHigh, row),
                      dbias = o.numbers(kHigh, row);
-    void* const room = o.space(k_.workspace.norm_grad(rows(), z_.hidden));
-    const kernels::NormOutput one = {gain, bias, y};
-    time("norm", kLow, low_bytes(2, z_.hidden), [&](Stream s) {
-      k_.norm(s, x, {.outputs = {&one, 1}, .stats = stats});
-    });
-    time("sum and norm", kLow, low_bytes(4, z_.hidden), [&](Stream s) {
-      const TensorView terms[] = {x, u}, biases[] = {bias};
-      k_.sum_norm(s, Views(terms), Views(biases), out, {.outputs = {&one, 1}, .stats = stats});
-    });
-    time("norm gradient", kLow, low_bytes(3, z_.hidden), [&](Stream s) {
-      k_.norm_grad(s,
-                   {.x = x,
-                    .stats = stats,
-                    .gain = gain,
-                    .dy = u,
-                    .dx = out,
-                    .dgain = dgain,
-                    .dbias = dbias},
-                   room);
-    });
+    const kernels::Norm norm = {.outputs = {{gain, bias, y}}, .stats = stats};
+    time("norm", kLow, low_bytes(2, z_.hidden), o, kernels::NormArgs{x, norm});
+    time("sum and norm", kLow, low_bytes(4, z_.hidden), o,
+         kernels::SumNormArgs{{{x, u}, {bias}, out}, norm});
+    time("norm gradient", kLow, low_bytes(3, z_.hidden), o,
+         kernels::NormGradArgs{.x = x,
+                               .stats = stats,
+                               .gain = gain,
+                               .dy = u,
+                               .dx = out,
+                               .dgain = dgain,
+                               .dbias = dbias});
   }
 
   void sums() {
-    Operands o(library_);
+    Operands o(kernels_);
     const Shape whole = {rows(), z_.hidden};
     const TensorView x = o.numbers(kLow, whole), u = o.numbers(kLow, whole),
                      y = o.numbers(kLow, whole), dbias = o.numbers(kHigh, {z_.hidden});
-    void* const room = o.space(k_.workspace.bias_grad(rows(), z_.hidden));
-    time("sum", kLow, low_bytes(3, z_.hidden), [&](Stream s) {
-      const TensorView terms[] = {x, u};
-      k_.sum(s, Views(terms), {}, y);
-    });
-    time("bias gradient", kLow, low_bytes(1, z_.hidden),
-         [&](Stream s) { k_.bias_grad(s, x, dbias, room); });
+    time("sum", kLow, low_bytes(3, z_.hidden), o, kernels::SumArgs{{x, u}, {}, y});
+    time("bias gradient", kLow, low_bytes(1, z_.hidden), o, kernels::BiasGradArgs{x, dbias});
   }
 
   void activations() {
-    Operands o(library_);
+    Operands o(kernels_);
     const Shape whole = {rows(), wide()};
     const TensorView x = o.numbers(kLow, {rows(), wide(), 2}), y = o.numbers(kLow, whole),
                      dy = o.numbers(kLow, whole), bias = o.numbers(kLow, {wide()}),
                      dbias = o.numbers(kHigh, {wide()});
     const TensorView half = {x.data, kLow, whole};
-    void* const room = o.space(k_.workspace.gelu_grad(rows(), wide()));
     constexpr auto kTanh = kernels::GeluKind::kTanh;
-    time("gelu", kLow, low_bytes(2, wide()), [&](Stream s) { k_.gelu(s, kTanh, half, bias, y); });
-    time("gelu gradient", kLow, low_bytes(3, wide()), [&](Stream s) {
-      k_.gelu_grad(s, {kTanh, half, bias, dy, y, dbias}, room);
-    });
-    time("gated activation", kLow, low_bytes(3, wide()),
-         [&](Stream s) { k_.gated_activation(s, kernels::GateKind::kSilu, x, y); });
-    time("gated activation gradient", kLow, low_bytes(5, wide()), [&](Stream s) {
-      k_.gated_activation_grad(s, {kernels::GateKind::kSilu, x, dy, x});
-    });
+    time("gelu", kLow, low_bytes(2, wide()), o, kernels::GeluArgs{kTanh, half, bias, y});
+    time("gelu gradient", kLow, low_bytes(3, wide()), o,
+         kernels::GeluGradArgs{kTanh, half, bias, dy, y, dbias});
+    constexpr auto kSilu = kernels::GateKind::kSilu;
+    time("gated activation", kLow, low_bytes(3, wide()), o,
+         kernels::GatedActivationArgs{kSilu, x, y});
+    time("gated activation gradient", kLow, low_bytes(5, wide()), o,
+         kernels::GatedActivationGradArgs{kSilu, x, dy, x});
   }
 
   void places() {
-    Operands o(library_);
+    Operands o(kernels_);
     const int64_t d = z_.hidden / z_.heads;
     const TensorView qkv = o.numbers(kLow, {z_.sequences, z_.length, z_.heads, 3, d});
     std::vector<int32_t> at(static_cast<size_t>(rows()));
@@ -209,16 +207,15 @@ class KernelBench {
       at[i] = static_cast<int32_t>(i % static_cast<size_t>(z_.length));
     const TensorView positions = o.integers(at, {z_.sequences, z_.length});
     const kernels::Rotary r = {.dims = d / 2 * 2};
-    void* const room = o.space(k_.workspace.rotary(rows(), r));
-    time("rotary", kLow, low_bytes(4, z_.heads * r.dims),  // q and k, read and written
-         [&](Stream s) { k_.rotary(s, qkv, positions, r, room); });
+    // q and k, read and written
+    time("rotary", kLow, low_bytes(4, z_.heads * r.dims), o,
+         kernels::RotaryArgs{qkv, positions, r});
     const TensorView x = o.numbers(kLow, {z_.sequences, z_.length, z_.hidden});
     std::vector<int64_t> numbers(static_cast<size_t>(z_.sequences));
     const TensorView samples = {o.given(numbers), DType::kI64, {z_.sequences}};
     const TensorView mask = o.numbers(DType::kU8, {rows() * z_.hidden});
-    time("dropout", kLow, low_bytes(2.5, z_.hidden), [&](Stream s) {
-      k_.dropout(s, x, samples, {.probability = 0.1f, .key = 1}, x, {}, mask);
-    });
+    time("dropout", kLow, low_bytes(2.5, z_.hidden), o,
+         kernels::DropoutArgs{x, samples, {.probability = 0.1f, .key = 1}, x, {}, mask});
   }
 
   // Words as texts have them: the n-th most frequent comes 1 / n as often as the first.
@@ -234,7 +231,7 @@ class KernelBench {
   }
 
   void tables() {
-    Operands o(library_);
+    Operands o(kernels_);
     const std::vector<int32_t> text = words();
     const auto different = static_cast<double>(std::set(text.begin(), text.end()).size());
     const TensorView ids = o.integers(text, {rows()}),
@@ -242,25 +239,22 @@ class KernelBench {
                      sums = o.numbers(kHigh, {z_.vocabulary, z_.hidden}),
                      y = o.numbers(kLow, {rows(), z_.hidden});
     const double row = 2 * static_cast<double>(z_.hidden);
-    time("embedding", kLow, low_bytes(1, z_.hidden) + different * row,
-         [&](Stream s) { k_.embedding(s, ids, table, y, {}); });
-    void* const room = o.space(k_.workspace.embedding_grad(rows(), kHigh));
-    time("embedding gradient", kLow, low_bytes(1, z_.hidden) + different * 4 * row,
-         [&](Stream s) { k_.embedding_grad(s, ids, y, sums, {}, room); });
+    time("embedding", kLow, low_bytes(1, z_.hidden) + different * row, o,
+         kernels::EmbeddingArgs{ids, table, y});
+    time("embedding gradient", kLow, low_bytes(1, z_.hidden) + different * 4 * row, o,
+         kernels::EmbeddingGradArgs{ids, y, sums});
   }
 
   void losses() {
-    Operands o(library_);
+    Operands o(kernels_);
     std::vector<int32_t> labels(static_cast<size_t>(z_.logit_rows));
     for (size_t i = 0; i < labels.size(); ++i)
       labels[i] = static_cast<int32_t>(static_cast<int64_t>(7919 * i) % z_.vocabulary);
-    const kernels::CrossEntropy c = {.logits = o.numbers(kHigh, {z_.logit_rows, z_.vocabulary}),
-                                     .labels = o.integers(labels, {z_.logit_rows}),
-                                     .report = o.given(std::vector<double>(2)),
-                                     .gradient = true};
-    void* const room = o.space(k_.workspace.cross_entropy(z_.logit_rows));
-    time("cross entropy", kHigh, 2 * static_cast<double>(c.logits.bytes()),
-         [&](Stream s) { k_.cross_entropy(s, c, room, library_.threads()); });
+    const kernels::CrossEntropyArgs c = {.logits = o.numbers(kHigh, {z_.logit_rows, z_.vocabulary}),
+                                         .labels = o.integers(labels, {z_.logit_rows}),
+                                         .report = o.given(std::vector<double>(2)),
+                                         .gradient = true};
+    time("cross entropy", kHigh, 2 * static_cast<double>(c.logits.bytes()), o, c);
   }
 
   // The weights of a layer, with their masters in f32, and what a step says.
@@ -281,86 +275,75 @@ class KernelBench {
   }
 
   void updates() {
-    Operands o(library_);
+    Operands o(kernels_);
     const int64_t n = 12 * z_.hidden * z_.hidden;
     const Layer l = layer(o, n);
-    const kernels::UpdateStep step = {.weight_decay = 0.1};
     for (const auto& [name, rule] : {std::pair{"adamw", kernels::UpdateRule::kAdamW},
                                      std::pair{"lion", kernels::UpdateRule::kLion},
                                      std::pair{"sgd", kernels::UpdateRule::kSgd}}) {
       const bool adam = rule == kernels::UpdateRule::kAdamW;
-      kernels::Update u = {l.w, l.m, adam ? l.v : TensorView(), l.g, l.low, {&l.all, 1}};
-      time(name, kHigh, static_cast<double>(n) * (adam ? 30 : 22),
-           [&, rule = rule](Stream s) { k_.update(s, rule, u, step, l.numbers); });
+      const kernels::Update u = {l.w, l.m, adam ? l.v : TensorView(), l.g, l.low, {&l.all, 1}};
+      time(name, kHigh, static_cast<double>(n) * (adam ? 30 : 22), o,
+           kernels::UpdateArgs{rule, u, {.weight_decay = 0.1}, l.numbers});
     }
   }
 
   // Adafactor's three sweeps over a weight of the feed-forward layer.
   void factors() {
-    Operands o(library_);
+    Operands o(kernels_);
     const int64_t columns = z_.hidden, height = wide(), n = height * columns;
     const Layer l = layer(o, n);
     double* const sums = o.given(std::vector<double>(static_cast<size_t>(height + columns + 2), 1));
+    const TensorView row_sums = {sums, DType::kF64, {height}},
+                     column_sums = {sums + height, DType::kF64, {columns}};
     const auto* const scales = o.numbers(kHigh, {height + columns}).as<float>();
     const kernels::FactorStretch all = {0, n, 0, columns};
     const kernels::FactorScales by = {columns, scales, scales + height};
-    void* const room =
-        o.space(std::max(k_.workspace.squares(n), k_.workspace.factor_sums(n, height + columns)));
     const auto each = static_cast<double>(n);
-    time("adafactor sums", kHigh, 4 * each, [&](Stream s) {
-      k_.add_factor_sums(s, l.g, all, l.numbers, 1e-30, room, sums, sums + height);
-    });
+    time("adafactor sums", kHigh, 4 * each, o,
+         kernels::FactorSumsArgs{l.g, all, l.numbers, 1e-30, row_sums, column_sums});
     double* const squares = sums + height + columns;
-    time("adafactor squares", kHigh, 4 * each,
-         [&](Stream s) { k_.add_update_squares(s, l.g, all, l.numbers, by, room, squares); });
+    time("adafactor squares", kHigh, 4 * each, o,
+         kernels::UpdateSquaresArgs{l.g, all, l.numbers, by, squares});
     const kernels::Update u = {l.w, {}, {}, l.g, l.low, {&l.all, 1}};
     const kernels::FactorNorms norms = {squares + 1, squares, each, 1e-3, 1.0};
-    time("adafactor", kHigh, 14 * each,
-         [&](Stream s) { k_.adafactor(s, u, {.weight_decay = 0.1}, l.numbers, by, norms); });
+    time("adafactor", kHigh, 14 * each, o,
+         kernels::AdafactorArgs{u, {.weight_decay = 0.1}, l.numbers, by, norms});
   }
 
   void flat() {
-    Operands o(library_);
+    Operands o(kernels_);
     const int64_t n = 12 * z_.hidden * z_.hidden;
     const TensorView x = o.numbers(kHigh, {n}), y = o.numbers(kLow, {n});
     double* const sum = o.given(std::vector<double>(1));
-    void* const room = o.space(k_.workspace.squares(n));
-    time("squares of the gradient", kHigh, 4 * static_cast<double>(n),
-         [&](Stream s) { k_.squares(s, x, room, sum); });
-    time("cast", kHigh, 6 * static_cast<double>(n), [&](Stream s) { k_.cast(s, x, y); });
+    time("squares of the gradient", kHigh, 4 * static_cast<double>(n), o,
+         kernels::SquaresArgs{x, sum});
+    time("cast", kHigh, 6 * static_cast<double>(n), o, kernels::CastArgs{x, y});
   }
 
   // Causal; of products those of the visible half.
   void attention(DType type, int64_t sequences) {
-    Operands o(library_);
+    Operands o(kernels_);
     const int64_t d = z_.hidden / z_.heads, t = z_.length;
     const Shape slots = {sequences, t, z_.heads, 3, d}, heads = {sequences, t, z_.heads, d};
     const TensorView qkv = o.numbers(type, slots), out = o.numbers(type, heads),
                      d_out = o.numbers(type, heads), d_qkv = o.numbers(type, slots),
                      lse = o.numbers(kHigh, {sequences, z_.heads, t});
-    const int threads = library_.threads();
-    void* const room = o.space(std::max(k_.workspace.attention(qkv, {}, threads),
-                                        k_.workspace.attention_grad(qkv, {}, 0, threads)));
     const double product = 2.0 * static_cast<double>(sequences * z_.heads * t * t * d) / 2;
-    kernels::Attention forward;
+    kernels::AttentionArgs forward;
     forward.qkv = qkv;
     forward.out = out;
     forward.lse = lse;
-    forward.threads = threads;
-    kernels::AttentionGrad backward;
+    kernels::AttentionGradArgs backward;
     backward.qkv = qkv;
     backward.out = out;
     backward.lse = lse;
     backward.d_out = d_out;
     backward.d_qkv = d_qkv;
-    backward.threads = threads;
     forward.scale = backward.scale = 1 / std::sqrt(static_cast<float>(d));
-    time(
-        "attention", type, 0, [&](Stream s) { k_.attention(s, forward, room); }, 2 * product);
-    time(
-        "attention gradient", type, 0, [&](Stream s) { k_.attention_grad(s, backward, room); },
-        5 * product);
-    if (!library_.on_gpu() || type != kLow) return;
+    time("attention", type, 0, o, forward, 2 * product);
+    time("attention gradient", type, 0, o, backward, 5 * product);
+    if (!kernels_.on_gpu() || type != kLow) return;
     kernels::AttentionShape shape = {sequences, t, t, z_.heads, 1, d, type};
     shape.scale = forward.scale;
     by_library("attention by cuDNN", shape, forward, 2 * product);
@@ -381,14 +364,17 @@ class KernelBench {
     kernels::ProductChoices choices("here");
     const kernels::GpuAttention attention(shape, {dnn_.get(), &choices, now_s_, {}});
     if (!attention.by_library()) return;
-    Operands o(library_);
+    Operands o(kernels_);
     void* const room = o.space(attention.workspace_bytes());
     time(
-        name, shape.dtype, 0, [&](Stream s) { attention.run(s, a, room); }, flops);
+        name, shape.dtype, 0,
+        [&](Stream s) {
+          attention.run({s, room}, a);
+        },
+        flops);
   }
 
-  const Library& library_;
-  const Kernels& k_;
+  const PreparedKernels& kernels_;
   KernelSizes z_;
   const std::function<double()>& now_s_;
   double seconds_;
@@ -398,18 +384,19 @@ class KernelBench {
 
 }  // namespace
 
-std::vector<KernelRate> measure_kernels(const Library& library, const KernelSizes& sizes,
+std::vector<KernelRate> measure_kernels(const PreparedKernels& kernels, const KernelSizes& sizes,
                                         const std::function<double()>& now_s, double seconds) {
-  return KernelBench(library, sizes, now_s, seconds).run();
+  return KernelBench(kernels, sizes, now_s, seconds).run();
 }
 
-double measure_copy(const Library& library, int64_t bytes, const std::function<double()>& now_s,
-                    double seconds) {
-  Operands o(library);
+double measure_copy(const PreparedKernels& kernels, int64_t bytes,
+                    const std::function<double()>& now_s, double seconds) {
+  Operands o(kernels);
   const TensorView from = o.numbers(DType::kU8, {bytes}), to = o.numbers(DType::kU8, {bytes});
-  const Work work = [&](Stream s) { library.kernels().copy(s, from, to); };
+  const auto& copy = kernels.table().of<kernels::CopyArgs>();
+  const Work work = [&](Stream s) { copy.run({s}, {from, to}); };
   return 2 * static_cast<double>(bytes) /
-         (library.on_gpu() ? best_on_gpu(work, now_s, seconds) : best_on_cpu(work, now_s, seconds));
+         (kernels.on_gpu() ? best_on_gpu(work, now_s, seconds) : best_on_cpu(work, now_s, seconds));
 }
 
 }  // namespace tessera

@@ -69,7 +69,8 @@ class Probe {
  public:
   Probe(const RunConfig& config, const CpuFeatures& cpu, int threads)
       : world_(self_world()),
-        trainer_(config, std::make_unique<Library>(cpu, threads), INT64_MAX, *world_, clock_s),
+        trainer_(config, std::make_unique<PreparedKernels>(cpu, threads), INT64_MAX, *world_,
+                 clock_s),
         values_(local_values(trainer_.program().values)),
         source_(batches(config)) {
     trainer_.initialise();

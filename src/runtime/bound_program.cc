@@ -20,12 +20,12 @@ PreparedOperand operand_of(const Program& program, const Segment& segment, Value
 
 }  // namespace
 
-BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Library& library,
+BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, PreparedKernels& kernels,
                            const Channels& channels)
     : program_(std::move(program)),
       local_(local_values(program_.values)),
       memory_(memory),
-      library_(library),
+      kernels_(kernels),
       channels_(channels) {
   prepared_.resize(program_.segments.size());
   for (const SegmentId s : program_.segments.ids()) prepare(program_.segments[s], prepared_[s]);
@@ -36,49 +36,27 @@ BoundProgram::BoundProgram(Program program, const ProgramMemory& memory, Library
     }));
 }
 
-void BoundProgram::prepare_kernel(const Op& op, BoundOp& bound) {
-  switch (rule_of(op).prepared) {
-    case Prepared::kNothing:
-      return;
-    case Prepared::kProduct: {
-      kernels::MatmulShape shape = product_shape(op, local_);
-      bound.product = &library_.product(shape);
-      if (!shape.accumulate) return;
-      shape.accumulate = false;
-      bound.fresh_product = &library_.product(shape);
-      return;
-    }
-    case Prepared::kHead:
-      bound.head = &library_.head(head_shape(op, local_));
-      return;
-    case Prepared::kAttention:
-      bound.attention = library_.attention(op, local_);
-      return;
-  }
-}
-
 void BoundProgram::prepare_members(PreparedOp& p) const {
   const MemberTables needed = rule_of(*p.op).members;
   if (needed == MemberTables::kNothing) return;
   const FrameKindId table = members_of(p.op->attributes);
   CHECK(table != kNone, "{} names no table of weights", p.op->origin);
   const Coordinates& at = channels_.position().at;
-  p.members = member_ranges(program_, table, program_[p.op->inputs[0]], at);
+  FlatMembers& m = p.members;
+  m.ranges = member_ranges(program_, table, program_[p.op->inputs[0]], at);
   if (needed == MemberTables::kRanges) return;
-  p.stretches = member_stretches(program_, p.members, at);
+  m.stretches = member_stretches(program_, m.ranges, at);
   if (needed == MemberTables::kStretches) return;
-  p.factors = factor_places(program_, table);
-  p.stretches = part_stretches(program_, table, p.members, p.stretches);
+  m.factors = factor_places(program_, table);
+  m.stretches = part_stretches(program_, table, m.ranges, m.stretches);
 }
 
 void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out) {
   std::vector<ValueId> added;
   for (const Op& op : segment.ops) {
-    CHECK(op.inputs.size() <= kMaxInputs && op.outputs.size() <= kMaxOutputs, "{} has {} operands",
-          op.origin, op.inputs.size() + op.outputs.size());
     PreparedOp p;
     p.op = &op;
-    p.run = run_op(op.kind());
+    p.binding = &binding_of(op.kind());
     for (const ValueId v : op.inputs) p.in.push_back(operand_of(program_, segment, v));
     for (const ValueId v : op.outputs) {
       p.out.push_back(operand_of(program_, segment, v));
@@ -91,13 +69,16 @@ void BoundProgram::prepare(const Segment& segment, std::vector<PreparedOp>& out)
     p.workspace = operand_of(program_, segment, op.workspace);
     p.packed = operand_of(program_, segment, op.packed);
     p.bound.op = &op;
+    p.bound.inputs.resize(op.inputs.size());
+    p.bound.outputs.resize(op.outputs.size());
+    p.bound.fresh.resize(op.outputs.size());
     p.bound.position = &channels_.position();
     p.bound.values = program_.values;
-    p.bound.threads = library_.threads();
-    p.bound.kernels = &library_.kernels();
+    p.bound.launch.threads = kernels_.threads();
+    p.bound.kernels = &kernels_.table();
+    p.bound.prepared = kernels_.prepared(op, local_);
     prepare_members(p);
     if (communicates(op)) prepare_channel(op, segment.queue, p.bound);
-    prepare_kernel(op, p.bound);
     out.push_back(std::move(p));
   }
 }
@@ -111,7 +92,7 @@ void BoundProgram::prepare_channel(const Op& op, Queue queue, BoundOp& bound) {
 void BoundProgram::use_streams(const std::function<Stream(Queue)>& stream_of, const double* step) {
   for (const SegmentId s : program_.segments.ids())
     for (PreparedOp& op : prepared_[s]) {
-      op.bound.stream = stream_of(program_.segments[s].queue);
+      op.bound.launch.stream = stream_of(program_.segments[s].queue);
       op.bound.host_step = step;
     }
 }
@@ -137,19 +118,17 @@ void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment)
     const Value& v = local_[o.value];
     return TensorView{address(o, call, segment), v.dtype, v.shape};
   };
-  for (size_t i = 0; i < p.in.size(); ++i) p.bound.in[i] = view(p.in[i]);
+  for (size_t i = 0; i < p.in.size(); ++i) p.bound.inputs[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
-    p.bound.out[i] = view(p.out[i]);
+    p.bound.outputs[i] = view(p.out[i]);
     // What is no sum of several calls is written anew.
     p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
                        (p.adds_first[i] && p.out[i].parameter != kNone &&
                         call.fresh[static_cast<size_t>(p.out[i].parameter)]);
   }
-  p.bound.workspace = address(p.workspace, call, segment);
+  p.bound.launch.workspace = address(p.workspace, call, segment);
   p.bound.packed = address(p.packed, call, segment);
-  p.bound.members = p.members;
-  p.bound.stretches = p.stretches;
-  p.bound.factors = p.factors;
+  p.bound.members = &p.members;
   p.bound.layer = call.layer;
   if (is_message(*p.op)) p.bound.peer = channels_.peer(*p.bound.channel, call.wire.peer);
 }

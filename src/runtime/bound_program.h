@@ -10,7 +10,7 @@
 #include "ir/program.h"
 #include "runtime/arenas.h"
 #include "runtime/channels.h"
-#include "runtime/library.h"
+#include "runtime/prepared_kernels.h"
 #include "runtime/prepared_op.h"
 #include "tensor/arena.h"
 
@@ -24,7 +24,7 @@ struct ProgramMemory {
 
 class BoundProgram {
  public:
-  BoundProgram(Program program, const ProgramMemory& memory, Library& library,
+  BoundProgram(Program program, const ProgramMemory& memory, PreparedKernels& kernels,
                const Channels& channels);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
@@ -65,7 +65,6 @@ class BoundProgram {
  private:
   void prepare(const Segment& segment, std::vector<PreparedOp>& out);
   void prepare_members(PreparedOp& p) const;
-  void prepare_kernel(const Op& op, BoundOp& bound);
   void prepare_channel(const Op& op, Queue queue, BoundOp& bound);
   void bind(PreparedOp& op, const Call& call, const Segment& segment) const;
   ValueId find(Role role) const;
@@ -74,7 +73,7 @@ class BoundProgram {
   Program program_;
   ValueVector local_;  // the values with the shapes of this rank, as kernels know them
   ProgramMemory memory_;
-  Library& library_;
+  PreparedKernels& kernels_;
   const Channels& channels_;
   IdVector<SegmentId, std::vector<PreparedOp>> prepared_;
   std::vector<std::pair<GroupRef, Communicator*>> used_;

@@ -15,7 +15,7 @@ void HostExecutor::finish() { CHECK(false, "a run on the host cannot start ahead
 
 int64_t HostExecutor::first_non_finite(const TensorView& device) const {
   int64_t first = -1;
-  kernels::cpu_kernels().first_non_finite({}, flat(device), nullptr, &first);
+  kernels::launch(kernels::Cpu(), {}, kernels::FirstNonFiniteArgs{flat(device), &first});
   return first;
 }
 
@@ -44,8 +44,8 @@ void HostExecutor::compute(CallId c) {
     const double began = report_.now_s();
     if (op.bound.channel)
       queues_.exchange(c, op);
-    else if (op.run)
-      op.run(op.bound);
+    else if (op.binding->run)
+      op.binding->run(op.bound);
     report_.finished(c, op.bound, began);
     queues_.poll();
   }

@@ -6,20 +6,21 @@ namespace tessera {
 
 // The operands have the same distances on the host as in the arena.
 void exchange_through_host(const Arena& arena, const PreparedOp& op) {
-  const Stream stream = op.bound.stream;
+  const Stream stream = op.bound.launch.stream;
   BoundOp host = op.bound;
   for (size_t i = 0; i < op.op->inputs.size(); ++i)
-    host.in[i] = arena.download(stream, op.bound.in[i]);
+    host.inputs[i] = arena.download(stream, op.bound.inputs[i]);
   // A transfer may write a piece of its output.
   for (size_t i = 0; i < op.op->outputs.size(); ++i)
-    host.out[i] = arena.download(stream, op.bound.out[i]);
-  if (host.workspace) host.workspace = arena.host({host.workspace, DType::kU8, {1}}).data;
+    host.outputs[i] = arena.download(stream, op.bound.outputs[i]);
+  if (host.launch.workspace)
+    host.launch.workspace = arena.host({host.launch.workspace, DType::kU8, {1}}).data;
   host.kernels = &kernels::cpu_kernels();
-  host.stream = {};
+  host.launch.stream = {};
   synchronise(stream);
-  wait_for(*host.channel, start_communication(host));
-  finish_communication(host);
-  for (size_t i = 0; i < op.op->outputs.size(); ++i) arena.upload(stream, host.out[i]);
+  wait_for(*host.channel, start_transfer(host));
+  finish_transfer(host);
+  for (size_t i = 0; i < op.op->outputs.size(); ++i) arena.upload(stream, host.outputs[i]);
 }
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ void initialise_part(const TensorView& part, const Shape& global, const Extents&
                      const Initial& initial, uint64_t key) {
   int64_t elements = 1;
   for (int d = 0; d < global.rank(); ++d) elements *= extent(box, d);
-  if (elements < part.elements()) kernels::clear(part);
+  if (elements < part.elements()) kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{part});
   each_stretch(global, part.shape, box, [&](const Stretch& s) {
     const TensorView y = range(part, s.local, s.elements);
     if (initial.std > 0)

@@ -61,9 +61,9 @@ void check_agreement(const Program& a, const Program& b) {
 
 }  // namespace
 
-Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
                  MachineOptions options)
-    : library_(std::move(library)),
+    : kernels_(std::move(kernels)),
       alone_(options.world ? nullptr : self_world()),
       devices_(options.world ? device_world(*options.world) : nullptr),
       channels_(devices_        ? *devices_
@@ -74,8 +74,8 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<Library> library
   hooks_.now_s = std::move(options.now_s);
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   const int64_t bytes = largest(programs, &Program::bytes);
-  arena_ = library_->on_gpu() ? gpu_arena("the arena", bytes) : host_arena("arena", bytes);
-  if (library_->on_gpu() && options.poison)
+  arena_ = kernels_->on_gpu() ? gpu_arena("the arena", bytes) : host_arena("arena", bytes);
+  if (kernels_->on_gpu() && options.poison)
     throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
   make_executors(std::move(programs), options.poison);
 }
@@ -84,12 +84,12 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
   std::vector<MemoryRange> exchanged = {{host_arena_.data(), host_arena_.bytes()}};
   for (Program& p : programs) {
     const ProgramMemory memory = {*arena_, host_arena_.data()};
-    bound_.push_back(std::make_unique<BoundProgram>(std::move(p), memory, *library_, channels_));
-    if (!library_->on_gpu()) {
+    bound_.push_back(std::make_unique<BoundProgram>(std::move(p), memory, *kernels_, channels_));
+    if (!kernels_->on_gpu()) {
       executors_.push_back(std::make_unique<HostExecutor>(*bound_.back(), hooks_, poison));
       continue;
     }
-    auto e = std::make_unique<StreamExecutor>(*bound_.back(), library_->kernels(), hooks_);
+    auto e = std::make_unique<StreamExecutor>(*bound_.back(), kernels_->table(), hooks_);
     for (const MemoryRange& m : e->exchange().host_memory()) exchanged.push_back(m);
     executors_.push_back(std::move(e));
   }
@@ -99,9 +99,9 @@ void Machine::make_executors(std::vector<Program> programs, bool poison) {
 // NCCL, unless ranks share a device, which it does not support: then the host transfers the bytes.
 std::unique_ptr<World> Machine::device_world(World& world) {
   transport_ = world.transport();
-  if (!library_->on_gpu() || world.size() == 1) return nullptr;
+  if (!kernels_->on_gpu() || world.size() == 1) return nullptr;
   const std::vector<std::string> devices =
-      world.all_gather(fmt::format("{} {}", world.host(world.rank()), library_->gpu().uuid));
+      world.all_gather(fmt::format("{} {}", world.host(world.rank()), kernels_->gpu().uuid));
   if (const auto shared = ranks_that_share(devices)) {
     transport_ = fmt::format(
         "{}, through the memory of the host: ranks {} and {} have the same GPU ({}), which NCCL "
@@ -143,7 +143,7 @@ void Machine::initialise(uint64_t seed) {
 void Machine::initialise(const StatePiece& piece, uint64_t seed) {
   const TensorView v = view(piece);
   if (piece.role != Role::kWeight)
-    kernels::clear(flat(v));
+    kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{flat(v)});
   else
     initialise_part(v, piece.shape, {piece.begin, piece.end}, program()[piece.weight].initial,
                     hash_name(piece.name, seed));
@@ -156,7 +156,7 @@ void Machine::round_weights() {
     const TensorView from = flat(view(x));
     const TensorView to = elements(program(), x.copy, x.layer, x.copy_first, from.elements());
     const TensorView rounded = arena_->host(to);
-    kernels::cast(from, rounded);
+    kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{from, rounded});
     written(rounded);
   }
 }

@@ -1,4 +1,4 @@
-// Several programs over the same state: one library of kernels, one arena, an executor each.
+// Several programs over the same state: one set of prepared kernels, one arena, an executor each.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class Machine {
   // The first program's state frames are the run's; the others must agree on their offsets. The
   // arena is as large as the largest program. Every rank of the world makes its own at the same
   // time. Throws Error if the system refuses the memory.
-  Machine(std::vector<Program> programs, std::unique_ptr<Library> library,
+  Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels> kernels,
           MachineOptions options = {});
 
   // What the executors of all programs call; may be set between runs.
@@ -37,8 +37,8 @@ class Machine {
     arena_->touch();
     host_arena_.touch();
   }
-  Library& library() { return *library_; }
-  const Library& library() const { return *library_; }
+  PreparedKernels& kernels() { return *kernels_; }
+  const PreparedKernels& kernels() const { return *kernels_; }
 
   // Returns the elements of a piece of that program, in the extents of its box; on a GPU a
   // copy of them on the host, made now. Programs agree on state; gradients have other offsets in
@@ -60,7 +60,7 @@ class Machine {
   TensorView elements(const Program& program, FrameKindId kind, int64_t layer, int64_t first,
                       int64_t count) const;
 
-  std::unique_ptr<Library> library_;
+  std::unique_ptr<PreparedKernels> kernels_;
   std::string transport_ = "one rank";
   std::unique_ptr<World> alone_;    // where no world was given
   std::unique_ptr<World> devices_;  // where each rank has a GPU of its own

@@ -1,9 +1,9 @@
-// The contiguous ranges of weights within the part of a flat frame that a rank holds.
+#include "runtime/member_stretches.h"
+
 #include <algorithm>
 
 #include "base/box.h"
 #include "base/error.h"
-#include "runtime/bound_op.h"
 #include "runtime/initialise.h"
 
 namespace tessera {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
 
 namespace tessera {
 
@@ -13,16 +13,14 @@ struct PreparedOperand {
 };
 struct PreparedOp {
   const Op* op = nullptr;
-  RunOp run = nullptr;  // nullptr: it communicates, or is nothing but another name
+  const Binding* binding = nullptr;
   BoundOp bound;
   // Whether it is a transfer from device to device, enqueued in a stream.
   bool is_on_stream() const {
     return bound.channel && bound.channel->is_on_stream() && bound.channel->size() > 1;
   }
   std::vector<PreparedOperand> in, out;
-  std::vector<MemberRange> members;
-  std::vector<MemberStretch> stretches;
-  std::vector<FactorPlace> factors;
+  FlatMembers members;
   std::vector<bool> adds_first;  // this output is the first of the segment to add to its value
   PreparedOperand workspace, packed;
 };

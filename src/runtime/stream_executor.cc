@@ -22,7 +22,7 @@ int64_t number_of(CallId c, size_t op) {
 
 }  // namespace
 
-StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::Kernels& kernels,
+StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& kernels,
                                const RunHooks& hooks)
     : Executor(bound),
       kernels_(kernels),
@@ -58,15 +58,15 @@ void StreamExecutor::send(const TensorView& host) const {
 int64_t StreamExecutor::first_non_finite(const TensorView& t) const {
   int64_t first = -1;
   if (!bound_.arena().contains(t.data)) {  // what is offloaded
-    kernels::cpu_kernels().first_non_finite({}, flat(t), nullptr, &first);
+    kernels::launch(kernels::Cpu(), {}, kernels::FirstNonFiniteArgs{flat(t), &first});
     return first;
   }
-  const int64_t partials = kernels_.workspace.first_non_finite(t.elements());
+  const auto& kernel = kernels_.of<kernels::FirstNonFiniteArgs>();
+  const int64_t partials = kernel.workspace_bytes({flat(t), nullptr}, 1);
   const DeviceBuffer memory("the search for the first bad value",
                             partials + static_cast<int64_t>(sizeof(first)));
   std::byte* const found = memory.data() + partials;
-  kernels_.first_non_finite(queues_.main(), flat(t), memory.data(),
-                            reinterpret_cast<int64_t*>(found));
+  kernel.run({queues_.main(), memory.data()}, {flat(t), reinterpret_cast<int64_t*>(found)});
   copy_in_stream(queues_.main(), &first, found, sizeof(first));
   synchronise(queues_.main());
   return first;
@@ -249,9 +249,9 @@ bool StreamExecutor::enqueue(Enqueue how) {
         exchange_on_stream(c, op, how);
       else if (op.bound.channel)
         exchange_on_host(op);
-      else if (op.run)
-        op.run(op.bound);
-      if (report_.observed()) synchronise(op.bound.stream);
+      else if (op.binding->run)
+        op.binding->run(op.bound);
+      if (report_.observed()) synchronise(op.bound.launch.stream);
       report_.finished(c, op.bound, began);
     }
     queues_.after(c);
@@ -277,7 +277,7 @@ void StreamExecutor::begin_call(CallId c, Enqueue how) {
 
 void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
   Communicator& channel = *op.bound.channel;
-  const Stream s = op.bound.stream;
+  const Stream s = op.bound.launch.stream;
   const Queue queue = program().segment(program().call(c)).queue;
   const bool marked = op.is_on_stream();
   const int64_t number = number_of(c, static_cast<size_t>(&op - bound_.ops(c).data()));
@@ -288,8 +288,8 @@ void StreamExecutor::exchange_on_stream(CallId c, PreparedOp& op, Enqueue how) {
         s, queue == Queue::kCompute ? TransferTimes::What::kBoth : TransferTimes::What::kTransfer,
         group_of(*op.op));
   channel.use(s);
-  start_communication(op.bound);
-  finish_communication(op.bound);
+  start_transfer(op.bound);
+  finish_transfer(op.bound);
   if (marked && how == Enqueue::kTimed) times_.end(s);
   if (marked) marks_.done(s, queue, number);
   if (channel.needs_order()) queues_.after_transfer(s);

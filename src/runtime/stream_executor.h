@@ -20,7 +20,7 @@ constexpr int64_t kRunsPerTiming = 100;
 class StreamExecutor : public Executor {
  public:
   // All of them outlive this.
-  StreamExecutor(BoundProgram& bound, const kernels::Kernels& kernels, const RunHooks& hooks);
+  StreamExecutor(BoundProgram& bound, const kernels::KernelTable& kernels, const RunHooks& hooks);
 
   void run(const Observer& observe = {}) override;
   bool can_run_ahead() const override;
@@ -52,7 +52,7 @@ class StreamExecutor : public Executor {
   void report_transfer(double since_s);
   void abandon();
 
-  const kernels::Kernels& kernels_;
+  const kernels::KernelTable& kernels_;
   const RunHooks& hooks_;
   OpReporter report_;
   DeviceQueues queues_;

@@ -134,7 +134,7 @@ bool TransferQueues::move_first(Pending& queue) {
 bool TransferQueues::move_op(Active& a, PreparedOp& op) {
   if (!op.bound.channel) {
     const double began = report_.now_s();
-    if (op.run) op.run(op.bound);
+    if (op.binding->run) op.binding->run(op.bound);
     report_.finished(a.call, op.bound, began);
     return true;
   }
@@ -167,12 +167,12 @@ bool TransferQueues::lead(Pending& queue) {
 
 TransferQueues::Transfer TransferQueues::start(const PreparedOp& op) const {
   const double now = hooks_.time_s();
-  return {start_communication(op.bound), now, op.bound};
+  return {start_transfer(op.bound), now, op.bound};
 }
 
 bool TransferQueues::finish(const Transfer& t) {
   if (!t.bound.channel->done(t.ticket)) return false;
-  finish_communication(t.bound);
+  finish_transfer(t.bound);
   time_.total_s += hooks_.time_s() - t.since_s;
   return true;
 }

@@ -55,18 +55,19 @@ std::string first_bad_value(Trainer& trainer, World& world) {
     if (!found.empty() || rule_of(*e.op.op).effects.may_be_infinite) return;
     for (size_t o = 0; o < e.op.op->outputs.size(); ++o) {
       if (const ValueId v = e.op.op->outputs[o]; v != kNone && !live[v]) continue;
-      const std::optional<Bad> bad = find_bad(e, e.op.out[o]);
+      const std::optional<Bad> bad = find_bad(e, e.op.outputs[o]);
       if (!bad) continue;
       std::string inputs = "its inputs are finite";
       received = e.op.channel != nullptr;
       for (size_t i = 0; i < e.op.op->inputs.size(); ++i)
-        if (const auto in = find_bad(e, e.op.in[i]); in && e.op.in[i].data != e.op.out[o].data) {
+        if (const auto in = find_bad(e, e.op.inputs[i]);
+            in && e.op.inputs[i].data != e.op.outputs[o].data) {
           received = false;
           inputs = fmt::format("its input {} already holds {}",
                                trainer.program()[e.op.op->inputs[i]].name, in->kind);
         }
       found = fmt::format("{}: {} at element {} of {}; {}", place(e), bad->kind,
-                          format_count(bad->element), to_string(e.op.out[o].shape), inputs);
+                          format_count(bad->element), to_string(e.op.outputs[o].shape), inputs);
       return;
     }
   });

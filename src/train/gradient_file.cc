@@ -36,7 +36,9 @@ void write_for_hugging_face(const Path& file, Trainer& trainer, const ModelConfi
     std::vector<std::byte> sums(static_cast<size_t>(part.elements() * size_of(g->data.dtype)));
     copy_box(box, whole_box(tensors[i].shape), static_cast<const std::byte*>(g->data.data), box,
              sums.data(), size_of(g->data.dtype));
-    kernels::cast({sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part});
+    kernels::launch(
+        kernels::Cpu(), {},
+        kernels::CastArgs{{sums.data(), g->data.dtype, part}, {mean->data(), DType::kF32, part}});
     for (float& x : *mean) x = static_cast<float>(x / tokens);
     const FillPiece fill = transposed(std::as_bytes(std::span(*mean)), DType::kF32, part,
                                       inverse(tensors[i].axes), DType::kF32);
@@ -63,7 +65,7 @@ void write_gradients(const Path& file, Trainer& trainer, const ModelConfig& mode
     if (size_of(t.data.dtype) < 4) {
       wide.emplace_back(static_cast<size_t>(t.data.elements()));
       const TensorView to = {wide.back().data(), DType::kF32, t.data.shape};
-      kernels::cast(t.data, to);
+      kernels::launch(kernels::Cpu(), {}, kernels::CastArgs{t.data, to});
       t.data = to;
       t.dtype = DType::kF32;
     }

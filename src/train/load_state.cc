@@ -33,7 +33,7 @@ void read_piece(CheckpointReader& checkpoint, const StatePiece& piece, const Mod
                 to_string(stored->shape), to_string(piece.shape));
   std::vector<int64_t> end = piece.end;
   end[0] = std::min(end[0], stored->shape[0]);
-  if (end[0] < piece.end[0]) kernels::clear(view);
+  if (end[0] < piece.end[0]) kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{view});
   const int64_t rows = end[0] - piece.begin[0];
   if (rows <= 0) return;
   // The first rows of a dense box are a dense box.

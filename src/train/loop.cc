@@ -198,9 +198,9 @@ void Run::count_step(const StepResult& r) {
 }
 
 void Run::measure() {
-  Library& library = trainer_->machine().library();
-  if (library.on_gpu()) say(device_memory_line(trainer_->machine()));
-  figures_.measure(config_, library, world_.size(), options_.now_s);
+  PreparedKernels& kernels = trainer_->machine().kernels();
+  if (kernels.on_gpu()) say(device_memory_line(trainer_->machine()));
+  figures_.measure(config_, kernels, world_.size(), options_.now_s);
   if (const std::string& why = figures_.rate_error(); !why.empty())
     warn(
         fmt::format("the matrix rate could not be measured ({}). The log has shares of the fastest "

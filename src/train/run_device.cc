@@ -42,7 +42,7 @@ double product_s(DType type, const kernels::GpuBlas& blas, int64_t size,
   const auto seconds = [&](int64_t times) {
     const double began = now_s();
     for (int64_t i = 0; i < times; ++i)
-      product.run(stream.get(), at, at + bytes, at + 2 * bytes, at + 3 * bytes);
+      product.run({stream.get(), at + 3 * bytes}, {at, at + bytes, at + 2 * bytes});
     synchronise(stream.get());
     return (now_s() - began) / static_cast<double>(times);
   };
@@ -78,10 +78,10 @@ int64_t RunDevice::need(const MemoryPlan& m) const {
   return m.arena + outside_bytes(m) + (gpu ? 0 : m.host);
 }
 
-std::unique_ptr<Library> RunDevice::library(int threads) const {
+std::unique_ptr<PreparedKernels> RunDevice::kernels(int threads) const {
   omp_set_num_threads(threads);  // of kernels that run on OpenMP's default team
-  return gpu ? std::make_unique<Library>(cpu, threads, *gpu, tf32)
-             : std::make_unique<Library>(cpu, threads);
+  return gpu ? std::make_unique<PreparedKernels>(cpu, threads, *gpu, tf32)
+             : std::make_unique<PreparedKernels>(cpu, threads);
 }
 
 int64_t threads_for(const CpuFeatures& cpu, const World& world) {
@@ -155,7 +155,7 @@ std::vector<std::string> memory_lines(const MemoryPlan& m, const Machine& machin
 }
 
 std::vector<std::string> device_lines(const Machine& machine) {
-  const GpuFeatures& f = machine.library().gpu();
+  const GpuFeatures& f = machine.kernels().gpu();
   return {fmt::format("device    {}: its kernels are not yet proven on a GPU, see "
                       "scripts/gpu_check.sh",
                       f.model),
@@ -164,7 +164,7 @@ std::vector<std::string> device_lines(const Machine& machine) {
 
 std::string device_memory_line(const Machine& machine) {
   constexpr double kMib = 1 << 20;
-  const auto& device = machine.library().gpu();
+  const auto& device = machine.kernels().gpu();
   const auto total = static_cast<double>(device.memory_bytes);
   const auto arena = static_cast<double>(machine.arena_bytes());
   const double outside = total - static_cast<double>(free_gpu_bytes()) - arena;
@@ -175,10 +175,10 @@ std::string device_memory_line(const Machine& machine) {
       (total - static_cast<double>(device.free_bytes)) / kMib);
 }
 
-double measure_matrix_rate(const Library& library, DType type,
+double measure_matrix_rate(const PreparedKernels& kernels, DType type,
                            const std::function<double()>& now_s) {
-  if (library.on_gpu()) return measure_gpu_rate(type, library.tf32(), now_s);
-  return kernels::measure_matrix_rate(type, library.cpu(), library.threads());
+  if (kernels.on_gpu()) return measure_gpu_rate(type, kernels.tf32(), now_s);
+  return kernels::measure_matrix_rate(type, kernels.cpu(), kernels.threads());
 }
 
 }  // namespace tessera

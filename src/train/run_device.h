@@ -22,7 +22,7 @@ struct RunDevice {
   // What a program takes of the memory it computes on, and of the host's; on the CPU they are one.
   int64_t need(const MemoryPlan& m) const;
   int64_t host_need(const MemoryPlan& m) const { return gpu ? m.host : need(m); }
-  std::unique_ptr<Library> library(int threads) const;
+  std::unique_ptr<PreparedKernels> kernels(int threads) const;
 };
 
 // Writes cpu or cuda into config.run.device, and a precision in place of auto. On GPUs every rank
@@ -52,7 +52,7 @@ std::vector<std::string> device_lines(const Machine& machine);
 std::string device_memory_line(const Machine& machine);
 
 // The rate of products of this type, in operations a second: see kernels/matmul.h.
-double measure_matrix_rate(const Library& library, DType type,
+double measure_matrix_rate(const PreparedKernels& kernels, DType type,
                            const std::function<double()>& now_s);
 
 }  // namespace tessera

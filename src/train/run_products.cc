@@ -10,19 +10,19 @@ namespace tessera {
 namespace {
 
 // Prepares every product of these programs: compiling asks for its workspace.
-void prepare_products(Library& library, const RunConfig& config) {
+void prepare_products(PreparedKernels& kernels, const RunConfig& config) {
   for (const Purpose purpose : {Purpose::kTrain, Purpose::kValidate})
-    compile_stages(compile_request(config, purpose), library.target());
+    compile_stages(compile_request(config, purpose), kernels.target());
 }
 
 }  // namespace
 
-void share_products(Library& library, const RunConfig& config, World& world,
+void share_products(PreparedKernels& kernels, const RunConfig& config, World& world,
                     const std::function<double()>& now_s,
                     const std::function<void(const std::string&)>& say) {
-  if (!library.on_gpu() || config.run.products == ProductChoosing::kProposed) return;
-  library.choose_attention(say);
-  kernels::ProductChoices& choices = library.choices();
+  if (!kernels.on_gpu() || config.run.products == ProductChoosing::kProposed) return;
+  kernels.choose_attention(say);
+  kernels::ProductChoices& choices = kernels.choices();
   std::string text;
   if (world.rank() == 0) {
     const Path file = Path(config.run.directory) / "products.txt";
@@ -30,9 +30,9 @@ void share_products(Library& library, const RunConfig& config, World& world,
       for (const std::string& fault : choices.read(read_file(file), file.string())) say(fault);
     const int64_t known = choices.size();
     const double began = now_s();
-    library.measure_products(now_s);
-    prepare_products(library, config);
-    library.measure_products({});
+    kernels.measure_products(now_s);
+    prepare_products(kernels, config);
+    kernels.measure_products({});
     if (choices.changed()) write_file(file, choices.text());
     say(fmt::format("products  {} measured in {:.1f} s, {} known from {}", choices.size() - known,
                     now_s() - began, known, file.string()));

@@ -46,11 +46,11 @@ void Run::prepare() {
   dumps_.emplace(config_, world_);
   open_inputs();
   doing(0, "compiling");
-  auto library = device.library(static_cast<int>(config_.run.threads));
-  share_products(*library, config_, world_, options_.now_s,
+  auto kernels = device.kernels(static_cast<int>(config_.run.threads));
+  share_products(*kernels, config_, world_, options_.now_s,
                  [this](const std::string& line) { say(line); });
   const double began = options_.now_s();
-  trainer_ = std::make_unique<Trainer>(config_, std::move(library), device.memory_limit(), world_,
+  trainer_ = std::make_unique<Trainer>(config_, std::move(kernels), device.memory_limit(), world_,
                                        options_.now_s);
   const double compiled = since(began);
   if (options_.heartbeat)

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-void StepFigures::measure(const RunConfig& config, Library& library, int64_t ranks,
+void StepFigures::measure(const RunConfig& config, PreparedKernels& kernels, int64_t ranks,
                           const std::function<double()>& now_s) {
   const DType type = config.precision == Precision::kBf16 || config.precision == Precision::kBf16Sr
                          ? DType::kBF16
@@ -17,12 +17,12 @@ void StepFigures::measure(const RunConfig& config, Library& library, int64_t ran
   // Per sequence; the ramp gives the number of sequences per step.
   sequence_flops_ = model_flops(compile_request(config, Purpose::kTrain)) /
                     static_cast<double>(config.batch.micro * ranks);
-  if (library.on_gpu()) {
-    matrix_rate_ = measure_matrix_rate(library, type, now_s);
+  if (kernels.on_gpu()) {
+    matrix_rate_ = measure_matrix_rate(kernels, type, now_s);
     return;
   }
   try {
-    matrix_rate_ = measure_matrix_rate(library, type, now_s);
+    matrix_rate_ = measure_matrix_rate(kernels, type, now_s);
   } catch (const Error& e) {  // no memory is left for it
     rate_error_ = e.what();
   }

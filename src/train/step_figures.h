@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "runtime/library.h"
+#include "runtime/prepared_kernels.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 
@@ -16,7 +16,7 @@ class StepFigures {
  public:
   // Measures the machine's matrix rate. For the first rank, after the first step, which need not
   // wait for it. `ranks`: of the run.
-  void measure(const RunConfig& config, Library& library, int64_t ranks,
+  void measure(const RunConfig& config, PreparedKernels& kernels, int64_t ranks,
                const std::function<double()>& now_s);
 
   // Sets the rates of `m`, a step of that many sequences, from its time; `tokens` have a loss.

@@ -26,10 +26,10 @@ std::span<T> whole(const TensorView& view) {
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit,
+Trainer::Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kernels, int64_t limit,
                  World& world, std::function<double()> now_s)
     : config_(config), now_s_(now_s) {
-  const Target target = library->target();
+  const Target target = kernels->target();
   CompileRequest request = compile_request(config, Purpose::kTrain);
   if (world.rank() == 0) {
     const std::vector<std::string> wrong = prove(compile_stages(request, target));
@@ -48,7 +48,7 @@ Trainer::Trainer(const RunConfig& config, std::unique_ptr<Library> library, int6
     programs.push_back(compile(request, target));
   }
   machine_ =
-      std::make_unique<Machine>(std::move(programs), std::move(library),
+      std::make_unique<Machine>(std::move(programs), std::move(kernels),
                                 MachineOptions{&world, config.compiler.poison, std::move(now_s)});
 }
 
@@ -68,7 +68,7 @@ void Trainer::load(CheckpointReader& checkpoint, Load what) {
     const bool is_adapter =
         config_.lora.rank > 0 && piece.role == Role::kWeight && !program()[piece.weight].frozen;
     if (what == Load::kWeights && piece.role != Role::kWeight)
-      kernels::clear(flat(view));
+      kernels::launch(kernels::Cpu(), {}, kernels::ClearArgs{flat(view)});
     else if (is_adapter && what == Load::kWeights && checkpoint.find(piece.name) == nullptr)
       machine_->initialise(piece, static_cast<uint64_t>(config_.run.seed));
     else if (!load_packed_factors(checkpoint, piece, program(), view))

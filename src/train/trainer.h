@@ -37,8 +37,8 @@ class Trainer {
  public:
   // Compiles, proves the whole mesh's step (rank 0), checks the memory and takes it. `config` is
   // resolved (no auto, no zero sizes). Every rank of `world` makes its own at the same time.
-  Trainer(const RunConfig& config, std::unique_ptr<Library> library, int64_t limit, World& world,
-          std::function<double()> now_s);
+  Trainer(const RunConfig& config, std::unique_ptr<PreparedKernels> kernels, int64_t limit,
+          World& world, std::function<double()> now_s);
 
   // Of programs that were made elsewhere: of training and of validation, over the same state.
   Trainer(const RunConfig& config, std::unique_ptr<Machine> machine)

@@ -164,9 +164,9 @@ void ValueRecorder::arrivals(const OpEvent& e) {
     if (v == kNone || known_.contains(v)) continue;
     const Role role = program_[v].role;
     if (role == Role::kWeight)
-      record(e, v, e.host(e.op.in[i]), known_of(e, "read", v), "weight as it is read");
+      record(e, v, e.host(e.op.inputs[i]), known_of(e, "read", v), "weight as it is read");
     else if (role == Role::kStream || role == Role::kStreamGradient)
-      record(e, v, e.host(e.op.in[i]), known_of(e, "arrives", v), "as it arrives");
+      record(e, v, e.host(e.op.inputs[i]), known_of(e, "arrives", v), "as it arrives");
   }
 }
 
@@ -194,10 +194,10 @@ void ValueRecorder::output(const OpEvent& e, size_t i) {
   std::string what = name;
   if (const GroupRef* const over = over_of(op.attributes)) what += " over " + to_string(*over);
   if (!rule_of(op).effects.converts)
-    return record(e, v, e.host(e.op.out[i]), made_of(e, name, v), what);
+    return record(e, v, e.host(e.op.outputs[i]), made_of(e, name, v), what);
   // Known by what it was before.
   if (const auto root = known_.find(op.inputs[0]); root != known_.end())
-    record(e, v, e.host(e.op.out[i]), root->second, what);
+    record(e, v, e.host(e.op.outputs[i]), root->second, what);
 }
 
 void ValueRecorder::observe(const OpEvent& e) {

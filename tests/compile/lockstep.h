@@ -12,7 +12,8 @@
 #include "base/error.h"
 #include "ir/rule.h"
 #include "ir/state.h"
-#include "runtime/bound_op.h"
+#include "runtime/binding.h"
+#include "runtime/prepared_kernels.h"
 
 namespace tessera::testing {
 
@@ -21,7 +22,7 @@ using Array = std::vector<double>;
 
 class Lockstep {
  public:
-  Lockstep(const Graph& graph, Library& library) : g_(graph), library_(library) {
+  Lockstep(const Graph& graph, PreparedKernels& kernels) : g_(graph), kernels_(kernels) {
     for (const Value& v : g_.values) {
       local_.push_back(v);
       local_.back().shape = v.local();
@@ -188,18 +189,20 @@ class Lockstep {
     b.position = &position;
     b.values = g_.values;
     b.layer = layer;
-    for (size_t i = 0; i < op.inputs.size(); ++i) b.in[i] = view(rank, op.inputs[i], layer);
-    for (size_t i = 0; i < op.outputs.size(); ++i) b.out[i] = view(rank, op.outputs[i], layer);
-    const auto workspace = library_.target().workspace_bytes(op, local_);
+    for (const ValueId v : op.inputs) b.inputs.push_back(view(rank, v, layer));
+    for (const ValueId v : op.outputs) b.outputs.push_back(view(rank, v, layer));
+    b.fresh.resize(op.outputs.size());
+    const auto workspace = kernels_.target().workspace_bytes(op, local_);
     std::vector<std::max_align_t> scratch(
         static_cast<size_t>(workspace) / sizeof(std::max_align_t) + 8);
     // Workspaces start at multiples of 64 bytes.
     const auto address = reinterpret_cast<uintptr_t>(scratch.data());
-    b.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
-    const Prepared prepared = rule_of(op).prepared;
-    if (prepared == Prepared::kProduct) b.product = &library_.product(product_shape(op, local_));
-    if (prepared == Prepared::kHead) b.head = &library_.head(head_shape(op, local_));
-    library_.on_gpu() ? run_on_gpu(b) : run_op(op.kind())(b);
+    b.launch.workspace = reinterpret_cast<void*>((address + 63) / 64 * 64);
+    b.prepared = kernels_.prepared(op, local_);
+    if (kernels_.on_gpu())
+      run_on_gpu(b);
+    else if (const auto run = binding_of(op.kind()).run)
+      run(b);
   }
 
   // The op's operands in memory of the device, each where another has the same bytes too.
@@ -207,26 +210,26 @@ class Lockstep {
     const GpuStream stream;
     std::map<void*, DeviceBuffer> buffers;
     BoundOp b = given;
-    b.kernels = &library_.kernels();
-    b.stream = stream.get();
+    b.kernels = &kernels_.table();
+    b.launch.stream = stream.get();
     const auto bring = [&](TensorView& t) {
       if (!t) return;
       DeviceBuffer& buffer = buffers[t.data];
       if (buffer.bytes() < t.bytes()) buffer = DeviceBuffer("an operand", t.bytes());
-      copy_in_stream(b.stream, buffer.data(), t.data, t.bytes());
-      synchronise(b.stream);
+      copy_in_stream(b.launch.stream, buffer.data(), t.data, t.bytes());
+      synchronise(b.launch.stream);
       t.data = buffer.data();
     };
-    for (TensorView& t : b.in) bring(t);
-    for (TensorView& t : b.out) bring(t);
+    for (TensorView& t : b.inputs) bring(t);
+    for (TensorView& t : b.outputs) bring(t);
     const DeviceBuffer workspace("a workspace",
-                                 library_.target().workspace_bytes(*b.op, local_) + 64);
-    b.workspace = workspace.data();
-    run_op(b.op->kind())(b);
-    for (size_t i = 0; i < b.out.size(); ++i)
-      if (b.out[i])
-        copy_in_stream(b.stream, given.out[i].data, b.out[i].data, given.out[i].bytes());
-    synchronise(b.stream);
+                                 kernels_.target().workspace_bytes(*b.op, local_) + 64);
+    b.launch.workspace = workspace.data();
+    binding_of(b.op->kind()).run(b);
+    for (size_t i = 0; i < b.outputs.size(); ++i)
+      copy_in_stream(b.launch.stream, given.outputs[i].data, b.outputs[i].data,
+                     given.outputs[i].bytes());
+    synchronise(b.launch.stream);
   }
 
   // Every rank's result from what the ranks of its group hold.
@@ -257,7 +260,7 @@ class Lockstep {
 
   Graph g_;
   ValueVector local_;  // whose shapes are one rank's
-  Library& library_;
+  PreparedKernels& kernels_;
   std::vector<std::map<std::pair<ValueId, int64_t>, Bytes>> ranks_;
 };
 

@@ -23,7 +23,7 @@ class Soundness {
   Soundness(const Case& c, Mesh mesh) : case_(c), built_(c), mesh_(mesh) {
     operands_ = built_.op().inputs;
     operands_.insert(operands_.end(), built_.op().outputs.begin(), built_.op().outputs.end());
-    Lockstep alone(built_.graph, library_);
+    Lockstep alone(built_.graph, kernels_);
     for (const ValueId v : built_.given) {
       truth_[v] = contents(built_.graph[v], v);
       alone.write(v, 0, truth_[v]);
@@ -111,7 +111,7 @@ class Soundness {
       g[d].sharding = wanted;
     }
     for (Value& v : g.values) localise(v, mesh_);
-    Lockstep machine(g, library_);
+    Lockstep machine(g, kernels_);
     for (const ValueId v : built_.given) divide(machine, g, v);
     machine.run_ops(built_.forward, 0);
     for (const ValueId v : op().outputs)
@@ -189,7 +189,7 @@ class Soundness {
   const Case& case_;
   Built built_;
   Mesh mesh_;
-  Library library_{CpuFeatures(), 1};
+  PreparedKernels kernels_{CpuFeatures(), 1};
   std::vector<ValueId> operands_;
   std::map<ValueId, Array> truth_;
 };

@@ -148,8 +148,8 @@ void join_parts(const Graph& g, int64_t layers, Results& out) {
 }
 
 Results run(const Trial& s, const Graph& g) {
-  Library library(CpuFeatures(), 1);
-  Lockstep machine(g, library);
+  PreparedKernels kernels(CpuFeatures(), 1);
+  Lockstep machine(g, kernels);
   std::map<ValueId, int64_t> layers;  // that a value has
   for (const ValueId i : g.values.ids()) {
     const Value& v = g.values[i];

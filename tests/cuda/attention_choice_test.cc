@@ -227,13 +227,13 @@ class AttentionRuns : public AttentionChoosing {
   }
   Curve train(std::string* log = nullptr) {
     const auto world = self_world();
-    auto library = gpu_library();
+    auto kernels = gpu_prepared();
     share_products(
-        *library, config_, *world, [&] { return now_s(); },
+        *kernels, config_, *world, [&] { return now_s(); },
         [&](const std::string& s) {
           if (log) *log += s + "\n";
         });
-    Trainer trainer(config_, std::move(library), INT64_MAX, *world, {});
+    Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
     const Curve curve = curve_of(trainer, config_, 3);
     EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
     return curve;

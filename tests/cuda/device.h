@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/library.h"
+#include "runtime/prepared_kernels.h"
 
 namespace tessera::testing {
 
@@ -16,8 +16,8 @@ class OnGpu : public ::testing::Test {
     if (const std::string why = why_no_gpu(); !why.empty()) GTEST_SKIP() << why;
     features_ = use_gpu(0);
   }
-  std::unique_ptr<Library> gpu_library() const {
-    return std::make_unique<Library>(CpuFeatures(), 1, features_);
+  std::unique_ptr<PreparedKernels> gpu_prepared() const {
+    return std::make_unique<PreparedKernels>(CpuFeatures(), 1, features_);
   }
   GpuFeatures features_;
 };

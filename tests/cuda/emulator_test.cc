@@ -1,5 +1,6 @@
 // Tests that need the emulated device: streams that run as early as possible, and a driver that
 // returns errors.
+#include <cmath>
 #include <set>
 
 #include "ir/state.h"
@@ -25,7 +26,7 @@ class CudaEmulated : public testing::OnGpu {
   // The host is one step ahead where that is possible.
   Curve ahead(const RunConfig& c, int steps) const {
     const auto world = self_world();
-    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     BatchSource source = batches(c);
     trainer.initialise();
     Curve got;
@@ -63,7 +64,7 @@ TEST_F(CudaEmulated, D_B4_TheReportIsTheFinishedRuns) {
   const Curve want = run(c, 5);
   device_conduct.early = true;
   const auto world = self_world();
-  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   trainer.initialise();
   for (int step = 1; step <= 3; ++step) trainer.step(step, 1e-3, source);
@@ -136,8 +137,8 @@ TEST_F(CudaEmulated, D_B3_AForkedProcessHasNoDevice) {
 
 // The manual's alignment of a product's workspace; the stand-in for cuBLASLt checks every product.
 TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
-  const auto library = gpu_library();
-  EXPECT_EQ(library->target().alignment, kernels::kBlasWorkspaceAlignment);
+  const auto kernels = gpu_prepared();
+  EXPECT_EQ(kernels->target().alignment, kernels::kBlasWorkspaceAlignment);
   for (const int64_t layers : {1, 3})
     for (const int64_t hidden : {20, 36}) {
       RunConfig c = tiny(Family::kGpt2);
@@ -147,7 +148,7 @@ TEST_F(CudaEmulated, D_B2_WorkspacesAreAligned) {
       c.model.kv_heads = c.model.feed_forward = 0;
       derive_sizes(c.model);
       const auto world = self_world();
-      Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+      Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
       const Program& p = trainer.program();
       EXPECT_EQ(p.scratch_offset % kernels::kBlasWorkspaceAlignment, 0);
       for (const Segment& s : p.segments)
@@ -189,19 +190,49 @@ TEST_F(CudaEmulated, D_R1_NoiseIsNoZeros) {
 }
 
 TEST_F(CudaEmulated, D_R3_ProductsOfOtherStridesAreOthers) {
-  const auto library = gpu_library();
+  const auto kernels = gpu_prepared();
   const kernels::MatmulShape dense = {.m = 8, .n = 8, .k = 8};
   kernels::MatmulShape slice = dense;
   slice.lda = 24;
-  EXPECT_EQ(&library->product(dense), &library->product(dense));
-  EXPECT_NE(&library->product(dense), &library->product(slice));
+  EXPECT_EQ(&kernels->product(dense), &kernels->product(dense));
+  EXPECT_NE(&kernels->product(dense), &kernels->product(slice));
   for (int64_t kernels::MatmulShape::*of :
        {&kernels::MatmulShape::ldb, &kernels::MatmulShape::ldc, &kernels::MatmulShape::stride_a,
         &kernels::MatmulShape::stride_b, &kernels::MatmulShape::stride_c}) {
     kernels::MatmulShape other = dense;
     other.*of = 64;
-    EXPECT_NE(&library->product(dense), &library->product(other));
+    EXPECT_NE(&kernels->product(dense), &kernels->product(other));
   }
+}
+
+// As products.txt of an earlier version has them, where a product that writes C was one of its own.
+TEST_F(CudaEmulated, AFreshProductTakesTheChoiceOfTheShapeThatWrites) {
+  constexpr int64_t kN = 4, kK = 999;
+  const kernels::MatmulShape writes = {.m = kN, .n = kN, .k = kK};
+  kernels::MatmulShape adds = writes;
+  adds.accumulate = true;
+  kernels::ProductChoices choices("here");
+  choices.add(adds, {{0}, 0, 1});
+  choices.add(writes, {{1}, 0, 1});  // sums that begin with the last term
+  const GpuStream stream;
+  testing::Both a(DType::kF32, {kN * kK}), b(DType::kF32, {kK * kN}), c(DType::kF32, {kN * kN});
+  for (int64_t i = 0; i < kN * kK; ++i) {
+    a.set(i, std::sin(0.7 * static_cast<double>(i)));
+    b.set(i, std::cos(0.3 * static_cast<double>(i)));
+  }
+  a.send(stream.get()), b.send(stream.get());
+  const auto product = [&](const kernels::MatmulShape& shape, bool fresh) {
+    kernels::GpuBlas blas;
+    blas.choose_by(choices);
+    const kernels::GpuMatmul matmul(shape, blas);
+    const DeviceBuffer workspace("a workspace", matmul.workspace_bytes());
+    c.send(stream.get());  // zero
+    matmul.run({stream.get(), workspace.data()},
+               {a.device().data, b.device().data, c.device().data, fresh});
+    return c.fetch(stream.get());
+  };
+  EXPECT_EQ(product(adds, true), product(writes, false));
+  EXPECT_NE(product(adds, true), product(adds, false));
 }
 
 TEST_F(CudaEmulated, D_B1_DevicesHaveNames) {

@@ -18,8 +18,8 @@ class CudaKernels : public OnGpu {
     stream_ = std::make_unique<GpuStream>();
   }
   Stream stream() const { return stream_->get(); }
-  static const kernels::Kernels& cpu() { return kernels::cpu_kernels(); }
-  static const kernels::Kernels& gpu() { return kernels::gpu_kernels(); }
+  static const kernels::KernelTable& cpu() { return kernels::cpu_kernels(); }
+  static const kernels::KernelTable& gpu() { return kernels::gpu_kernels(); }
 
   void fill(Both& x, double scale, double shift = 0) {
     for (int64_t i = 0; i < x.host().elements(); ++i)
@@ -36,8 +36,8 @@ class CudaKernels : public OnGpu {
 TEST_F(CudaKernels, ProductsInEightBits) {
   using kernels::Fp8;
   constexpr int64_t kM = 80, kN = 48, kK = 112;
-  Library here(read_cpu_features(), 1);
-  const auto there = gpu_library();
+  PreparedKernels here(read_cpu_features(), 1);
+  const auto there = gpu_prepared();
   for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
     for (const bool ta : {false, true})
       for (const bool tb : {false, true}) {
@@ -52,16 +52,17 @@ TEST_F(CudaKernels, ProductsInEightBits) {
                                             .b = type,
                                             .fp8_a = Fp8::kE5M2,
                                             .fp8_b = Fp8::kE4M3};
-        const Product &wanted = here.product(shape), &got = there->product(shape);
+        const kernels::Product &wanted = here.product(shape), &got = there->product(shape);
         Both room(DType::kI64, {got.workspace_bytes() / 8 + 1});
         const Buffer space("workspace", wanted.workspace_bytes());
-        wanted.run({}, a.host().data, b.host().data, c.host().data, space.data());
-        got.run(stream(), a.device().data, b.device().data, c.device().data, room.device().data);
+        wanted.run({.workspace = space.data()}, {a.host().data, b.host().data, c.host().data});
+        const kernels::Launch on_device = {stream(), room.device().data};
+        got.run(on_device, {a.device().data, b.device().data, c.device().data});
         expect_close(c.fetch(stream()), c.here(), 1e-6, name_of(type).data());
         // One number that is not finite is not hidden.
         a.set(kM, std::numeric_limits<double>::infinity());
         a.send(stream());
-        got.run(stream(), a.device().data, b.device().data, c.device().data, room.device().data);
+        got.run(on_device, {a.device().data, b.device().data, c.device().data});
         for (const double x : c.fetch(stream())) ASSERT_TRUE(std::isnan(x));
       }
 }
@@ -77,7 +78,7 @@ TEST_F(CudaKernels, ProductsInEightBitsThatNoCardMakes) {
     change(s);
     EXPECT_DEATH(kernels::gpu::check_fp8_product(s), why);
   };
-  EXPECT_GT(gpu_library()->product(fits).workspace_bytes(), 0);
+  EXPECT_GT(gpu_prepared()->product(fits).workspace_bytes(), 0);
   expect_refused([](kernels::MatmulShape& s) { s.m = 40; }, "an extent of 40");
   expect_refused([](kernels::MatmulShape& s) { s.n = 50; }, "an extent of 50");
   expect_refused([](kernels::MatmulShape& s) { s.k = 63; }, "an extent of 63");
@@ -117,11 +118,12 @@ class CudaUpdates : public CudaKernels {
       if (c.low) u.weights_low = side(low);
       u.ranges = ranges;
       u.stochastic = c.stochastic;
-      const kernels::UpdateStep constants = {
+      const kernels::UpdateConstants constants = {
           .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
       const auto* n = side(numbers).as<double>();
-      const auto& table = on_device ? gpu() : cpu();
-      table.update(on_device ? stream() : Stream(), c.rule, u, constants, {n, n + 1, n + 2, n + 3});
+      const auto& kernel = (on_device ? gpu() : cpu()).of<kernels::UpdateArgs>();
+      kernel.run({on_device ? stream() : Stream()},
+                 {c.rule, u, constants, {n, n + 1, n + 2, n + 3}});
     };
     update(false);
     update(true);
@@ -155,18 +157,24 @@ TEST_F(CudaKernels, SquaresAndClip) {
   step.set(kLossScale, 8);
   report.send(stream());
   step.send(stream());
-  std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.squares(kN)));
-  const DeviceBuffer there("a workspace", gpu().workspace.squares(kN));
-  const auto run = [&](const kernels::Kernels& k, Stream s, const TensorView& v, double* r,
-                       const double* of_step, void* workspace) {
-    k.squares(s, v, workspace, r + kSquares);
-    k.squares(s, {v.as<float>() + 3, DType::kF32, {kN - 3}}, workspace, r + kSquares);
-    k.clip(s, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale,
-               of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
+  const auto bytes_of = [&](const kernels::KernelTable& k) {
+    return k.of<kernels::SquaresArgs>().workspace_bytes({x.host(), nullptr}, 1);
   };
-  run(cpu(), {}, x.host(), report.host().as<double>(), step.host().as<double>(), here.data());
-  run(gpu(), stream(), x.device(), report.device().as<double>(), step.device().as<double>(),
-      there.data());
+  std::vector<std::byte> here(static_cast<size_t>(bytes_of(cpu())));
+  const DeviceBuffer there("a workspace", bytes_of(gpu()));
+  const auto run = [&](const kernels::KernelTable& k, const kernels::Launch& l, const TensorView& v,
+                       double* r, const double* of_step) {
+    const auto& squares = k.of<kernels::SquaresArgs>();
+    squares.run(l, {v, r + kSquares});
+    squares.run(l, {{v.as<float>() + 3, DType::kF32, {kN - 3}}, r + kSquares});
+    k.of<kernels::ClipArgs>().run(
+        l, {r + kLossTokens, r + kSquares, r + kLossSum, of_step + kLossScale,
+            of_step + kSkipBefore, r + kGradNorm, r + kScale, r + kSkip, 0.1});
+  };
+  run(cpu(), {.workspace = here.data()}, x.host(), report.host().as<double>(),
+      step.host().as<double>());
+  run(gpu(), {stream(), there.data()}, x.device(), report.device().as<double>(),
+      step.device().as<double>());
   const std::vector<double> got = report.fetch(stream()), want = report.here();
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12 * std::abs(want[i]));
 }
@@ -188,15 +196,16 @@ TEST_F(CudaKernels, SumsOfSquaresByRowAndColumn) {
     numbers.set(1, 0);     // no skip
     for (Both* b : {&g, &rows, &columns, &numbers}) b->send(stream());
     const kernels::FactorStretch stretch = {kBefore, kBefore + n, c.first, c.columns};
-    const DeviceBuffer space("a workspace", gpu().workspace.factor_sums(n, c.rows + c.columns));
-    const auto sums = [&](const kernels::Kernels& k, Stream s, bool here, void* workspace) {
-      const auto data = [&](Both& b) { return (here ? b.host() : b.device()).as<double>(); };
-      k.add_factor_sums(s, here ? g.host() : g.device(), stretch,
-                        {nullptr, nullptr, data(numbers), data(numbers) + 1}, 1e-3, workspace,
-                        data(rows), data(columns));
+    const auto args = [&](bool here) {
+      const auto side = [&](Both& b) { return here ? b.host() : b.device(); };
+      const auto* said = side(numbers).as<double>();
+      return kernels::FactorSumsArgs{side(g), stretch,    {nullptr, nullptr, said, said + 1},
+                                     1e-3,    side(rows), side(columns)};
     };
-    sums(gpu(), stream(), false, space.data());
-    sums(cpu(), {}, true, nullptr);
+    const auto& there = gpu().of<kernels::FactorSumsArgs>();
+    const DeviceBuffer space("a workspace", there.workspace_bytes(args(false), 1));
+    there.run({stream(), space.data()}, args(false));
+    cpu().of<kernels::FactorSumsArgs>().run({}, args(true));
     const std::string what = fmt::format("{} x {}", c.rows, c.columns);
     testing::expect_close(rows.fetch(stream()), rows.here(), 1e-12, what);
     testing::expect_close(columns.fetch(stream()), columns.here(), 1e-12, what);
@@ -214,13 +223,15 @@ TEST_F(CudaKernels, TheFirstThatIsNotFinite) {
         for (const int64_t i : bad)
           x.set(shift + i, i % 2 == 0 ? NAN : -std::numeric_limits<double>::infinity());
         x.send(stream());
-        const DeviceBuffer space("a workspace", gpu().workspace.first_non_finite(kN));
-        const auto part = [&](const TensorView& v) {
-          return TensorView{v.as<std::byte>() + shift * size_of(type), type, {kN}};
+        const auto args = [&](const TensorView& v, const TensorView& to) {
+          return kernels::FirstNonFiniteArgs{
+              {v.as<std::byte>() + shift * size_of(type), type, {kN}}, to.as<int64_t>()};
         };
-        gpu().first_non_finite(stream(), part(x.device()), space.data(),
-                               first.device().as<int64_t>());
-        cpu().first_non_finite({}, part(x.host()), nullptr, first.host().as<int64_t>());
+        const auto& search = gpu().of<kernels::FirstNonFiniteArgs>();
+        const kernels::FirstNonFiniteArgs there = args(x.device(), first.device());
+        const DeviceBuffer space("a workspace", search.workspace_bytes(there, 1));
+        search.run({stream(), space.data()}, there);
+        cpu().of<kernels::FirstNonFiniteArgs>().run({}, args(x.host(), first.host()));
         const double want = bad.empty() ? -1 : static_cast<double>(bad[0]);
         EXPECT_EQ(first.here()[0], want) << name_of(type);
         EXPECT_EQ(first.fetch(stream())[0], want) << name_of(type);
@@ -235,8 +246,8 @@ TEST_F(CudaKernels, CastsOfAnyLength) {
           std::pair{DType::kF32, DType::kF16}, std::pair{DType::kF16, DType::kF32}}) {
       Both x(from, {n}), y(to, {n});
       fill(x, 3.0);
-      cpu().cast({}, x.host(), y.host());
-      gpu().cast(stream(), x.device(), y.device());
+      cpu().of<kernels::CastArgs>().run({}, {x.host(), y.host()});
+      gpu().of<kernels::CastArgs>().run({stream()}, {x.device(), y.device()});
       EXPECT_EQ(y.fetch(stream()), y.here()) << n;
     }
 }
@@ -249,23 +260,21 @@ TEST_F(CudaKernels, CachedAttention) {
   fill(qkv, 1.0), fill(cache, 1.0, 0.3), fill(out, 0.0);
   start.set(0, 33);
   start.send(stream());
-  std::vector<std::byte> here(static_cast<size_t>(cpu().workspace.cached_attention(context, d, 1)) +
-                              64);
+  using Args = kernels::CachedAttentionArgs;
+  const Args args = {.qkv = qkv.host(),
+                     .cache = cache.host(),
+                     .start = start.host().as<int32_t>(),
+                     .out = out.host(),
+                     .scale = 0.25f};
+  const auto& kernel = cpu().of<Args>();
+  std::vector<std::byte> here(static_cast<size_t>(kernel.workspace_bytes(args, 1)) + 64);
   const auto at = reinterpret_cast<uintptr_t>(here.data());
-  cpu().cached_attention({},
-                         {.qkv = qkv.host(),
-                          .cache = cache.host(),
-                          .start = start.host().as<int32_t>(),
-                          .out = out.host(),
-                          .scale = 0.25f},
-                         here.data() + (64 - at % 64) % 64);
-  gpu().cached_attention(stream(),
-                         {.qkv = qkv.device(),
-                          .cache = cache.device(),
-                          .start = start.device().as<int32_t>(),
-                          .out = out.device(),
-                          .scale = 0.25f},
-                         nullptr);
+  kernel.run({.workspace = here.data() + (64 - at % 64) % 64}, args);
+  gpu().of<Args>().run({stream()}, {.qkv = qkv.device(),
+                                    .cache = cache.device(),
+                                    .start = start.device().as<int32_t>(),
+                                    .out = out.device(),
+                                    .scale = 0.25f});
   expect_close(out.fetch(stream()), out.here(), 1e-6, "out");
   EXPECT_EQ(cache.fetch(stream()), cache.here());
 }

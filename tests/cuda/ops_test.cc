@@ -13,8 +13,8 @@ class CudaOps : public OnGpu {
  protected:
   void expect_same(const Case& c) {
     const Built built(c);
-    Library cpu(CpuFeatures(), 1);
-    const auto gpu = gpu_library();
+    PreparedKernels cpu(CpuFeatures(), 1);
+    const auto gpu = gpu_prepared();
     Lockstep here(built.graph, cpu), there(built.graph, *gpu);
     for (const ValueId v : built.given) {
       const Array numbers = contents(built.graph[v], v);

@@ -24,12 +24,13 @@ class CudaProducts : public testing::OnGpu {
   }
   // Of a start: what it takes, and what it says.
   std::string start(std::vector<std::string>& said) {
-    const std::unique_ptr<Library> library = resolve_device(config_, *self_world()).library(1);
+    const std::unique_ptr<PreparedKernels> kernels =
+        resolve_device(config_, *self_world()).kernels(1);
     const auto world = self_world();
     said.clear();
-    share_products(*library, config_, *world, now_s,
+    share_products(*kernels, config_, *world, now_s,
                    [&](const std::string& line) { said.push_back(line); });
-    return library->choices().text();
+    return kernels->choices().text();
   }
   Path file() const { return folder_.path() / "products.txt"; }
 
@@ -90,9 +91,9 @@ TEST_F(CudaProducts, ProposedOnesAreNotKept) {
 
 TEST_F(CudaProducts, MeasuredOnesTrainTheSame) {
   const auto world = self_world();
-  auto library = gpu_library();
-  share_products(*library, config_, *world, now_s, [](const std::string&) {});
-  Trainer trainer(config_, std::move(library), INT64_MAX, *world, {});
+  auto kernels = gpu_prepared();
+  share_products(*kernels, config_, *world, now_s, [](const std::string&) {});
+  Trainer trainer(config_, std::move(kernels), INT64_MAX, *world, {});
   expect_same(curve_of(trainer, config_, 3), run(config_, 3), 1e-5);
 }
 

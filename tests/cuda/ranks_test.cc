@@ -35,8 +35,8 @@ class CudaRanks : public ::testing::Test {
     device_conduct = {};
     device_conduct.number = 1 + static_cast<int>(ranks().rank());
   }
-  static std::unique_ptr<Library> library() {
-    return std::make_unique<Library>(CpuFeatures(), 1, use_gpu(0));
+  static std::unique_ptr<PreparedKernels> kernels() {
+    return std::make_unique<PreparedKernels>(CpuFeatures(), 1, use_gpu(0));
   }
   static RunConfig config(const std::string& layout) {
     RunConfig c = tiny(Family::kLlama);
@@ -94,12 +94,13 @@ class CudaRanks : public ::testing::Test {
     return curve;
   }
   static Curve on_cpu(const RunConfig& c, int steps) {
-    Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, ranks(), {});
+    Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX,
+                    ranks(), {});
     return train(trainer, c, steps);
   }
   void expect_trains(const RunConfig& c, const std::string& transport) {
     constexpr int kSteps = 5;
-    Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     EXPECT_NE(trainer.machine().transport().find(transport), std::string::npos)
         << trainer.machine().transport();
     expect_same(train(trainer, c, kSteps), on_cpu(c, kSteps), 1e-5);
@@ -157,7 +158,7 @@ TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
   for (const std::string& layout : layouts()) {
     SCOPED_TRACE(layout);
     const RunConfig c = config(layout);
-    Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     std::vector<CommunicationTime> times;
     train(trainer, c, 4, &times);
     ASSERT_EQ(times.size(), 4u);
@@ -177,7 +178,7 @@ TEST_F(CudaRanks, D_B7_LaunchesAreRecorded) {
 // The rank that is late is named, with the transfer that waits for it.
 TEST_F(CudaRanks, D_B7_AWaitNamesItsTransfer) {
   const RunConfig c = config(ranks().size() == 2 ? "data" : "four");
-  Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+  Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
   const Executor& e = trainer.machine().executor(0);
   Waiting seen;
   std::string doing;
@@ -216,9 +217,9 @@ TEST_F(CudaRanks, D_B9_SeveralGraphsAreTheSame) {
   for (const std::string& layout : layouts()) {
     SCOPED_TRACE(layout);
     const RunConfig c = config(layout);
-    Trainer whole(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer whole(c, kernels(), INT64_MAX, ranks(), now_s);
     const Curve want = train(whole, c, 4);
-    Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     StepGraphs& graphs = stream_executor(trainer).graphs();
     graphs.limits.graph_nodes = 40 + 13 * ranks().rank();  // cut at another call on every rank
     const Curve got = train(trainer, c, 4);
@@ -252,7 +253,7 @@ TEST_F(CudaRanks, D_B10_NoGroupStaysOpen) {
 TEST_F(CudaRanks, D_B11_ANormalEndFinishesWithThePeers) {
   const RunConfig c = config(layouts()[0]);
   {
-    Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     train(trainer, c, 2);
   }
   EXPECT_GT(nccl_conduct.joined, 0);
@@ -266,7 +267,7 @@ TEST_F(CudaRanks, D_B11_ANormalEndFinishesWithThePeers) {
 TEST_F(CudaRanks, D_B6_StepsTakeNoMemory) {
   for (const std::string& layout : layouts()) {
     const RunConfig c = config(layout);
-    Trainer trainer(c, library(), INT64_MAX, ranks(), now_s);
+    Trainer trainer(c, kernels(), INT64_MAX, ranks(), now_s);
     const int64_t before = free_gpu_bytes();
     train(trainer, c, 4);
     EXPECT_EQ(free_gpu_bytes(), before) << layout;

@@ -14,7 +14,7 @@ class CudaTraining : public testing::OnGpu {
  protected:
   Curve on_gpu(const RunConfig& c, int steps) {
     const auto world = self_world();
-    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     return curve_of(trainer, c, steps);
   }
 };
@@ -75,7 +75,7 @@ TEST_F(CudaTraining, EncoderAndDecoderInSixteenBits) {
 TEST_F(CudaTraining, ArenasAreAsPlanned) {
   const RunConfig c = tiny(Family::kGpt2);
   const auto world = self_world();
-  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   EXPECT_EQ(trainer.machine().arena_bytes(), trainer.machine().planned_bytes());
   const std::string line = device_memory_line(trainer.machine());
   const std::string bytes = std::to_string(trainer.program().bytes);
@@ -94,7 +94,7 @@ TEST_F(CudaTraining, OffloadedActivations) {
   c.model.layers = 3;
   const Curve kept = on_gpu(c, 3);
   c.layout.offload = "activations";
-  EXPECT_GT(Trainer(c, gpu_library(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
+  EXPECT_GT(Trainer(c, gpu_prepared(), INT64_MAX, *self_world(), {}).program().host_bytes, 0);
   const Curve offloaded = on_gpu(c, 3);
   EXPECT_EQ(offloaded.losses, kept.losses);
   EXPECT_EQ(offloaded.norms, kept.norms);
@@ -121,7 +121,7 @@ TEST_F(CudaTraining, D_B9_GraphsAreCut) {
   std::vector<std::string> said;
   for (const int64_t most : {INT64_MAX, int64_t{100}}) {
     const auto world = self_world();
-    Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+    Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
     trainer.machine().hooks().captured = [&](const std::string& line) { said.push_back(line); };
     StepGraphs& graphs = testing::stream_executor(trainer).graphs();
     graphs.limits = {.graph_nodes = 30, .nodes = most};
@@ -146,7 +146,7 @@ TEST_F(CudaTraining, TheHostIsAhead) {
   const RunConfig c = tiny(Family::kLlama);
   const Curve want = on_gpu(c, 7);
   const auto world = self_world();
-  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   trainer.initialise();
   Curve got;
@@ -189,10 +189,10 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
     t.initialise();
     for (int step = 1; step < kBad; ++step) EXPECT_TRUE(t.step(step, 1e-3, s).finite);
   };
-  Trainer until(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer until(c, gpu_prepared(), INT64_MAX, *world, {});
   BatchSource its = source();
   begin(until, its);
-  Trainer trainer(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer trainer(c, gpu_prepared(), INT64_MAX, *world, {});
   BatchSource ours = source();
   begin(trainer, ours);
   trainer.prepare_step(kBad, 1e-3, ours);
@@ -215,8 +215,8 @@ TEST_F(CudaTraining, BehindABadStepNothingIsUpdated) {
 TEST_F(CudaTraining, StateComesBackToTheHost) {
   const RunConfig c = tiny(Family::kGpt2);
   const auto world = self_world();
-  Trainer here(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
-  Trainer there(c, gpu_library(), INT64_MAX, *world, {});
+  Trainer here(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world, {});
+  Trainer there(c, gpu_prepared(), INT64_MAX, *world, {});
   BatchSource source = batches(c);
   for (Trainer* t : {&here, &there}) {
     t->initialise();

@@ -52,7 +52,8 @@ TEST_P(EveryFamily, MergedWeightsGiveTheLogitsOfTheAdapters) {
   c.lora.alpha = 24;
   c.lora.targets = {"*.attn.*", "*.mlp.down.weight"};
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   save(folder.path(), header_of(c, 1), trainer.state());
   BatchSource source = batches(c);
@@ -71,7 +72,8 @@ TEST(Average, IsTheMeanOfEachWeight) {
   TemporaryFolder folder;
   const RunConfig c = tiny(Family::kLlama);
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   std::vector<std::vector<float>> seen;
   for (const uint64_t seed : {1u, 2u, 3u}) {
     trainer.machine().initialise(seed);

@@ -9,7 +9,8 @@ namespace tessera {
 // The model of a run with fresh weights, saved.
 inline Path fresh_model(const Path& folder, const RunConfig& c) {
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   CheckpointHeader h;
   h.step = 1;

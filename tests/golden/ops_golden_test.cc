@@ -81,6 +81,13 @@ void* aligned(std::vector<std::byte>& w) {
   return w.data() + (64 - at % 64) % 64;
 }
 
+template <class Args>
+void compute(const Args& args) {
+  constexpr int kThreads = 2;
+  auto w = workspace(workspace_bytes(kernels::Cpu(), args, kThreads));
+  launch(kernels::Cpu(), {.workspace = aligned(w), .threads = kThreads}, args);
+}
+
 TEST_F(Golden, LayerNorm) {
   for (const std::string c : {"layer_norm", "layer_norm_offset"}) {
     const Array x = get(c + ".x"), gain = get(c + ".gain"), bias = get(c + ".bias");
@@ -88,19 +95,17 @@ TEST_F(Golden, LayerNorm) {
     const int64_t n = x.view().shape[0], d = x.view().shape[1];
     const Array y = zeros({n, d}), stats = zeros({n, 2}), dx = zeros({n, d});
     const Array dgain = zeros({d}), dbias = zeros({d});
-    const std::array<kernels::NormOutput, 1> outputs = {{{gain.view(), bias.view(), y.view()}}};
-    kernels::norm(x.view(), {.epsilon = static_cast<float>(number(c + ".epsilon")),
-                             .outputs = outputs,
-                             .stats = stats.view()});
-    auto w = workspace(kernels::norm_grad_workspace_bytes(n, d));
-    kernels::norm_grad({.x = x.view(),
-                        .stats = stats.view(),
-                        .gain = gain.view(),
-                        .dy = dy.view(),
-                        .dx = dx.view(),
-                        .dgain = dgain.view(),
-                        .dbias = dbias.view()},
-                       aligned(w));
+    compute(kernels::NormArgs{x.view(),
+                              {.epsilon = static_cast<float>(number(c + ".epsilon")),
+                               .outputs = {{gain.view(), bias.view(), y.view()}},
+                               .stats = stats.view()}});
+    compute(kernels::NormGradArgs{.x = x.view(),
+                                  .stats = stats.view(),
+                                  .gain = gain.view(),
+                                  .dy = dy.view(),
+                                  .dx = dx.view(),
+                                  .dgain = dgain.view(),
+                                  .dbias = dbias.view()});
     // A mean of 100 over a deviation of 1 costs two digits of the statistics.
     const double bound = c == "layer_norm" ? kBound : 1e-5;
     expect_close(y, c + ".y", bound);
@@ -117,10 +122,8 @@ TEST_F(Golden, Gelu) {
     const Array x = get(c + ".x"), bias = get(c + ".bias"), dy = get(c + ".dy");
     const int64_t n = x.view().shape[0], d = x.view().shape[1];
     const Array y = zeros({n, d}), dx = zeros({n, d}), dbias = zeros({d});
-    kernels::gelu(kind, x.view(), bias.view(), y.view());
-    auto w = workspace(kernels::gelu_grad_workspace_bytes(n, d));
-    kernels::gelu_grad({kind, x.view(), bias.view(), dy.view(), dx.view(), dbias.view()},
-                       aligned(w));
+    compute(kernels::GeluArgs{kind, x.view(), bias.view(), y.view()});
+    compute(kernels::GeluGradArgs{kind, x.view(), bias.view(), dy.view(), dx.view(), dbias.view()});
     expect_close(y, c + ".y");
     expect_close(dx, c + ".dx");
     expect_close(dbias, c + ".d_bias");
@@ -132,11 +135,10 @@ TEST_F(Golden, Rotary) {
   const Array positions = get("rotary.positions");
   kernels::Rotary r{.dims = static_cast<int64_t>(number("rotary.dims")),
                     .base = number("rotary.base")};
-  auto w = workspace(kernels::rotary_workspace_bytes(positions.view().elements(), r));
-  kernels::rotary(qkv.view(), positions.view(), r, aligned(w));
+  compute(kernels::RotaryArgs{qkv.view(), positions.view(), r});
   expect_close(qkv, "rotary.out");
   r.inverse = true;
-  kernels::rotary(d_qkv.view(), positions.view(), r, aligned(w));
+  compute(kernels::RotaryArgs{d_qkv.view(), positions.view(), r});
   expect_close(d_qkv, "rotary.d_qkv");
 }
 
@@ -148,24 +150,14 @@ TEST_F(Golden, Attention) {
     const Array out = zeros({s[0], s[1], heads, s[4]}), lse = zeros({s[0], heads, s[1]});
     const Array d_qkv = zeros(s);
     const auto scale = static_cast<float>(number(c + ".scale"));
-    auto w = workspace(kernels::attention_workspace_bytes(s[1], s[4], 2));
-    kernels::attention({.qkv = qkv.view(),
-                        .out = out.view(),
-                        .lse = lse.view(),
-                        .scale = scale,
-                        .dropout = {},
-                        .threads = 2},
-                       aligned(w));
-    w = workspace(kernels::attention_grad_workspace_bytes(s[1], s[4], 2));
-    kernels::attention_grad({.qkv = qkv.view(),
-                             .out = out.view(),
-                             .lse = lse.view(),
-                             .d_out = d_out.view(),
-                             .d_qkv = d_qkv.view(),
-                             .scale = scale,
-                             .dropout = {},
-                             .threads = 2},
-                            aligned(w));
+    compute(kernels::AttentionArgs{
+        .qkv = qkv.view(), .out = out.view(), .lse = lse.view(), .scale = scale});
+    compute(kernels::AttentionGradArgs{.qkv = qkv.view(),
+                                       .out = out.view(),
+                                       .lse = lse.view(),
+                                       .d_out = d_out.view(),
+                                       .d_qkv = d_qkv.view(),
+                                       .scale = scale});
     expect_close(out, c + ".out");
     expect_close(lse, c + ".lse");
     expect_close(d_qkv, c + ".d_qkv");
@@ -175,10 +167,8 @@ TEST_F(Golden, Attention) {
 TEST_F(Golden, CrossEntropy) {
   const Array logits = get("cross_entropy.logits"), labels = get("cross_entropy.labels");
   std::array<double, 2> report = {};
-  auto w = workspace(kernels::cross_entropy_workspace_bytes(logits.view().shape[0]));
-  kernels::cross_entropy(
-      {.logits = logits.view(), .labels = labels.view(), .report = report.data(), .gradient = true},
-      aligned(w), 2);
+  compute(kernels::CrossEntropyArgs{
+      .logits = logits.view(), .labels = labels.view(), .report = report.data(), .gradient = true});
   EXPECT_NEAR(report[0], get("cross_entropy.loss_sum").data()[0], 1e-6 * report[0]);
   EXPECT_EQ(report[1], number("cross_entropy.tokens"));
   expect_close(logits, "cross_entropy.d_logits");
@@ -194,14 +184,13 @@ TEST_F(Golden, LinearCrossEntropy) {
                                         .vocabulary = weight.view().shape[0]},
                                        read_cpu_features(), 2);
   auto w = workspace(op.workspace_bytes());
-  op.run({.x = hidden.view().data,
-          .weight = weight.view().data,
-          .labels = labels.view().as<int32_t>(),
-          .report = report.data(),
-          .dx = dx.view().data,
-          .dweight = dweight.data(),
-          .fresh = true},
-         aligned(w));
+  op.run({.workspace = aligned(w)}, {.x = hidden.view().data,
+                                     .weight = weight.view().data,
+                                     .labels = labels.view().as<int32_t>(),
+                                     .report = report.data(),
+                                     .dx = dx.view().data,
+                                     .dweight = dweight.data(),
+                                     .fresh = true});
   EXPECT_NEAR(report[0], get("cross_entropy.loss_sum").data()[0], 1e-6 * report[0]);
   expect_close(dx, "cross_entropy.d_hidden");
   expect_close(dweight, "cross_entropy.d_weight");
@@ -215,18 +204,18 @@ TEST_F(Golden, AdamW) {
     const std::array<kernels::UpdateRange, 1> ranges = {{{0, n, true}}};
     for (int64_t t = 1; t <= steps; ++t) {
       const TensorView gradient{gradients.data() + (t - 1) * n, DType::kF32, {n}};
-      kernels::adamw({.weights = weight.view(),
-                      .m = m.view(),
-                      .v = v.view(),
-                      .gradient = gradient,
-                      .weights_low = {},
-                      .ranges = ranges},
-                     {.learning_rate = number(c + ".learning_rate"),
-                      .beta1 = number(c + ".beta1"),
-                      .beta2 = number(c + ".beta2"),
-                      .epsilon = number(c + ".epsilon"),
-                      .weight_decay = number(c + ".weight_decay"),
-                      .step = t});
+      const std::array numbers = {number(c + ".learning_rate"), static_cast<double>(t), 1.0, 0.0};
+      compute(kernels::UpdateArgs{.update = {.weights = weight.view(),
+                                             .m = m.view(),
+                                             .v = v.view(),
+                                             .gradient = gradient,
+                                             .weights_low = {},
+                                             .ranges = ranges},
+                                  .constants = {.beta1 = number(c + ".beta1"),
+                                                .beta2 = number(c + ".beta2"),
+                                                .epsilon = number(c + ".epsilon"),
+                                                .weight_decay = number(c + ".weight_decay")},
+                                  .numbers = {&numbers[0], &numbers[1], &numbers[2], &numbers[3]}});
     }
     expect_close(weight, c + ".new_weight");
     expect_close(m, c + ".moment1");

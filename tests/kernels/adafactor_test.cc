@@ -2,6 +2,7 @@
 #include "kernels/adafactor.h"
 
 #include "tests/kernels/array.h"
+#include "tests/kernels/update_step.h"
 
 namespace tessera::kernels {
 namespace {
@@ -63,20 +64,29 @@ struct Kernels {
       ranges.push_back({cuts[i], cuts[i + 1], true, 0, cuts[i]});
     }
     double squares = 0, updates = 0;
+    const StepNumbers numbers = {.learning_rate = learning_rate,
+                                 .beta1 = beta1,
+                                 .weight_decay = decay,
+                                 .step = static_cast<double>(t)};
+    const UpdateNumbers now = numbers.numbers();
     for (const FactorStretch& s : stretches)
-      add_factor_sums(g, s, 1, kEpsilon, row_sums.data(), column_sums.data());
+      compute(FactorSumsArgs{g, s, now, kEpsilon, view_of(row_sums), view_of(column_sums)});
     for (int64_t i = 0; i < n; ++i) squares += w.at(i) * w.at(i);
-    update_factors(shape, 1 - std::pow(static_cast<double>(t), -0.8), row_sums.data(),
-                   column_sums.data(), rows.as<float>(), columns.as<float>());
+    compute(FactorMeansArgs{shape, now, 0.8, row_sums.data(), column_sums.data(), rows.as<float>(),
+                            columns.as<float>()});
     Array row_scales(rows.shape()), column_scales(columns.shape());
-    factor_scales(shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
-                  column_scales.as<float>());
+    compute(FactorScalesArgs{shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
+                             column_scales.as<float>()});
     const FactorScales scales = {shape.columns, row_scales.as<float>(), column_scales.as<float>()};
-    for (const FactorStretch& s : stretches) updates += sum_of_update_squares(g, s, 1, scales);
-    adafactor(
-        {.weights = w, .m = beta1 > 0 ? m.view() : TensorView(), .gradient = g, .ranges = ranges},
-        {.learning_rate = learning_rate, .beta1 = beta1, .weight_decay = decay, .step = t}, scales,
-        {&squares, &updates, static_cast<double>(n), kLeast, kClip});
+    for (const FactorStretch& s : stretches)
+      compute(UpdateSquaresArgs{g, s, now, scales, &updates});
+    const Update update = {
+        .weights = w, .m = beta1 > 0 ? m.view() : TensorView(), .gradient = g, .ranges = ranges};
+    compute(AdafactorArgs{update,
+                          numbers.constants(),
+                          now,
+                          scales,
+                          {&squares, &updates, static_cast<double>(n), kLeast, kClip}});
   }
 };
 

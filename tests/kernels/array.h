@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/kernel.h"
 #include "tensor/tensor.h"
 
 namespace tessera::kernels {
@@ -129,6 +130,13 @@ class Workspace {
   size_t size_;
   std::vector<std::byte> bytes_;
 };
+
+// Runs a kernel on the CPU with the workspace that it asks for, and no more.
+template <class Args>
+void compute(const Args& args, int threads = 1) {
+  Workspace workspace(workspace_bytes(Cpu(), args, threads));
+  launch(Cpu(), {.workspace = workspace, .threads = threads}, args);
+}
 
 // Runs f once for every instruction set that the kernels are built for and this CPU has.
 template <class F>

@@ -12,18 +12,17 @@ void compare(const AttentionSizes& z, DType t) {
   const Shape square{z.b, z.heads(), z.t, z.t};
   const Array qkv = Array::random(z.qkv(), 1, t, 2), d_out = Array::random(z.out(), 2, t);
   const Array scores(square), p(square), out(z.out(), t), dp(square), d_qkv(z.qkv(), t);
-  Workspace workspace(attention_parts_workspace_bytes(z.t, z.d, 2));
-  attention_scores(qkv, scale, scores, 2, workspace);
-  softmax(scores, p);
-  attention_mix(qkv, p, out, 2, workspace);
-  attention_mix_grad({qkv, p, d_out, dp, d_qkv, 2}, workspace);
+  compute(AttentionScoresArgs{qkv, scale, scores}, 2);
+  compute(SoftmaxArgs{scores, p});
+  compute(AttentionMixArgs{qkv, p, out}, 2);
+  compute(AttentionMixGradArgs{qkv, p, d_out, dp, d_qkv}, 2);
   const AttentionAnswer a = attention_reference(z, qkv, d_out, 0.25);
   EXPECT_LT(distance(p, a.probabilities), 1e-6);
   EXPECT_LT(distance(out, a.out), tolerance(t));
   EXPECT_LT(distance(dp, a.d_probabilities), 2e-6);
-  softmax_grad(p, dp, dp);
+  compute(SoftmaxGradArgs{p, dp, dp});
   EXPECT_LT(distance(dp, a.d_scores), 3e-6);
-  attention_scores_grad(qkv, scale, dp, d_qkv, 2, workspace);
+  compute(AttentionScoresGradArgs{qkv, scale, dp, d_qkv}, 2);
   EXPECT_LT(distance(d_qkv, a.d_qkv), t == DType::kBF16 ? 3e-3 : 1e-6);
   for (int64_t i = 0; i < z.t; ++i) {
     for (int64_t j = 0; j < z.t; ++j) {
@@ -50,7 +49,7 @@ TEST(Softmax, RowsOfAnyLength) {
   for_every_target([] {
     for (const int64_t d : {1, 5, 16, 33, 100}) {
       const Array x = Array::random({3, d}, 1, DType::kF32, 20), y({3, d});
-      softmax(x, y);
+      compute(SoftmaxArgs{x, y});
       for (int64_t r = 0; r < 3; ++r) {
         double sum = 0;
         for (int64_t c = 0; c < d; ++c) sum += std::exp(x.at(r * d + c));

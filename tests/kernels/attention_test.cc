@@ -11,10 +11,8 @@ void compare(const AttentionSizes& z, DType t, const AttentionDropout& drop = {}
   const float scale = 1 / std::sqrt(static_cast<float>(z.d));
   const Array qkv = Array::random(z.qkv(), 1, t, 3), d_out = Array::random(z.out(), 2, t);
   const Array out(z.out(), t), lse({z.b, z.heads(), z.t}), d_qkv(z.qkv(), t);
-  Workspace forward(attention_workspace_bytes(z.t, z.d, 2));
-  Workspace backward(attention_grad_workspace_bytes(z.t, z.d, 2));
-  attention({qkv, out, lse, scale, drop, 2}, forward);
-  attention_grad({qkv, out, lse, d_out, d_qkv, scale, drop, 2}, backward);
+  compute(AttentionArgs{qkv, out, lse, scale, drop}, 2);
+  compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, scale, drop}, 2);
   const AttentionAnswer a = attention_reference(z, qkv, d_out, static_cast<double>(scale), drop);
   EXPECT_LT(distance(out, a.out), tolerance(t));
   EXPECT_LT(distance(lse, a.lse), 1e-6);
@@ -54,9 +52,8 @@ TEST(Attention, LargeScoresStayFinite) {
   const AttentionSizes z{1, 130, 1, 1, 32};
   const Array qkv = Array::random(z.qkv(), 1, DType::kF32, 60), d_out = Array::random(z.out(), 2);
   const Array out(z.out()), lse({1, 1, z.t}), d_qkv(z.qkv());
-  Workspace workspace(attention_grad_workspace_bytes(z.t, z.d, 1));
-  attention({qkv, out, lse, 1, {}, 1}, workspace);
-  attention_grad({qkv, out, lse, d_out, d_qkv, 1, {}, 1}, workspace);
+  compute(AttentionArgs{qkv, out, lse, 1, {}}, 1);
+  compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 1, {}}, 1);
   for (int64_t i = 0; i < d_qkv.size(); ++i) ASSERT_TRUE(std::isfinite(d_qkv.at(i)));
 }
 
@@ -65,8 +62,7 @@ TEST(Attention, NotANumberStaysVisible) {
   Array qkv = Array::random(z.qkv(), 1);
   qkv.set(z.at(0, 80, 0, 1, 3), std::nan(""));  // a key
   const Array out(z.out());
-  Workspace workspace(attention_workspace_bytes(z.t, z.d, 1));
-  attention({qkv, out, {}, 1, {}, 1}, workspace);
+  compute(AttentionArgs{qkv, out, {}, 1, {}}, 1);
   EXPECT_TRUE(std::isfinite(out.at(79 * 16)));
   EXPECT_TRUE(std::isnan(out.at(80 * 16)));
   EXPECT_TRUE(std::isnan(out.at(99 * 16)));
@@ -78,9 +74,8 @@ TEST(Attention, ThreadsDoNotChangeTheBits) {
   const auto run = [&](int threads) {
     const Array out(z.out()), lse({z.b, z.heads(), z.t});
     Array d_qkv(z.qkv());
-    Workspace workspace(attention_grad_workspace_bytes(z.t, z.d, threads));
-    attention({qkv, out, lse, 0.2f, {}, threads}, workspace);
-    attention_grad({qkv, out, lse, d_out, d_qkv, 0.2f, {}, threads}, workspace);
+    compute(AttentionArgs{qkv, out, lse, 0.2f, {}}, threads);
+    compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, 0.2f, {}}, threads);
     return d_qkv;
   };
   const Array one = run(1);
@@ -95,7 +90,6 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
       const Array qkv = Array::random(z.qkv(), 1, t, 2), d_out(z.out());
       const Array cache({z.b, capacity, 2, z.kv, z.d}, t);
       const AttentionAnswer a = attention_reference(z, qkv, d_out, 0.25);
-      Workspace workspace(cached_attention_workspace_bytes(capacity, z.d, 2));
       int64_t start = 0;
       for (const int64_t n : {66, 1, 1, 5, 1, 1}) {
         Array piece({z.b, n, z.kv, z.g + 2, z.d}, t);
@@ -105,7 +99,7 @@ TEST(CachedAttention, InPiecesEqualsAllAtOnce) {
         }
         const Array out({z.b, n, z.heads(), z.d}, t);
         const auto first = static_cast<int32_t>(start);
-        cached_attention({piece, cache, &first, out, 0.25f, 2}, workspace);
+        compute(CachedAttentionArgs{piece, cache, &first, out, 0.25f}, 2);
         std::vector<double> expected;
         const int64_t width = z.heads() * z.d;
         for (int64_t i = 0; i < out.size(); ++i) {
@@ -129,13 +123,11 @@ TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
     const Array kv = Array::random({batch, tokens, heads, 2, size}, 2);
     const Array bias = Array::random({heads, buckets}, 3);
     const Array whole({batch, tokens, heads, size}), cache({batch, capacity, 2, heads, size});
-    Attention all{q, whole, {}, 0.5f, {}};
+    AttentionArgs all{q, whole, {}, 0.5f};
     all.kv = kv;
     all.scope.bias = bias;
     all.scope.bias_distance = 40;
-    Workspace workspace(std::max(attention_workspace_bytes(tokens, size, 1, tokens),
-                                 cached_attention_workspace_bytes(capacity, size, 2)));
-    attention(all, workspace);
+    compute(all);
     int64_t start = 0;
     for (const int64_t n : {66, 1, 1, 5, 1, 1}) {
       const auto piece = [&](const Array& from, int64_t row) {
@@ -147,11 +139,11 @@ TEST(CachedAttention, ApartAndWithABiasInPiecesEqualsAllAtOnce) {
       const Array pq = piece(q, heads * size), pkv = piece(kv, 2 * heads * size);
       const Array out({batch, n, heads, size});
       const auto first = static_cast<int32_t>(start);
-      CachedAttention c{pq, cache, &first, out, 0.5f, 2};
+      CachedAttentionArgs c{pq, cache, &first, out, 0.5f};
       c.kv = pkv;
       c.bias = bias;
       c.bias_distance = 40;
-      cached_attention(c, workspace);
+      compute(c, 2);
       std::vector<double> expected;
       const int64_t width = heads * size;
       for (int64_t i = 0; i < out.size(); ++i)

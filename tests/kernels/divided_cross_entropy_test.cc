@@ -24,15 +24,13 @@ Array labels_of(int64_t rows, int64_t vocabulary) {
 
 Answer whole(const Array& logits, const Array& labels) {
   Array z = logits;
-  const int64_t rows = z.shape()[0];
-  std::vector<double> workspace(static_cast<size_t>(rows) + 8);
   Answer a;
-  CrossEntropy c;
+  CrossEntropyArgs c;
   c.logits = z;
   c.labels = labels;
   c.report = a.report.data();
   c.gradient = true;
-  cross_entropy(c, workspace.data(), 1);
+  compute(c);
   for (int64_t i = 0; i < z.size(); ++i) a.gradient.push_back(z.at(i));
   return a;
 }
@@ -55,23 +53,23 @@ Answer divided(const Array& logits, const Array& labels, int64_t parts) {
   for (int64_t p = 0; p < parts; ++p) {
     const int64_t first = std::min(total, p * held);
     own.push_back({z[static_cast<size_t>(p)], std::min(total, first + held) - first, first, total});
-    logits_max(own.back(), one);
+    compute(LogitsMaxArgs{own.back(), one});
     for (int64_t n = 0; n < rows; ++n) max.set(n, std::max(max.at(n), one.at(n)));
   }
   Array sums(Shape{rows, 2}), part(Shape{rows, 2});
   for (const DividedLogits& l : own) {
-    logits_sums(l, max, labels, part);
+    compute(LogitsSumsArgs{l, max, labels, part});
     for (int64_t i = 0; i < sums.size(); ++i) sums.set(i, sums.at(i) + part.at(i));
   }
   Answer a;
   a.gradient.resize(static_cast<size_t>(rows * total));
   for (size_t p = 0; p < own.size(); ++p) {
-    divided_cross_entropy({.logits = own[p],
-                           .max = max,
-                           .sums = sums,
-                           .labels = labels,
-                           .report = p == 0 ? a.report.data() : nullptr,
-                           .gradient = true});
+    compute(DividedCrossEntropyArgs{.logits = own[p],
+                                    .max = max,
+                                    .sums = sums,
+                                    .labels = labels,
+                                    .report = p == 0 ? a.report.data() : nullptr,
+                                    .gradient = true});
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t v = 0; v < held; ++v) {
         const double d = z[p].at(n * held + v);

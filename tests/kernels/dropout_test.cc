@@ -19,7 +19,7 @@ TEST(Dropout, MaskIsTheStatedFunction) {
       Array y({2, 5, f}), samples({2}, DType::kI64);
       samples.set(0, 77);
       samples.set(1, 5e9);
-      dropout(x, samples, d, y);
+      compute(DropoutArgs{x, samples, d, y});
       for (int64_t i = 0; i < x.size(); ++i) {
         const bool keep = kept(d, i < 5 * f ? 77 : 5000000000u, i % (5 * f));
         EXPECT_NEAR(y.at(i), keep ? x.at(i) / 0.7 : 0, 1e-6) << i;
@@ -34,10 +34,10 @@ TEST(Dropout, APartOfASampleDrawsItsPartOfTheMask) {
   const Array x = Array::full({1, t, f}, 1);
   Array whole({1, t, f}), samples({1}, DType::kI64);
   samples.set(0, 3);
-  dropout(x, samples, d, whole);
+  compute(DropoutArgs{x, samples, d, whole});
   const Array part_x = Array::full({1, 2, 30}, 1);
   Array part({1, 2, 30});
-  dropout(part_x, samples, d, part, {.first_row = 3, .first_column = 41, .width = f});
+  compute(DropoutArgs{part_x, samples, d, part, {.first_row = 3, .first_column = 41, .width = f}});
   for (int64_t r = 0; r < 2; ++r) {
     for (int64_t c = 0; c < 30; ++c) {
       EXPECT_EQ(part.at(r * 30 + c), whole.at((3 + r) * f + 41 + c));
@@ -55,11 +55,11 @@ TEST(Dropout, AMaskThatIsKeptGivesTheSameGradient) {
       Array y(s, t), again(s, t), mask(s, DType::kU8), drawn(s, t), by_mask(s, t);
       Array samples({2}, DType::kI64);
       samples.set(1, 9);
-      dropout(x, samples, d, y, {}, mask);
-      dropout(x, samples, d, again);
+      compute(DropoutArgs{x, samples, d, y, {}, mask});
+      compute(DropoutArgs{x, samples, d, again});
       EXPECT_TRUE(y.same_bits(again));
-      dropout(dy, samples, d, drawn);
-      dropout_grad(dy, mask, d.probability, by_mask);
+      compute(DropoutArgs{dy, samples, d, drawn});
+      compute(DropoutGradArgs{dy, mask, d.probability, by_mask});
       EXPECT_TRUE(by_mask.same_bits(drawn));
       for (int64_t i = 0; i < x.size(); ++i) {
         const int kept_here = mask.as<uint8_t>()[i];
@@ -73,7 +73,7 @@ TEST(Dropout, DropsTheShareItSays) {
   const Array x = Array::full({4, 100, 256}, 1);
   Array y({4, 100, 256}), samples({4}, DType::kI64);
   for (int64_t i = 0; i < 4; ++i) samples.set(i, static_cast<double>(i));
-  dropout(x, samples, {.probability = 0.1f, .key = 4}, y);
+  compute(DropoutArgs{x, samples, {.probability = 0.1f, .key = 4}, y});
   double sum = 0;
   for (int64_t i = 0; i < y.size(); ++i) sum += y.at(i);
   EXPECT_NEAR(sum / static_cast<double>(y.size()), 1, 0.005);

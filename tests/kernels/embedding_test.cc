@@ -20,8 +20,8 @@ TEST(Embedding, GathersAndScatters) {
         const Array dy = Array::random({n, d}, 2, t);
         Array d_table = Array::full({v, d}, 1);
         std::vector<double> expected(static_cast<size_t>(v * d), 1);
-        embedding(ids, table, y);
-        embedding_grad(ids, dy, d_table, {}, nullptr);
+        compute(EmbeddingArgs{ids, table, y});
+        compute(EmbeddingGradArgs{ids, dy, d_table, {}});
         for (int64_t i = 0; i < n * d; ++i) {
           const auto at = static_cast<int64_t>(ids.at(i / d)) * d + i % d;
           EXPECT_EQ(y.at(i), table.at(at));
@@ -37,8 +37,8 @@ TEST(Embedding, APartOfTheTableGivesItsRowsOnly) {
   const int64_t n = 20, d = 8;
   const Array ids = ids_of(n, 10), part = Array::random({4, d}, 1), dy = Array::full({n, d}, 1);
   Array y({n, d}), d_part({4, d});
-  embedding(ids, part, y, {.first = 3, .total = 10});
-  embedding_grad(ids, dy, d_part, {.first = 3, .total = 10}, nullptr);
+  compute(EmbeddingArgs{ids, part, y, {.first = 3, .total = 10}});
+  compute(EmbeddingGradArgs{ids, dy, d_part, {.first = 3, .total = 10}});
   double hits = 0, sum = 0;
   for (int64_t i = 0; i < n * d; ++i) {
     const auto row = static_cast<int64_t>(ids.at(i / d)) - 3;
@@ -57,8 +57,7 @@ TEST(Embedding, ATableOfSixteenBitsTakesTheSumOfARowAtOnce) {
       const int64_t n = 4000, v = 3, d = 37;
       const Array ids = ids_of(n, v + 2), dy = Array::full({n, d}, 0x1p-9, t);
       Array d_table = Array::full({v, d}, 1, t);
-      Workspace workspace(embedding_grad_workspace_bytes(n, t));
-      embedding_grad(ids, dy, d_table, {.first = 1, .total = v + 2}, workspace);
+      compute(EmbeddingGradArgs{ids, dy, d_table, {.first = 1, .total = v + 2}});
       std::vector<double> expected(static_cast<size_t>(v * d), 1);
       for (int64_t i = 0; i < n; ++i) {
         const auto row = static_cast<int64_t>(ids.at(i)) - 1;
@@ -75,14 +74,14 @@ TEST(EmbeddingDeath, AnIdBeyondTheTableIsNamed) {
   Array ids({3}, DType::kI32), y({3, 4});
   const Array table({10, 4});
   ids.set(2, 10);
-  EXPECT_DEATH(embedding(ids, table, y), "id 10 at place 2 of a table of 10 rows");
+  EXPECT_DEATH(compute(EmbeddingArgs{ids, table, y}), "id 10 at place 2 of a table of 10 rows");
 }
 
 TEST(Embedding, ThreadsDoNotChangeTheBits) {
   const Array ids = ids_of(3000, 11), dy = Array::random({3000, 100}, 2);
   expect_same_for_any_threads([&] {
     Array d_table({11, 100});
-    embedding_grad(ids, dy, d_table, {}, nullptr);
+    compute(EmbeddingGradArgs{ids, dy, d_table, {}});
     return d_table;
   });
 }

@@ -12,30 +12,40 @@
 namespace tessera::kernels {
 namespace {
 
+double sum_of_squares(const Array& x) {
+  double sum = 0;
+  compute(SquaresArgs{x, &sum});
+  return sum;
+}
+
+int64_t first_non_finite(const Array& x) {
+  int64_t first = 0;
+  compute(FirstNonFiniteArgs{x, &first});
+  return first;
+}
+
 TEST(Squares, SumsInDoubleWithTheSameBitsEverywhere) {
   const Array x = Array::random({50001}, 1);
   double expected = 0;
   for (int64_t i = 0; i < x.size(); ++i) expected += x.at(i) * x.at(i);
-  Workspace workspace(squares_workspace_bytes(x.size()));
-  const double first = sum_of_squares(x, workspace);
+  const double first = sum_of_squares(x);
   EXPECT_NEAR(first, expected, 1e-12 * expected);
   for_every_target([&] {
     for (const int threads : {1, 2}) {
       omp_set_num_threads(threads);
-      EXPECT_EQ(sum_of_squares(x, workspace), first);
+      EXPECT_EQ(sum_of_squares(x), first);
     }
   });
 }
 
 TEST(Squares, NonFiniteIsSeenAndFound) {
   Array x = Array::full({9000}, 3e38);
-  Workspace workspace(squares_workspace_bytes(9000));
-  EXPECT_TRUE(std::isfinite(sum_of_squares(x, workspace)));
+  EXPECT_TRUE(std::isfinite(sum_of_squares(x)));
   EXPECT_EQ(first_non_finite(x), -1);
   x.set(8999, std::numeric_limits<double>::infinity());
   EXPECT_EQ(first_non_finite(x), 8999);
   x.set(77, std::nan(""));
-  EXPECT_FALSE(std::isfinite(sum_of_squares(x, workspace)));
+  EXPECT_FALSE(std::isfinite(sum_of_squares(x)));
   for_every_target([&] { EXPECT_EQ(first_non_finite(x), 77); });
 }
 
@@ -49,8 +59,8 @@ TEST(Cast, RoundsToNearestEven) {
       x.as<float>()[i] = std::bit_cast<float>(bits);
     }
     const Array low({n}, DType::kBF16), back({n});
-    cast(x, low);
-    cast(low, back);
+    compute(CastArgs{x, low});
+    compute(CastArgs{low, back});
     for (int64_t i = 0; i < n; ++i) {
       const BF16 wanted(x.as<float>()[i]);
       ASSERT_EQ(low.as<BF16>()[i].bits, wanted.bits) << i;
@@ -66,7 +76,7 @@ TEST(Cast, HalvesAreThoseOfTheScalarConversion) {
     const int64_t n = 65536;
     Array halves({n}, DType::kF16), wide({n}), between({n}), again({n}, DType::kF16);
     for (int64_t i = 0; i < n; ++i) halves.as<F16>()[i].bits = static_cast<uint16_t>(i);
-    cast(halves, wide);
+    compute(CastArgs{halves, wide});
     for (int64_t i = 0; i < n; ++i) {
       const auto wanted = static_cast<float>(halves.as<F16>()[i]);
       const float found = wide.as<float>()[i];
@@ -81,7 +91,7 @@ TEST(Cast, HalvesAreThoseOfTheScalarConversion) {
           wanted +
           (std::abs(wanted) < 0x1p-14f ? step : wanted * 0x1p-11f * static_cast<float>(i % 3));
     }
-    cast(between, again);
+    compute(CastArgs{between, again});
     for (int64_t i = 0; i < n; ++i)
       ASSERT_EQ(again.as<F16>()[i].bits, F16(between.as<float>()[i]).bits)
           << i << ": " << between.as<float>()[i];
@@ -93,7 +103,7 @@ TEST(Fill, ClearsAndFills) {
   fill(x, 2.5f);
   fill(low, -1.0f);
   for (int64_t i = 0; i < 1001; ++i) EXPECT_TRUE(x.at(i) == 2.5 && low.at(i) == -1);
-  clear(x);
+  compute(ClearArgs{x});
   for (int64_t i = 0; i < 1001; ++i) EXPECT_EQ(x.at(i), 0);
 }
 

@@ -145,7 +145,7 @@ TEST(Fp8, ProductsRoundTheirOperands) {
         size_t room = workspace.size();
         std::align(64, room - 63, place, room);
         std::vector<float> c(kM * kN, 2.0f);
-        product.run(a.data(), b.data(), c.data(), place);
+        product.run({.workspace = place}, {a.data(), b.data(), c.data()});
         for (int64_t i = 0; i < kM; ++i)
           for (int64_t j = 0; j < kN; ++j) {
             double sum = adds ? 2.0 : 0.0, size = 1e-6;

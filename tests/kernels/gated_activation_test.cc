@@ -32,8 +32,8 @@ TEST(GatedActivation, SiluIsExactInBothTails) {
       x.set(2 * i, (static_cast<double>(i) - 10000) * 4e-3);
       x.set(2 * i + 1, 1);
     }
-    gated_activation(GateKind::kSilu, x, y);
-    gated_activation_grad({GateKind::kSilu, x, dy, dx});
+    compute(GatedActivationArgs{GateKind::kSilu, x, y});
+    compute(GatedActivationGradArgs{GateKind::kSilu, x, dy, dx});
     for (int64_t i = 0; i < n; ++i) {
       const double g = x.at(2 * i), wanted = act(GateKind::kSilu, g);
       EXPECT_LE(std::abs(y.at(i) - wanted), 4e-7 * std::abs(wanted) + 1e-38) << g;
@@ -58,8 +58,8 @@ TEST(GatedActivation, MatchesTheFormulaInAllSizesAndTypes) {
             dxs.push_back(dy.at(i) * u * slope(kind, g));
             dxs.push_back(dy.at(i) * act(kind, g));
           }
-          gated_activation(kind, x, y);
-          gated_activation_grad({kind, x, dy, dx});
+          compute(GatedActivationArgs{kind, x, y});
+          compute(GatedActivationGradArgs{kind, x, dy, dx});
           EXPECT_LT(distance(y, ys), tolerance(t));
           EXPECT_LT(distance(dx, dxs), tolerance(t));
         }
@@ -71,8 +71,8 @@ TEST(GatedActivation, TheGradientMayLieOverTheInput) {
     Array x = Array::random({9, 21, 2}, 1, t, 3);
     const Array dy = Array::random({9, 21}, 2, t);
     Array apart({9, 21, 2}, t);
-    gated_activation_grad({GateKind::kSilu, x, dy, apart});
-    gated_activation_grad({GateKind::kSilu, x, dy, x});
+    compute(GatedActivationGradArgs{GateKind::kSilu, x, dy, apart});
+    compute(GatedActivationGradArgs{GateKind::kSilu, x, dy, x});
     EXPECT_TRUE(x.same_bits(apart));
   }
 }
@@ -82,7 +82,7 @@ TEST(GatedActivation, NotANumberStaysVisible) {
     for (const int64_t at : {6, 7, 78, 79}) {
       Array x = Array::full({1, 40, 2}, 1), y({1, 40});
       x.set(at, std::nan(""));
-      gated_activation(kind, x, y);
+      compute(GatedActivationArgs{kind, x, y});
       for (int64_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(y.at(i)), i == at / 2) << at;
     }
 }

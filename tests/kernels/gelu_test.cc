@@ -31,8 +31,8 @@ TEST(Gelu, IsExactInBothTails) {
       Array x({1, n}), y({1, n}), dx({1, n});
       const Array dy = Array::full({1, n}, 1);
       for (int64_t i = 0; i < n; ++i) x.set(i, (static_cast<double>(i) - 20000) * 1e-3);
-      gelu(kind, x, {}, y);
-      gelu_grad({kind, x, {}, dy, dx, {}}, nullptr);
+      compute(GeluArgs{kind, x, {}, y});
+      compute(GeluGradArgs{kind, x, {}, dy, dx, {}});
       for (int64_t i = 0; i < n; ++i) {
         const double u = x.at(i), wanted = exact(kind, u), derivative = slope(kind, u);
         const double bound = std::abs(u) < 4 ? 3e-6 * std::abs(wanted) : 2e-7 * std::abs(u);
@@ -57,9 +57,8 @@ TEST(Gelu, BiasAndItsGradientInAllSizesAndTypes) {
           dxs.push_back(dy.at(i) * slope(GeluKind::kErf, u));
           dbs[static_cast<size_t>(i % d)] += dxs.back();
         }
-        gelu(GeluKind::kErf, x, bias, y);
-        Workspace workspace(gelu_grad_workspace_bytes(n, d));
-        gelu_grad({GeluKind::kErf, x, bias, dy, dx, dbias}, workspace);
+        compute(GeluArgs{GeluKind::kErf, x, bias, y});
+        compute(GeluGradArgs{GeluKind::kErf, x, bias, dy, dx, dbias});
         EXPECT_LT(distance(y, ys), tolerance(t));
         EXPECT_LT(distance(dx, dxs), tolerance(t));
         EXPECT_LT(distance(dbias, dbs), 1e-6);
@@ -73,7 +72,7 @@ TEST(Gelu, NotANumberStaysVisible) {
   x.set(3, std::nan(""));
   x.set(39, std::nan(""));
   for (const GeluKind kind : {GeluKind::kErf, GeluKind::kTanh}) {
-    gelu(kind, x, {}, y);
+    compute(GeluArgs{kind, x, {}, y});
     EXPECT_TRUE(std::isnan(y.at(3)) && std::isnan(y.at(39)) && std::isfinite(y.at(4)));
   }
 }
@@ -82,8 +81,7 @@ TEST(Gelu, ThreadsDoNotChangeTheBits) {
   const Array x = Array::random({700, 130}, 1), dy = Array::random({700, 130}, 2);
   expect_same_for_any_threads([&] {
     Array dx({700, 130}), dbias({130});
-    Workspace workspace(gelu_grad_workspace_bytes(700, 130));
-    gelu_grad({GeluKind::kTanh, x, {}, dy, dx, dbias}, workspace);
+    compute(GeluGradArgs{GeluKind::kTanh, x, {}, dy, dx, dbias});
     return dbias;
   });
 }

@@ -9,6 +9,7 @@
 #include "kernels/rotary.h"
 #include "kernels/update.h"
 #include "tests/kernels/array.h"
+#include "tests/kernels/update_step.h"
 
 namespace tessera::kernels {
 namespace {
@@ -62,11 +63,9 @@ TEST(Golden, LayerNorm) {
     const Array x = of("x"), gain = of("gain"), bias = of("bias"), dy = of("dy");
     const int64_t n = x.shape()[0], d = x.shape()[1];
     const Array y({n, d}), stats({n, 2}), dx({n, d}), dgain({d}), dbias({d});
-    const NormOutput output{gain, bias, y};
     const auto epsilon = static_cast<float>(golden.number("layer_norm.epsilon"));
-    norm(x, {.epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
-    Workspace workspace(norm_grad_workspace_bytes(n, d));
-    norm_grad({NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, dbias}, workspace);
+    compute(NormArgs{x, {.epsilon = epsilon, .outputs = {{gain, bias, y}}, .stats = stats}});
+    compute(NormGradArgs{NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, dbias});
     // A float mean of 100 is itself uncertain by 4e-6 of the deviation.
     const double bound = c == "layer_norm" ? 3e-7 : 5e-6;
     EXPECT_LT(distance(y, doubles(of("y"))), bound);
@@ -82,11 +81,9 @@ TEST(Golden, RmsNorm) {
   const Array x = of("x"), gain = of("gain"), dy = of("dy");
   const int64_t n = x.shape()[0], d = x.shape()[1];
   const Array y({n, d}), stats({n, 2}), dx({n, d}), dgain({d});
-  const NormOutput output{gain, {}, y};
   const auto epsilon = static_cast<float>(golden.number("rms_norm.epsilon"));
-  norm(x, {.kind = NormKind::kRms, .epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
-  Workspace workspace(norm_grad_workspace_bytes(n, d));
-  norm_grad({NormKind::kRms, x, stats, gain, dy, dx, false, dgain, {}}, workspace);
+  compute(NormArgs{x, {NormKind::kRms, epsilon, {{gain, {}, y}}, stats}});
+  compute(NormGradArgs{NormKind::kRms, x, stats, gain, dy, dx, false, dgain, {}});
   EXPECT_LT(distance(y, doubles(of("y"))), 3e-7);
   EXPECT_LT(distance(dx, doubles(of("dx"))), 3e-7);
   EXPECT_LT(distance(dgain, doubles(of("d_gain"))), 3e-7);
@@ -100,8 +97,8 @@ TEST(Golden, GatedActivation) {
   for (const auto& [c, kind] : kinds) {
     const auto of = [&, name = std::string(c)](const char* n) { return golden(name + "." + n); };
     const Array x = of("x"), dy = of("dy"), y(dy.shape()), dx(x.shape());
-    gated_activation(kind, x, y);
-    gated_activation_grad({kind, x, dy, dx});
+    compute(GatedActivationArgs{kind, x, y});
+    compute(GatedActivationGradArgs{kind, x, dy, dx});
     EXPECT_LT(distance(y, doubles(of("y"))), 2e-7) << c;
     EXPECT_LT(distance(dx, doubles(of("dx"))), 2e-7) << c;
   }
@@ -114,9 +111,8 @@ TEST(Golden, Gelu) {
     const GeluKind kind = c == "gelu_erf" ? GeluKind::kErf : GeluKind::kTanh;
     const Array x = of("x"), bias = of("bias"), dy = of("dy"), y(x.shape()), dx(x.shape());
     const Array dbias(bias.shape());
-    gelu(kind, x, bias, y);
-    Workspace workspace(gelu_grad_workspace_bytes(x.shape()[0], x.shape()[1]));
-    gelu_grad({kind, x, bias, dy, dx, dbias}, workspace);
+    compute(GeluArgs{kind, x, bias, y});
+    compute(GeluGradArgs{kind, x, bias, dy, dx, dbias});
     EXPECT_LT(distance(y, doubles(of("y"))), 2e-7);
     EXPECT_LT(distance(dx, doubles(of("dx"))), 2e-7);
     EXPECT_LT(distance(dbias, doubles(of("d_bias"))), 2e-7);
@@ -129,11 +125,10 @@ TEST(Golden, Rotary) {
   const Array positions = golden("rotary.positions");
   Rotary r{.dims = static_cast<int64_t>(golden.number("rotary.dims")),
            .base = golden.number("rotary.base")};
-  Workspace workspace(rotary_workspace_bytes(positions.size(), r));
-  rotary(qkv, positions, r, workspace);
+  compute(RotaryArgs{qkv, positions, r});
   EXPECT_LT(distance(qkv, doubles(golden("rotary.out"))), 2e-6);
   r.inverse = true;
-  rotary(d_out, positions, r, workspace);
+  compute(RotaryArgs{d_out, positions, r});
   EXPECT_LT(distance(d_out, doubles(golden("rotary.d_qkv"))), 2e-6);
 }
 
@@ -144,10 +139,8 @@ TEST(Golden, Attention) {
     const Array qkv = of("qkv"), d_out = of("d_out"), d_qkv(qkv.shape()), out(d_out.shape());
     const Array lse(of("lse").shape());
     const auto scale = static_cast<float>(golden.number(c + ".scale"));
-    const int64_t t = qkv.shape()[1], d = qkv.shape()[4];
-    Workspace workspace(attention_grad_workspace_bytes(t, d, 2));
-    attention({qkv, out, lse, scale, {}, 2}, workspace);
-    attention_grad({qkv, out, lse, d_out, d_qkv, scale, {}, 2}, workspace);
+    compute(AttentionArgs{qkv, out, lse, scale, {}}, 2);
+    compute(AttentionGradArgs{qkv, out, lse, d_out, d_qkv, scale, {}}, 2);
     EXPECT_LT(distance(out, doubles(of("out"))), 5e-7) << c;
     EXPECT_LT(distance(lse, doubles(of("lse"))), 5e-7) << c;
     EXPECT_LT(distance(d_qkv, doubles(of("d_qkv"))), 1e-6) << c;
@@ -165,15 +158,14 @@ TEST(Golden, AttentionScopes) {
     const Array lse(of("lse").shape()), seen = of(c == "attention_documents" ? "documents" : "ids");
     const Array kv = across ? of("kv") : Array(), bias = biased ? of("bias") : Array();
     const Array d_kv(across ? kv.shape() : Shape{}), d_bias(biased ? bias.shape() : Shape{});
-    Attention a;
+    AttentionArgs a;
     a.qkv = qkv;
     a.out = out;
     a.lse = lse;
     a.scale = static_cast<float>(golden.number(c + ".scale"));
-    a.threads = 2;
     a.scope.causal = c == "attention_documents" || c == "attention_bias";
     (c == "attention_documents" ? a.scope.documents : a.scope.ids) = seen;
-    AttentionGrad g;
+    AttentionGradArgs g;
     if (across) a.kv = g.kv = kv, g.d_kv = d_kv;
     if (biased) {
       a.scope.bias = bias;
@@ -181,19 +173,15 @@ TEST(Golden, AttentionScopes) {
       g.d_bias = d_bias;
       g.fresh_bias = true;
     }
-    const int64_t t = qkv.shape()[1], d = qkv.shape()[4], s = across ? kv.shape()[1] : t;
-    const int64_t parts = biased ? qkv.shape()[0] * bias.size() : 0;
-    Workspace workspace(attention_grad_workspace_bytes(t, d, 2, s, parts));
-    attention(a, workspace);
+    compute(a, 2);
     g.qkv = qkv;
     g.out = out;
     g.lse = lse;
     g.d_out = d_out;
     g.d_qkv = d_qkv;
     g.scale = a.scale;
-    g.threads = 2;
     g.scope = a.scope;
-    attention_grad(g, workspace);
+    compute(g, 2);
     EXPECT_LT(distance(out, doubles(of("out"))), 5e-7) << c;
     EXPECT_LT(distance(lse, doubles(of("lse"))), 5e-7) << c;
     EXPECT_LT(distance(d_qkv, doubles(of("d_qkv"))), 1e-6) << c;
@@ -203,7 +191,7 @@ TEST(Golden, AttentionScopes) {
     if (!biased) continue;
     EXPECT_LT(distance(d_bias, doubles(of("d_bias"))), 2e-6) << c;
     g.fresh_bias = false;
-    attention_grad(g, workspace);
+    compute(g, 2);
     std::vector<double> twice = doubles(of("d_bias"));
     for (double& x : twice) x *= 2;
     EXPECT_LT(distance(d_bias, twice), 2e-6) << c;
@@ -226,7 +214,7 @@ TEST(Golden, AdamW) {
              .beta2 = golden.number(c + ".beta2"),
              .epsilon = golden.number(c + ".epsilon"),
              .weight_decay = golden.number(c + ".weight_decay"),
-             .step = t + 1});
+             .step = static_cast<double>(t + 1)});
     }
     EXPECT_LT(distance(weights, doubles(of("new_weight"))), 2e-7);
     EXPECT_LT(distance(m, doubles(of("moment1"))), 2e-7);
@@ -234,12 +222,12 @@ TEST(Golden, AdamW) {
   }
 }
 
-UpdateStep step_of(const Golden& golden, const std::string& c, int64_t t) {
+StepNumbers step_of(const Golden& golden, const std::string& c, int64_t t) {
   return {.learning_rate = golden.number(c + ".learning_rate"),
           .beta1 = golden.number(c + ".beta1", 0),
           .beta2 = golden.number(c + ".beta2", 0),
           .weight_decay = golden.number(c + ".weight_decay", 0),
-          .step = t};
+          .step = static_cast<double>(t)};
 }
 
 TEST(Golden, LionAndSgd) {
@@ -270,32 +258,36 @@ struct AdafactorState {
   FactorShape shape;
   Array weights, m, rows, columns;
 
-  void step(const TensorView& g, const UpdateStep& s, const Golden& golden, const std::string& c) {
+  void step(const TensorView& g, const StepNumbers& s, const Golden& golden, const std::string& c) {
     const int64_t n = weights.size();
     std::vector<double> row_sums(static_cast<size_t>(shape.rows)),
         column_sums(static_cast<size_t>(shape.columns));
     const FactorStretch whole = {0, n, 0, shape.columns};
-    add_factor_sums(g, whole, 1, golden.number(c + ".epsilon"), row_sums.data(),
-                    column_sums.data());
-    const double b = 1 - std::pow(static_cast<double>(s.step), -golden.number(c + ".decay_power"));
-    update_factors(shape, b, row_sums.data(), column_sums.data(), rows.as<float>(),
-                   columns.as<float>());
+    const UpdateNumbers now = s.numbers();
+    compute(FactorSumsArgs{g, whole, now, golden.number(c + ".epsilon"), view_of(row_sums),
+                           view_of(column_sums)});
+    compute(FactorMeansArgs{shape, now, golden.number(c + ".decay_power"), row_sums.data(),
+                            column_sums.data(), rows.as<float>(), columns.as<float>()});
     const Array row_scales(rows.shape()), column_scales(columns.shape());
-    factor_scales(shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
-                  column_scales.as<float>());
+    compute(FactorScalesArgs{shape, rows.as<float>(), columns.as<float>(), row_scales.as<float>(),
+                             column_scales.as<float>()});
     double squares = 0;
     for (int64_t i = 0; i < n; ++i) squares += weights.at(i) * weights.at(i);
     const FactorScales scales = {shape.columns, row_scales.as<float>(), column_scales.as<float>()};
-    const double updates = sum_of_update_squares(g, whole, 1, scales);
+    double updates = 0;
+    compute(UpdateSquaresArgs{g, whole, now, scales, &updates});
     const double least = s.beta1 == 0 ? golden.number(c + ".least_scale") : 0;
     const UpdateRange all{0, n, true};
-    adafactor(
-        {.weights = weights,
-         .m = s.beta1 > 0 ? m.view() : TensorView(),
-         .gradient = g,
-         .ranges = {&all, 1}},
-        s, scales,
-        {&squares, &updates, static_cast<double>(n), least, golden.number(c + ".update_clip")});
+    const Update update = {.weights = weights,
+                           .m = s.beta1 > 0 ? m.view() : TensorView(),
+                           .gradient = g,
+                           .ranges = {&all, 1}};
+    compute(AdafactorArgs{
+        update,
+        s.constants(),
+        now,
+        scales,
+        {&squares, &updates, static_cast<double>(n), least, golden.number(c + ".update_clip")}});
   }
 };
 

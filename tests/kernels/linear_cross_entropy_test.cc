@@ -133,7 +133,7 @@ Answer run(const Problem& p, const CpuFeatures& cpu, const Options& options) {
   double report[2] = {10, 20};
   LinearCrossEntropyOperands o{x.data(),  w.data(), p.labels.data(), report, dx.data(),
                                dw.data(), true,     options.scale};
-  op.run(o, workspace.data());
+  op.run({.workspace = workspace.data()}, o);
   return {report[0] - 10, report[1] - 20, values_of(dx, p.type), values_of(dw, options.sums)};
 }
 
@@ -216,7 +216,7 @@ TEST(LinearCrossEntropy, LeavesOutTheGradientOfAFrozenWeight) {
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type), dx("dx", x.bytes());
   const Buffer workspace("workspace", op.workspace_bytes());
   double report[2] = {};
-  op.run({x.data(), w.data(), p.labels.data(), report, dx.data()}, workspace.data());
+  op.run({.workspace = workspace.data()}, {x.data(), w.data(), p.labels.data(), report, dx.data()});
   EXPECT_EQ(values_of(dx, p.type), run(p, cpu, {.chunk = 8}).dx);
 }
 
@@ -230,10 +230,10 @@ TEST(LinearCrossEntropy, AddsToAWeightGradientThatIsThere) {
   LinearCrossEntropyOperands o{x.data(), w.data(),  p.labels.data(),
                                report,   dx.data(), reinterpret_cast<float*>(dw.data()),
                                true};
-  op.run(o, workspace.data());
+  op.run({.workspace = workspace.data()}, o);
   const std::vector<double> once = values_of(dw, DType::kF32);
   o.fresh = false;
-  op.run(o, workspace.data());
+  op.run({.workspace = workspace.data()}, o);
   const std::vector<double> twice = values_of(dw, DType::kF32);
   for (size_t i = 0; i < once.size(); ++i) EXPECT_NEAR(twice[i], 2 * once[i], 1e-5);
 }
@@ -266,8 +266,8 @@ TEST(LinearCrossEntropy, WithoutGradientGivesTheSameLoss) {
   const Buffer x = memory_of(p.x, p.type), w = memory_of(p.w, p.type);
   const Buffer workspace("workspace", op.workspace_bytes());
   double report[2] = {10, 20};  // where run() begins too
-  op.run({.x = x.data(), .weight = w.data(), .labels = p.labels.data(), .report = report},
-         workspace.data());
+  op.run({.workspace = workspace.data()},
+         {.x = x.data(), .weight = w.data(), .labels = p.labels.data(), .report = report});
   EXPECT_EQ(report[0] - 10, run(p, cpu, {.chunk = 8}).loss);
 }
 
@@ -289,13 +289,12 @@ TEST(CrossEntropy, OfGivenLogits) {
     for (uint64_t i = 0; i < kRows * kColumns; ++i) z.push_back(20 * value(i));
     kept = z;
     std::vector<int32_t> labels = {0, 44, 3, kIgnoredLabel, 20, 1, 43};
-    const Buffer workspace("workspace", cross_entropy_workspace_bytes(kRows));
     double report[2] = {};
-    cross_entropy({.logits = {z.data(), DType::kF32, {kRows, kColumns}},
-                   .labels = {labels.data(), DType::kI32, {kRows}},
-                   .report = report,
-                   .gradient = gradient},
-                  workspace.data(), 2);
+    compute(CrossEntropyArgs{.logits = {z.data(), DType::kF32, {kRows, kColumns}},
+                             .labels = {labels.data(), DType::kI32, {kRows}},
+                             .report = report,
+                             .gradient = gradient},
+            2);
     double loss = 0;
     for (size_t n = 0; n < kRows; ++n) {
       double sum = 0;
@@ -323,11 +322,10 @@ TEST(CrossEntropy, ABadLogitIsSeenInTheLoss) {
       std::vector<float> z(37, 1.0f);
       z[place] = bad;
       int32_t label = 2;
-      double loss = 0, report[2] = {};
-      cross_entropy({.logits = {z.data(), DType::kF32, {1, 37}},
-                     .labels = {&label, DType::kI32, {1}},
-                     .report = report},
-                    &loss, 1);
+      double report[2] = {};
+      compute(CrossEntropyArgs{.logits = {z.data(), DType::kF32, {1, 37}},
+                               .labels = {&label, DType::kI32, {1}},
+                               .report = report});
       EXPECT_TRUE(std::isnan(report[0])) << bad << " at " << place << " gives " << report[0];
     }
   }
@@ -335,13 +333,11 @@ TEST(CrossEntropy, ABadLogitIsSeenInTheLoss) {
 
 TEST(CrossEntropy, ALabelBeyondTheVocabularyIsCaught) {
   float z[3] = {};
-  double loss = 0, report[2] = {};
+  double report[2] = {};
   for (int32_t label : {3, -1}) {
-    EXPECT_DEATH(cross_entropy({.logits = {z, DType::kF32, {1, 3}},
-                                .labels = {&label, DType::kI32, {1}},
-                                .report = report},
-                               &loss, 1),
-                 "vocabulary of 3");
+    const CrossEntropyArgs args = {
+        .logits = {z, DType::kF32, {1, 3}}, .labels = {&label, DType::kI32, {1}}, .report = report};
+    EXPECT_DEATH(compute(args), "vocabulary of 3");
   }
 }
 

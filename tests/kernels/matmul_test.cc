@@ -96,11 +96,7 @@ void expect_right(const MatmulShape& s, const CpuFeatures& cpu, bool fresh = fal
     product.pack(b.memory.data(), packed.data());
     operand = packed.data();
   }
-  if (fresh) {
-    product.run_fresh(a.memory.data(), operand, c.memory.data(), workspace.data());
-  } else {
-    product.run(a.memory.data(), operand, c.memory.data(), workspace.data());
-  }
+  product.run({.workspace = workspace.data()}, {a.memory.data(), operand, c.memory.data(), fresh});
   for (int64_t i = 0; i < kGuard; ++i) {
     ASSERT_EQ(workspace.data()[product.workspace_bytes() + i], std::byte{0}) << "beyond workspace";
     ASSERT_EQ(packed.data()[product.packed_bytes() + i], std::byte{0}) << "beyond packed B";
@@ -283,7 +279,8 @@ TEST(Matmul, SameBitsWithAnyNumberOfThreads) {
     Matrix c(kM * kN, DType::kF32);
     const Matmul product({.m = kM, .n = kN, .k = kK}, cpu, threads);
     const Buffer workspace("workspace", product.workspace_bytes());
-    product.run(a.memory.data(), b.memory.data(), c.memory.data(), workspace.data());
+    product.run({.workspace = workspace.data()},
+                {a.memory.data(), b.memory.data(), c.memory.data()});
     std::vector<double> all;
     for (int64_t i = 0; i < kM * kN; ++i) all.push_back(c.get(i));
     results.push_back(all);

@@ -46,10 +46,9 @@ void compare(NormKind kind, int64_t n, int64_t d, DType t, DType sums = DType::k
   const Array bias = Array::random({d}, 3, t), dy = Array::random({n, d}, 4, t);
   Array y({n, d}, t), stats({n, 2}), dx({n, d}, t);
   Array dgain = Array::full({d}, 10, sums), dbias = Array::full({d}, 20, sums);
-  const NormOutput output{gain, bias, y};
-  norm(x, {.kind = kind, .epsilon = epsilon, .outputs = {&output, 1}, .stats = stats});
-  Workspace workspace(norm_grad_workspace_bytes(n, d));
-  norm_grad({kind, x, stats, gain, dy, dx, false, dgain, dbias}, workspace);
+  compute(NormArgs{
+      x, {.kind = kind, .epsilon = epsilon, .outputs = {{gain, bias, y}}, .stats = stats}});
+  compute(NormGradArgs{kind, x, stats, gain, dy, dx, false, dgain, dbias});
   Reference r = reference(kind, x, gain, bias, dy, 1e-5);
   for (double& g : r.dgain) g += 10;
   for (double& b : r.dbias) b += 20;
@@ -75,8 +74,7 @@ TEST(Norm, OffsetsMuchLargerThanTheDeviationAreHarmless) {
   Array x = Array::random({2, 96}, 5);
   for (int64_t i = 0; i < x.size(); ++i) x.set(i, 1000 + x.at(i));
   const Array gain = Array::full({96}, 1), bias = Array::full({96}, 0), y({2, 96});
-  const NormOutput output{gain, {}, y};
-  norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = {}});
+  compute(NormArgs{x, {.epsilon = 1e-5f, .outputs = {{gain, {}, y}}, .stats = {}}});
   EXPECT_LT(distance(y, reference(NormKind::kLayer, x, gain, bias, x, 1e-5).y), 1e-4);
 }
 
@@ -88,15 +86,14 @@ TEST(Norm, SumNormIsASumThenNorms) {
                   bias = Array::random({40}, 3);
       const Array gain1 = Array::random({40}, 4), gain2 = Array::random({40}, 5), out(s, t);
       const Array y1(s, t), y2(s), stats({5, 2}), z1(s, t), z2(s);
-      const TensorView terms[] = {a, b}, biases[] = {bias};
-      const NormOutput both[] = {{gain1, bias, y1}, {gain2, {}, y2}};
-      sum_norm(terms, biases, out, {.epsilon = 1e-5f, .outputs = both, .stats = stats});
+      const Norm both = {
+          .epsilon = 1e-5f, .outputs = {{gain1, bias, y1}, {gain2, {}, y2}}, .stats = stats};
+      compute(SumNormArgs{{{a, b}, {bias}, out}, both});
       std::vector<double> sum;
       for (int64_t i = 0; i < a.size(); ++i) sum.push_back(a.at(i) + b.at(i) + bias.at(i % 40));
       EXPECT_LT(distance(out, sum), tolerance(t));
-      const NormOutput first{gain1, bias, z1}, second{gain2, {}, z2};
-      norm(out, {.epsilon = 1e-5f, .outputs = {&first, 1}, .stats = {}});
-      norm(out, {.epsilon = 1e-5f, .outputs = {&second, 1}, .stats = {}});
+      compute(NormArgs{out, {.epsilon = 1e-5f, .outputs = {{gain1, bias, z1}}, .stats = {}}});
+      compute(NormArgs{out, {.epsilon = 1e-5f, .outputs = {{gain2, {}, z2}}, .stats = {}}});
       EXPECT_TRUE(y1.same_bits(z1));
       EXPECT_TRUE(y2.same_bits(z2));
     }
@@ -107,11 +104,9 @@ TEST(Norm, GradientAccumulates) {
   const Array x = Array::random({9, 33}, 1), gain = Array::random({33}, 2), y({9, 33});
   const Array dy = Array::random({9, 33}, 3), stats({9, 2}), dx({9, 33}), dgain({33});
   Array added = Array::full({9, 33}, 0.5);
-  const NormOutput output{gain, {}, y};
-  norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = stats});
-  Workspace workspace(norm_grad_workspace_bytes(9, 33));
-  norm_grad({NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, {}}, workspace);
-  norm_grad({NormKind::kLayer, x, stats, gain, dy, added, true, dgain, {}}, workspace);
+  compute(NormArgs{x, {.epsilon = 1e-5f, .outputs = {{gain, {}, y}}, .stats = stats}});
+  compute(NormGradArgs{NormKind::kLayer, x, stats, gain, dy, dx, false, dgain, {}});
+  compute(NormGradArgs{NormKind::kLayer, x, stats, gain, dy, added, true, dgain, {}});
   for (int64_t i = 0; i < dx.size(); ++i)
     EXPECT_FLOAT_EQ(added.as<float>()[i], 0.5f + dx.as<float>()[i]);
 }
@@ -123,19 +118,16 @@ TEST(Norm, ThreadsDoNotChangeTheBits) {
   expect_same_for_any_threads([&] {
     Array y({n, d}), stats({n, 2}), dx({n, d}), grads({2 * d});
     const TensorView g = grads.view();
-    const NormOutput output{gain, {}, y};
-    norm(x, {.epsilon = 1e-5f, .outputs = {&output, 1}, .stats = stats});
-    Workspace workspace(norm_grad_workspace_bytes(n, d));
-    norm_grad({NormKind::kLayer,
-               x,
-               stats,
-               gain,
-               dy,
-               dx,
-               false,
-               {g.data, g.dtype, {d}},
-               {g.as<float>() + d, g.dtype, {d}}},
-              workspace);
+    compute(NormArgs{x, {.epsilon = 1e-5f, .outputs = {{gain, {}, y}}, .stats = stats}});
+    compute(NormGradArgs{NormKind::kLayer,
+                         x,
+                         stats,
+                         gain,
+                         dy,
+                         dx,
+                         false,
+                         {g.data, g.dtype, {d}},
+                         {g.as<float>() + d, g.dtype, {d}}});
     return grads;
   });
 }

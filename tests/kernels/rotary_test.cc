@@ -38,8 +38,7 @@ TEST(Rotary, TurnsQueriesAndKeysAndLeavesTheRest) {
           positions.set(i, static_cast<double>(i % 7 + 3));
         const std::vector<double> expected = turned(qkv, positions, dims, 10000);
         const Rotary r{.dims = dims};
-        Workspace workspace(rotary_workspace_bytes(kB * kT, r));
-        rotary(qkv, positions, r, workspace);
+        compute(RotaryArgs{qkv, positions, r});
         EXPECT_LT(distance(qkv, expected), tolerance(t)) << dims;
       }
     }
@@ -56,8 +55,7 @@ TEST(Rotary, ScaleLowersSlowFrequencies) {
   positions.set(0, 1);
   Rotary r{.dims = kDims, .base = kBase};
   r.scale = {kFactor, 1, 4, 8192};
-  Workspace workspace(rotary_workspace_bytes(1, r));
-  rotary(qkv, positions, r, workspace);
+  compute(RotaryArgs{qkv, positions, r});
   int slow = 0, fast = 0, between = 0;
   for (int64_t i = 0; i < kHalf; ++i) {
     const double f = std::pow(kBase, -static_cast<double>(i) / kHalf);
@@ -76,11 +74,10 @@ TEST(Rotary, InverseTurnsBack) {
   std::vector<double> before;
   for (int64_t i = 0; i < qkv.size(); ++i) before.push_back(qkv.at(i));
   Rotary r{.dims = 32};
-  Workspace workspace(rotary_workspace_bytes(kB * kT, r));
-  rotary(qkv, positions, r, workspace);
+  compute(RotaryArgs{qkv, positions, r});
   EXPECT_GT(distance(qkv, before), 0.1);
   r.inverse = true;
-  rotary(qkv, positions, r, workspace);
+  compute(RotaryArgs{qkv, positions, r});
   EXPECT_LT(distance(qkv, before), 1e-6);
 }
 

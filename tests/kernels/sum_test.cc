@@ -12,9 +12,8 @@ TEST(Sum, AddsTermsAndBiasesOfMixedTypes) {
       const Array a = Array::random(s, 1), b = Array::random(s, 2, DType::kBF16);
       const Array c = Array::random(s, 3), u = Array::random({d}, 4);
       const Array v = Array::random({d}, 5, DType::kBF16), out(s), low(s, DType::kBF16);
-      const TensorView terms[] = {a, b, c}, biases[] = {u, v};
-      sum(terms, biases, out);
-      sum(terms, biases, low);
+      compute(SumArgs{{a, b, c}, {u, v}, out});
+      compute(SumArgs{{a, b, c}, {u, v}, low});
       std::vector<double> expected;
       for (int64_t i = 0; i < a.size(); ++i) {
         expected.push_back(a.at(i) + b.at(i) + c.at(i) + u.at(i % d) + v.at(i % d));
@@ -28,8 +27,7 @@ TEST(Sum, AddsTermsAndBiasesOfMixedTypes) {
 TEST(Sum, MayWriteOverItsFirstTerm) {
   Array a = Array::random({4, 50}, 1);
   const Array before = a, b = Array::random({4, 50}, 2);
-  const TensorView terms[] = {a, b};
-  sum(terms, {}, a);
+  compute(SumArgs{{a, b}, {}, a});
   for (int64_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a.as<float>()[i], before.as<float>()[i] + b.as<float>()[i]);
   }
@@ -42,8 +40,7 @@ TEST(BiasGrad, AddsRowsToWhatIsThere) {
       Array db = Array::full({d}, 2);
       std::vector<double> expected(static_cast<size_t>(d), 2);
       for (int64_t i = 0; i < dy.size(); ++i) expected[static_cast<size_t>(i % d)] += dy.at(i);
-      Workspace workspace(bias_grad_workspace_bytes(n, d));
-      bias_grad(dy, db, workspace);
+      compute(BiasGradArgs{dy, db});
       EXPECT_LT(distance(db, expected), 1e-6);
     }
   });
@@ -53,8 +50,7 @@ TEST(BiasGrad, RoundsASumOfSixteenBitsOnce) {
   for (const DType t : {DType::kBF16, DType::kF16}) {
     const Array dy = Array::full({1000, 33}, 0x1p-9, t);
     Array db = Array::full({33}, 1, t);
-    Workspace workspace(bias_grad_workspace_bytes(1000, 33));
-    bias_grad(dy, db, workspace);
+    compute(BiasGradArgs{dy, db});
     EXPECT_LT(distance(db, std::vector<double>(33, 1 + 1000 * 0x1p-9)), tolerance(t));
   }
 }
@@ -63,8 +59,7 @@ TEST(BiasGrad, ThreadsDoNotChangeTheBits) {
   const Array dy = Array::random({1000, 300}, 8);
   expect_same_for_any_threads([&] {
     Array db({300});
-    Workspace workspace(bias_grad_workspace_bytes(1000, 300));
-    bias_grad(dy, db, workspace);
+    compute(BiasGradArgs{dy, db});
     return db;
   });
 }

@@ -2,6 +2,7 @@
 #include "kernels/update.h"
 
 #include "tests/kernels/array.h"
+#include "tests/kernels/update_step.h"
 
 namespace tessera::kernels {
 namespace {
@@ -9,12 +10,12 @@ namespace {
 // torch.optim.AdamW, one element, in double.
 struct Element {
   double w, m = 0, v = 0;
-  void update(double g, const UpdateStep& s, bool decay) {
+  void update(double g, const StepNumbers& s, bool decay) {
     g *= s.scale;
     if (decay) w *= 1 - s.learning_rate * s.weight_decay;
     m = s.beta1 * m + (1 - s.beta1) * g;
     v = s.beta2 * v + (1 - s.beta2) * g * g;
-    const double t = static_cast<double>(s.step);
+    const double t = s.step;
     const double denominator = std::sqrt(v) / std::sqrt(1 - std::pow(s.beta2, t)) + s.epsilon;
     w -= s.learning_rate / (1 - std::pow(s.beta1, t)) * m / denominator;
   }
@@ -30,8 +31,11 @@ TEST(AdamW, FollowsTheFormulaOverSteps) {
     const UpdateRange ranges[] = {{0, 64, true}, {64, 100, false}, {103, n, true}};
     for (int64_t step = 1; step <= 20; ++step) {
       const Array g = Array::random({n}, 100 + static_cast<uint64_t>(step), DType::kF32, 5);
-      const UpdateStep s{
-          .learning_rate = 1e-2, .beta2 = 0.95, .weight_decay = 0.1, .step = step, .scale = 0.25};
+      const StepNumbers s{.learning_rate = 1e-2,
+                          .beta2 = 0.95,
+                          .weight_decay = 0.1,
+                          .step = static_cast<double>(step),
+                          .scale = 0.25};
       adamw({w, m, v, g, low, ranges}, s);
       for (int64_t i = 0; i < n; ++i) {
         if (i < 100 || i >= 103)
@@ -80,12 +84,13 @@ TEST(Lion, FollowsTheFormulaOverSteps) {
     for (int64_t step = 1; step <= 10; ++step) {
       Array g = Array::random({n}, 50 + static_cast<uint64_t>(step));
       g.set(3, 0);  // of which the sign is 0, not 1
-      lion({.weights = w, .m = m, .gradient = g, .ranges = ranges}, {.learning_rate = 1e-2,
-                                                                     .beta1 = 0.9,
-                                                                     .beta2 = 0.99,
-                                                                     .weight_decay = 0.1,
-                                                                     .step = step,
-                                                                     .scale = 0.5});
+      lion({.weights = w, .m = m, .gradient = g, .ranges = ranges},
+           {.learning_rate = 1e-2,
+            .beta1 = 0.9,
+            .beta2 = 0.99,
+            .weight_decay = 0.1,
+            .step = static_cast<double>(step),
+            .scale = 0.5});
       for (int64_t i = 0; i < n; ++i) {
         double &x = weights[static_cast<size_t>(i)], &y = moments[static_cast<size_t>(i)];
         const double gradient = 0.5 * g.at(i), c = 0.9 * y + 0.1 * gradient;
@@ -113,7 +118,10 @@ TEST(Sgd, FollowsTheFormulaWithAndWithoutMomentum) {
              .m = momentum > 0 ? m.view() : TensorView(),
              .gradient = g,
              .ranges = ranges},
-            {.learning_rate = 0.1, .beta1 = momentum, .weight_decay = 0.2, .step = step});
+            {.learning_rate = 0.1,
+             .beta1 = momentum,
+             .weight_decay = 0.2,
+             .step = static_cast<double>(step)});
         for (int64_t i = 0; i < n; ++i) {
           double &x = weights[static_cast<size_t>(i)], &y = moments[static_cast<size_t>(i)];
           y = momentum * y + g.at(i) + (i < 20 ? 0.2 * x : 0);
@@ -132,7 +140,7 @@ struct Rounded {
       : w(Array::full({n}, from, DType::kBF16)), g(Array::full({n}, by)) {}
   void step(int64_t t, std::span<const UpdateRange> ranges) {
     sgd({.weights = w, .gradient = g, .ranges = ranges, .stochastic = true},
-        {.learning_rate = 1, .beta1 = 0, .step = t});
+        {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
   }
 };
 
@@ -166,7 +174,7 @@ TEST(StochasticRounding, SmallStepsAddUp) {
   for (int64_t t = 1; t <= steps; ++t) {
     x.step(t, {&all, 1});
     sgd({.weights = nearest.w, .gradient = nearest.g, .ranges = {&all, 1}},
-        {.learning_rate = 1, .beta1 = 0, .step = t});
+        {.learning_rate = 1, .beta1 = 0, .step = static_cast<double>(t)});
   }
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {

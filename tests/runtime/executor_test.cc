@@ -25,11 +25,11 @@ double seconds() {
 // A run of one program on this rank.
 struct Execution {
   Execution(SmallProgram&& small, World& world, bool poison = false)
-      : library(read_cpu_features(), 1),
-        program(small.finish(library.target())),
+      : kernels(read_cpu_features(), 1),
+        program(small.finish(kernels.target())),
         channels(world, {program}),
         arena(host_arena("arena", program.bytes)),
-        bound(program, {*arena}, library, channels),
+        bound(program, {*arena}, kernels, channels),
         executor(bound, hooks, poison) {}
 
   TensorView view(const std::string& name) {
@@ -48,7 +48,7 @@ struct Execution {
       v.f32()[i] = static_cast<float>(std::sin(key + 0.37 * static_cast<double>(i)));
   }
 
-  Library library;
+  PreparedKernels kernels;
   Program program;
   Channels channels;
   std::unique_ptr<Arena> arena;

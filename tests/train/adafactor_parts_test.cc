@@ -111,7 +111,8 @@ TEST_P(PackedAdafactor, F3_PartsAreUpdatedAsPublishedTensors) {
   c.optimizer.weight_decay = 0;
   c.optimizer.clip_norm = 0;
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   BatchSource source = batches(c);
   std::map<std::string, Moments> kept;
@@ -192,7 +193,8 @@ TEST_P(PackedAdafactor, F3_OldCheckpointsAreSplit) {
   RunConfig c = tiny(GetParam());
   c.optimizer = optimizer_defaults(OptimizerKind::kAdafactor);
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   Means old = packed_means(trainer.state());
   std::string folder = std::filesystem::temp_directory_path() / "tessera_factors.XXXXXX";

@@ -124,7 +124,8 @@ int64_t expect_promises(int64_t zero, const std::string& recompute,
   const RunConfig c = config_of(zero, recompute, gradients);
   const int64_t before = anonymous_bytes();
   Peak peak;
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, ranks(), {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, ranks(),
+                  {});
   trainer.machine().touch();
   trainer.initialise();
   BatchSource source = batches(c, trainer.data_rank());

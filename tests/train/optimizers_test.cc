@@ -22,8 +22,8 @@ RunConfig tiny_with(OptimizerKind kind, Family family = Family::kLlama) {
 }
 
 std::unique_ptr<Trainer> trainer_of(const RunConfig& c, World& world) {
-  return std::make_unique<Trainer>(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX,
-                                   world, std::function<double()>());
+  return std::make_unique<Trainer>(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2),
+                                   INT64_MAX, world, std::function<double()>());
 }
 
 std::map<std::string, std::vector<std::byte>> bytes_of(Trainer& t) {

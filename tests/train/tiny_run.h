@@ -84,7 +84,8 @@ inline Curve curve_of(Trainer& trainer, const RunConfig& c, int steps) {
 
 inline Curve run(const RunConfig& c, int steps = 3) {
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   return curve_of(trainer, c, steps);
 }
 

@@ -173,7 +173,8 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
   RunConfig c = tiny(GetParam());
   c.optimizer.weight_decay = 0;
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 1), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 1), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   BatchSource source = batches(c);
   trainer.step(1, 0.0, source);  // learning rate 0: the weights stay
@@ -208,7 +209,8 @@ TEST_P(EveryFamily, GradientsAreTheDerivativesOfTheLoss) {
 TEST(Trainer, NothingIsUpdatedWhereANumberIsNotFinite) {
   RunConfig c = tiny(Family::kNeox);
   const auto world = self_world();
-  Trainer trainer(c, std::make_unique<Library>(read_cpu_features(), 2), INT64_MAX, *world, {});
+  Trainer trainer(c, std::make_unique<PreparedKernels>(read_cpu_features(), 2), INT64_MAX, *world,
+                  {});
   trainer.initialise();
   BatchSource source = batches(c);
   std::vector<StateTensor> state = trainer.state();

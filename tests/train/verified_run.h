@@ -32,12 +32,12 @@ inline BatchSource batches_of(const RunConfig& c, int64_t rank) {
 
 // Trains with these programs, one a stage.
 inline RankRecords trained(const RunConfig& c, const std::vector<Program>& stages, World& world) {
-  auto library = std::make_unique<Library>(read_cpu_features(), 1);
+  auto kernels = std::make_unique<PreparedKernels>(read_cpu_features(), 1);
   CompileRequest validation = compile_request(c, Purpose::kValidate);
   validation.stage = coordinates_of(stages[0].mesh, world.rank())[AxisKind::kPipeline];
   std::vector<Program> programs = {stages[static_cast<size_t>(validation.stage)],
-                                   compile(validation, library->target())};
-  Trainer trainer(c, std::make_unique<Machine>(std::move(programs), std::move(library),
+                                   compile(validation, kernels->target())};
+  Trainer trainer(c, std::make_unique<Machine>(std::move(programs), std::move(kernels),
                                                MachineOptions{.world = &world}));
   trainer.initialise();
   BatchSource source = batches_of(c, trainer.data_rank());
@@ -51,7 +51,7 @@ inline RankRecords trained(const RunConfig& c, const std::vector<Program>& stage
 
 inline std::vector<Program> stages_of(const RunConfig& c) {
   return compile_stages(compile_request(c, Purpose::kTrain),
-                        Library(read_cpu_features(), 1).target());
+                        PreparedKernels(read_cpu_features(), 1).target());
 }
 
 // The same run on one rank: micro-batches as large as those of all data ranks together.

@@ -71,12 +71,13 @@ double square(float x) { return static_cast<double>(x) * static_cast<double>(x);
 }  // namespace
 
 // Each sum is made by one thread, in an order that does not depend on the number of threads.
-void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double scale,
-                     double epsilon, double* rows, double* columns) {
-  if (s.begin >= s.end) return;
-  const double factor = scale * scale;
+void launch(Cpu, const Launch&, const FactorSumsArgs& a) {
+  const FactorStretch& s = a.stretch;
+  if (*a.numbers.skip != 0 || s.begin >= s.end) return;
+  const double factor = *a.numbers.scale * *a.numbers.scale, epsilon = a.epsilon;
+  auto *const rows = a.rows.as<double>(), *const columns = a.columns.as<double>();
   const auto add_squares = [&](int64_t begin, int64_t end, double* sums) {
-    each_chunk(gradient, begin, end, [&](const float* x, int64_t first, int64_t n) {
+    each_chunk(a.gradient, begin, end, [&](const float* x, int64_t first, int64_t n) {
       for (int64_t i = 0; i < n; ++i) sums[first + i] += square(x[i]) * factor + epsilon;
     });
   };
@@ -86,7 +87,7 @@ void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double 
     for (int64_t r = from + begin; r < from + end; ++r) {
       const RowPart p = part_in_row(s, r);
       InterleavedSum sum;
-      each_chunk(gradient, p.begin, p.end, [&](const float* x, int64_t, int64_t n) {
+      each_chunk(a.gradient, p.begin, p.end, [&](const float* x, int64_t, int64_t n) {
         sum.add(n, [&](int64_t i) { return square(x[i]); });
       });
       rows[r] += sum.total() * factor + static_cast<double>(p.end - p.begin) * epsilon;
@@ -104,37 +105,43 @@ void add_factor_sums(const TensorView& gradient, const FactorStretch& s, double 
   });
 }
 
-void update_factors(const FactorShape& shape, double b, const double* row_sums,
-                    const double* column_sums, float* rows, float* columns) {
+void launch(Cpu, const Launch&, const FactorMeansArgs& a) {
+  if (*a.numbers.skip != 0) return;
+  const FactorShape& shape = a.shape;
+  const double b = 1 - std::pow(*a.numbers.step, -a.decay_power);
   const auto mix = [b](float& mean, double sum, int64_t n) {
     mean =
         static_cast<float>(b * static_cast<double>(mean) + (1 - b) * sum / static_cast<double>(n));
   };
   const int64_t per_row = shape.columns > 0 ? shape.columns : 1;
-  for (int64_t i = 0; i < shape.rows; ++i) mix(rows[i], row_sums[i], per_row);
-  for (int64_t j = 0; j < shape.columns; ++j) mix(columns[j], column_sums[j], shape.rows);
+  for (int64_t i = 0; i < shape.rows; ++i) mix(a.rows[i], a.row_sums[i], per_row);
+  for (int64_t j = 0; j < shape.columns; ++j) mix(a.columns[j], a.column_sums[j], shape.rows);
 }
 
-void factor_scales(const FactorShape& shape, const float* rows, const float* columns,
-                   float* row_scales, float* column_scales) {
+void launch(Cpu, const Launch&, const FactorScalesArgs& a) {
+  const FactorShape& shape = a.shape;
   double mean = 1;
   if (shape.columns > 0) {
     mean = 0;
-    for (int64_t i = 0; i < shape.rows; ++i) mean += static_cast<double>(rows[i]);
+    for (int64_t i = 0; i < shape.rows; ++i) mean += static_cast<double>(a.rows[i]);
     mean /= static_cast<double>(shape.rows);
   }
   for (int64_t i = 0; i < shape.rows; ++i)
-    row_scales[i] = static_cast<float>(1 / std::sqrt(static_cast<double>(rows[i]) / mean));
+    a.row_scales[i] = static_cast<float>(1 / std::sqrt(static_cast<double>(a.rows[i]) / mean));
   for (int64_t j = 0; j < shape.columns; ++j)
-    column_scales[j] = static_cast<float>(1 / std::sqrt(static_cast<double>(columns[j])));
+    a.column_scales[j] = static_cast<float>(1 / std::sqrt(static_cast<double>(a.columns[j])));
 }
 
-double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s, double scale,
-                             const FactorScales& scales) {
+namespace {
+
+double sum_of_squares(const UpdateSquaresArgs& a) {
+  const FactorStretch& s = a.stretch;
+  const FactorScales& scales = a.scales;
+  const double scale = *a.numbers.scale;
   // Returns the sum of (g[i] * others[i])^2 over [begin, end).
   const auto sum_of = [&](int64_t begin, int64_t end, const float* others) {
     InterleavedSum sum;
-    each_chunk(gradient, begin, end, [&](const float* x, int64_t first, int64_t n) {
+    each_chunk(a.gradient, begin, end, [&](const float* x, int64_t first, int64_t n) {
       sum.add(n, [&](int64_t i) {
         const double u = static_cast<double>(x[i]) * static_cast<double>(others[first + i]);
         return u * u;
@@ -152,18 +159,25 @@ double sum_of_update_squares(const TensorView& gradient, const FactorStretch& s,
   return total;
 }
 
-void adafactor(const Update& u, const UpdateStep& s, const FactorScales& scales,
-               const FactorNorms& norms) {
-  if (s.skip) return;
+}  // namespace
+
+void launch(Cpu, const Launch&, const UpdateSquaresArgs& a) {
+  if (*a.numbers.skip == 0) *a.sum += sum_of_squares(a);
+}
+
+void launch(Cpu, const Launch&, const AdafactorArgs& a) {
+  if (*a.numbers.skip != 0) return;
+  const Update& u = a.update;
+  const FactorNorms& norms = a.norms;
   CHECK(!u.v, "adafactor keeps factors in place of a second moment");
   const auto rms = [&](const double* squares) { return std::sqrt(*squares / norms.elements); };
-  UpdateStep own = s;
+  UpdateStep own = step_of(a.constants, a.numbers);
   if (norms.least_scale > 0)
     own.learning_rate *= std::max(norms.least_scale, rms(norms.weight_squares));
   UpdateOperands operands = operands_of(u, own, "adafactor");
-  operands.columns = scales.columns;
-  operands.row_scales = scales.row_scales;
-  operands.column_scales = scales.column_scales;
+  operands.columns = a.scales.columns;
+  operands.row_scales = a.scales.row_scales;
+  operands.column_scales = a.scales.column_scales;
   operands.update_clip =
       static_cast<float>(1 / std::max(1.0, rms(norms.update_squares) / norms.update_clip));
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdafactor), operands);

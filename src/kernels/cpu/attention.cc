@@ -16,22 +16,29 @@ HWY_EXPORT(PackKeyHead);
 HWY_EXPORT(AttendQueries);
 HWY_EXPORT(CopyRows);
 
-int64_t attention_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s) {
-  s = s == 0 ? t : s;
+namespace {
+
+int64_t forward_bytes(int64_t t, int64_t s, int64_t d, int threads) {
   return threads * head_buffers_bytes(t, s, d, HeadUse::kForward) + scope_bytes(t, s, 0);
 }
 
-void attention(const Attention& a, void* workspace) {
+}  // namespace
+
+int64_t workspace_bytes(Cpu, const AttentionArgs& a, int threads) {
+  return forward_bytes(a.qkv.shape[1], keys_of(a.qkv, a.kv), a.qkv.shape[4], threads);
+}
+
+void launch(Cpu, const Launch& l, const AttentionArgs& a) {
   const PackedHeads p(a.qkv, a.kv);
   check_attention(p, a.out, a.lse, a.dropout);
   const TensorView& keys_in = a.kv ? a.kv : a.qkv;
   const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kForward);
-  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(workspace) + a.threads * buffers_bytes);
+  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(l.workspace) + l.threads * buffers_bytes);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
-  parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
+  parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
-    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kForward);
+    const HeadBuffers buffers = head_buffers(l.workspace, thread, p.t, p.s, p.d, HeadUse::kForward);
     KeyHead keys = p.keys(keys_in, b, kv, a.scale);
     scope.set(b, buffers, keys);
     pack(keys, buffers);
@@ -51,7 +58,7 @@ void attention(const Attention& a, void* workspace) {
 namespace {
 
 // A head's bias by distance (QueryHead::bias) where the first query stands behind `start` keys.
-const float* cached_bias(const CachedAttention& a, const PackedHeads& p, int64_t head,
+const float* cached_bias(const CachedAttentionArgs& a, const PackedHeads& p, int64_t head,
                          const HeadBuffers& b) {
   if (!a.bias) return nullptr;
   const RelativeBuckets r{a.bias.shape[1], a.bias_distance, true};
@@ -66,11 +73,12 @@ const float* cached_bias(const CachedAttention& a, const PackedHeads& p, int64_t
 
 }  // namespace
 
-int64_t cached_attention_workspace_bytes(int64_t c, int64_t d, int threads) {
-  return attention_workspace_bytes(c, d, threads);
+int64_t workspace_bytes(Cpu, const CachedAttentionArgs& a, int threads) {
+  const int64_t capacity = a.cache.shape[1];
+  return forward_bytes(capacity, capacity, a.qkv.shape[4], threads);
 }
 
-void cached_attention(const CachedAttention& a, void* workspace) {
+void launch(Cpu, const Launch& l, const CachedAttentionArgs& a) {
   const PackedHeads p(a.qkv, a.kv);
   const TensorView& fresh = a.kv ? a.kv : a.qkv;
   check_attention(p, a.out, {}, {});
@@ -84,14 +92,14 @@ void cached_attention(const CachedAttention& a, void* workspace) {
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRows);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHead);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueries);
-  parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
+  parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv, row = 2 * p.kv * p.d;
     const Rows k{Sink(a.cache) + (b * capacity * row + kv * p.d), row};
     const Rows v{k.data + p.kv * p.d, row};
     copy(p.key(fresh, b, kv), p.t, p.d, {k.data + start * row, row});
     copy(p.value(fresh, b, kv), p.t, p.d, {v.data + start * row, row});
     const HeadBuffers buffers =
-        head_buffers(workspace, thread, capacity, capacity, p.d, HeadUse::kForward);
+        head_buffers(l.workspace, thread, capacity, capacity, p.d, HeadUse::kForward);
     KeyHead keys;
     keys.t = end;
     keys.d = p.d;

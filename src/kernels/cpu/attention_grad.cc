@@ -15,13 +15,16 @@ HWY_EXPORT(PackKeyHeadForGrad);
 HWY_EXPORT(AttendQueriesGrad);
 HWY_EXPORT(StoreKeyGrads);
 
-int64_t attention_grad_workspace_bytes(int64_t t, int64_t d, int threads, int64_t s,
-                                       int64_t bias_parts) {
-  s = s == 0 ? t : s;
-  return threads * head_buffers_bytes(t, s, d, HeadUse::kGradient) + scope_bytes(t, s, bias_parts);
+int64_t workspace_bytes(Cpu, const AttentionGradArgs& a, int threads) {
+  const Shape& q = a.qkv.shape;
+  const int64_t t = q[1], s = keys_of(a.qkv, a.kv), d = q[4];
+  const int64_t heads = q[2] * (q[3] - (a.kv.shape.rank() > 0 ? 0 : 2));
+  const int64_t buckets = a.scope.bias.shape.rank() > 0 ? a.scope.bias.shape[1] : 0;
+  return threads * head_buffers_bytes(t, s, d, HeadUse::kGradient) +
+         scope_bytes(t, s, q[0] * heads * buckets);
 }
 
-void attention_grad(const AttentionGrad& a, void* workspace) {
+void launch(Cpu, const Launch& l, const AttentionGradArgs& a) {
   const PackedHeads p(a.qkv, a.kv);
   check_attention(p, a.out, a.lse, a.dropout);
   CHECK(a.d_out.elements() == a.out.elements() && a.d_qkv.elements() == a.qkv.elements() &&
@@ -30,13 +33,14 @@ void attention_grad(const AttentionGrad& a, void* workspace) {
         to_string(a.d_out.shape), to_string(a.qkv.shape), to_string(a.d_qkv.shape));
   const TensorView &keys_in = a.kv ? a.kv : a.qkv, &d_keys = a.kv ? a.d_kv : a.d_qkv;
   const int64_t buffers_bytes = head_buffers_bytes(p.t, p.s, p.d, HeadUse::kGradient);
-  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(workspace) + a.threads * buffers_bytes);
+  const ScopeOfHeads scope(a.scope, p, static_cast<char*>(l.workspace) + l.threads * buffers_bytes);
   const auto pack = &HWY_DYNAMIC_DISPATCH(PackKeyHeadForGrad);
   const auto attend = &HWY_DYNAMIC_DISPATCH(AttendQueriesGrad);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrads);
-  parallel_tasks(p.b * p.kv, a.threads, [&](int64_t task, int thread) {
+  parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
-    const HeadBuffers buffers = head_buffers(workspace, thread, p.t, p.s, p.d, HeadUse::kGradient);
+    const HeadBuffers buffers =
+        head_buffers(l.workspace, thread, p.t, p.s, p.d, HeadUse::kGradient);
     KeyHead keys = p.keys(keys_in, b, kv, a.scale);
     keys.dk = p.key(d_keys, b, kv);
     keys.dv = p.value(d_keys, b, kv);

@@ -30,55 +30,67 @@ Rows square(const TensorView& v, const PackedHeads& p, int64_t b, int64_t head) 
 
 // Calls f(keys, sample, group, buffers) for every key head.
 template <class F>
-void for_key_heads(const PackedHeads& p, const TensorView& qkv, float scale, int threads,
-                   void* workspace, const F& f) {
-  parallel_tasks(p.b * p.kv, threads, [&](int64_t task, int thread) {
+void for_key_heads(const PackedHeads& p, const TensorView& qkv, float scale, const Launch& l,
+                   const F& f) {
+  parallel_tasks(p.b * p.kv, l.threads, [&](int64_t task, int thread) {
     const int64_t b = task / p.kv, kv = task % p.kv;
     f(p.keys(qkv, b, kv, scale), b, kv,
-      head_buffers(workspace, thread, p.t, p.t, p.d, HeadUse::kGradient));
+      head_buffers(l.workspace, thread, p.t, p.t, p.d, HeadUse::kGradient));
   });
+}
+
+int64_t parts_bytes(const TensorView& qkv, int threads) {
+  return threads * head_buffers_bytes(qkv.shape[1], qkv.shape[1], qkv.shape[4], HeadUse::kGradient);
 }
 
 }  // namespace
 
-int64_t attention_parts_workspace_bytes(int64_t t, int64_t d, int threads) {
-  return threads * head_buffers_bytes(t, t, d, HeadUse::kGradient);
+int64_t workspace_bytes(Cpu, const AttentionScoresArgs& a, int threads) {
+  return parts_bytes(a.qkv, threads);
+}
+int64_t workspace_bytes(Cpu, const AttentionScoresGradArgs& a, int threads) {
+  return parts_bytes(a.qkv, threads);
+}
+int64_t workspace_bytes(Cpu, const AttentionMixArgs& a, int threads) {
+  return parts_bytes(a.qkv, threads);
+}
+int64_t workspace_bytes(Cpu, const AttentionMixGradArgs& a, int threads) {
+  return parts_bytes(a.qkv, threads);
 }
 
-void attention_scores(const TensorView& qkv, float scale, const TensorView& scores, int threads,
-                      void* workspace) {
-  const PackedHeads p(qkv);
+void launch(Cpu, const Launch& l, const AttentionScoresArgs& a) {
+  const PackedHeads p(a.qkv);
   const auto run = &HWY_DYNAMIC_DISPATCH(ScoresOfHead);
-  for_key_heads(p, qkv, scale, threads, workspace,
+  for_key_heads(p, a.qkv, a.scale, l,
                 [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;
-                    h.q = p.query(qkv, b, kv, g);
-                    run(keys, h, square(scores, p, b, kv * p.g + g), buffers);
+                    h.q = p.query(a.qkv, b, kv, g);
+                    run(keys, h, square(a.scores, p, b, kv * p.g + g), buffers);
                   }
                 });
 }
 
-void attention_scores_grad(const TensorView& qkv, float scale, const TensorView& d_scores,
-                           const TensorView& d_qkv, int threads, void* workspace) {
-  const PackedHeads p(qkv);
+void launch(Cpu, const Launch& l, const AttentionScoresGradArgs& a) {
+  const PackedHeads p(a.qkv);
   const auto zero = &HWY_DYNAMIC_DISPATCH(ZeroKeyGrads);
   const auto run = &HWY_DYNAMIC_DISPATCH(ScoresGradOfHead);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrad);
-  for_key_heads(p, qkv, scale, threads, workspace,
+  for_key_heads(p, a.qkv, a.scale, l,
                 [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
                   zero(keys, buffers.dk);
                   for (int64_t g = 0; g < p.g; ++g) {
                     QueryHead h;
-                    h.q = p.query(qkv, b, kv, g);
-                    h.dq = p.query(d_qkv, b, kv, g);
-                    run(keys, h, square(d_scores, p, b, kv * p.g + g), buffers);
+                    h.q = p.query(a.qkv, b, kv, g);
+                    h.dq = p.query(a.d_qkv, b, kv, g);
+                    run(keys, h, square(a.d_scores, p, b, kv * p.g + g), buffers);
                   }
-                  store(keys, buffers.dk, p.key(d_qkv, b, kv));
+                  store(keys, buffers.dk, p.key(a.d_qkv, b, kv));
                 });
 }
 
-void softmax(const TensorView& x, const TensorView& y) {
+void launch(Cpu, const Launch&, const SoftmaxArgs& a) {
+  const TensorView &x = a.x, &y = a.y;
   CHECK(x.elements() == y.elements(), "softmax of {} into {}", to_string(x.shape),
         to_string(y.shape));
   const Source from(x);
@@ -88,7 +100,8 @@ void softmax(const TensorView& x, const TensorView& y) {
   parallel_rows(rows_of(x), d, [&](int64_t begin, int64_t end) { run(from, to, d, begin, end); });
 }
 
-void softmax_grad(const TensorView& y, const TensorView& dy, const TensorView& dx) {
+void launch(Cpu, const Launch&, const SoftmaxGradArgs& a) {
+  const TensorView &y = a.y, &dy = a.dy, &dx = a.dx;
   CHECK(y.elements() == dy.elements() && y.elements() == dx.elements(),
         "softmax_grad of {} and {} into {}", to_string(y.shape), to_string(dy.shape),
         to_string(dx.shape));
@@ -100,28 +113,27 @@ void softmax_grad(const TensorView& y, const TensorView& dy, const TensorView& d
                 [&](int64_t begin, int64_t end) { run(of, from, to, d, begin, end); });
 }
 
-void attention_mix(const TensorView& qkv, const TensorView& probabilities, const TensorView& out,
-                   int threads, void* workspace) {
-  const PackedHeads p(qkv);
-  check_attention(p, out, {}, {});
+void launch(Cpu, const Launch& l, const AttentionMixArgs& a) {
+  const PackedHeads p(a.qkv);
+  check_attention(p, a.out, {}, {});
   const auto run = &HWY_DYNAMIC_DISPATCH(MixOfHead);
-  for_key_heads(p, qkv, 1.0f, threads, workspace,
+  for_key_heads(p, a.qkv, 1.0f, l,
                 [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
                   for (int64_t head = kv * p.g; head < (kv + 1) * p.g; ++head) {
                     QueryHead h;
-                    h.out = p.out(out, b, head);
-                    run(keys, h, square(probabilities, p, b, head), buffers);
+                    h.out = p.out(a.out, b, head);
+                    run(keys, h, square(a.probabilities, p, b, head), buffers);
                   }
                 });
 }
 
-void attention_mix_grad(const AttentionMixGrad& a, void* workspace) {
+void launch(Cpu, const Launch& l, const AttentionMixGradArgs& a) {
   const PackedHeads p(a.qkv);
   check_attention(p, a.d_out, {}, {});
   const auto zero = &HWY_DYNAMIC_DISPATCH(ZeroKeyGrads);
   const auto run = &HWY_DYNAMIC_DISPATCH(MixGradOfHead);
   const auto store = &HWY_DYNAMIC_DISPATCH(StoreKeyGrad);
-  for_key_heads(p, a.qkv, 1.0f, a.threads, workspace,
+  for_key_heads(p, a.qkv, 1.0f, l,
                 [&](const KeyHead& keys, int64_t b, int64_t kv, const HeadBuffers& buffers) {
                   zero(keys, buffers.dv);
                   for (int64_t head = kv * p.g; head < (kv + 1) * p.g; ++head) {

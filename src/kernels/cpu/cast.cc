@@ -9,7 +9,8 @@ namespace tessera::kernels {
 
 HWY_EXPORT(CastRange);
 
-void cast(const TensorView& x, const TensorView& y) {
+void launch(Cpu, const Launch&, const CastArgs& a) {
+  const TensorView &x = a.x, &y = a.y;
   CHECK(x.elements() == y.elements(), "cast of {} to {}", to_string(x.shape), to_string(y.shape));
   const Source from(x);
   const Sink to(y);

@@ -5,7 +5,7 @@
 
 namespace tessera::kernels {
 
-void clip(const Clip& c) {
+void launch(Cpu, const Launch&, const ClipArgs& c) {
   const double n = std::max(*c.tokens, 1.0) * *c.loss_scale;
   *c.norm = std::sqrt(*c.squares) / n;
   constexpr double kTiny = 1e-6;

@@ -30,18 +30,20 @@ int64_t column_of(const DividedLogits& l, int64_t row, int32_t label) {
 
 }  // namespace
 
-void logits_max(const DividedLogits& l, const TensorView& max) {
+void launch(Cpu, const Launch&, const LogitsMaxArgs& a) {
+  const DividedLogits& l = a.logits;
   const auto run = &HWY_DYNAMIC_DISPATCH(MaxOfRow);
   const int64_t width = l.z.shape[-1];
   parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
-      max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns)
-                                   : -std::numeric_limits<float>::infinity();
+      a.max.f32()[n] = l.columns > 0 ? run(l.z.f32() + n * width, l.columns)
+                                     : -std::numeric_limits<float>::infinity();
   });
 }
 
-void logits_sums(const DividedLogits& l, const TensorView& max, const TensorView& labels,
-                 const TensorView& sums) {
+void launch(Cpu, const Launch&, const LogitsSumsArgs& a) {
+  const DividedLogits& l = a.logits;
+  const TensorView &labels = a.labels, &sums = a.sums;
   const auto run = &HWY_DYNAMIC_DISPATCH(ExpSumOfRow);
   const int64_t width = l.z.shape[-1];
   CHECK(labels.elements() == rows_of(l) && sums.elements() == 2 * rows_of(l),
@@ -49,7 +51,7 @@ void logits_sums(const DividedLogits& l, const TensorView& max, const TensorView
   parallel_rows(rows_of(l), width, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       float* const z = l.z.f32() + n * width;
-      const float most = max.f32()[n];
+      const float most = a.max.f32()[n];
       const int64_t own = column_of(l, n, labels.as<int32_t>()[n]);
       sums.f32()[2 * n] = static_cast<float>(run(z, l.columns, most));
       sums.f32()[2 * n + 1] = own >= 0 ? z[own] - most : 0.0f;
@@ -57,7 +59,7 @@ void logits_sums(const DividedLogits& l, const TensorView& max, const TensorView
   });
 }
 
-void divided_cross_entropy(const DividedCrossEntropy& a) {
+void launch(Cpu, const Launch&, const DividedCrossEntropyArgs& a) {
   const DividedLogits& l = a.logits;
   const int64_t width = l.z.shape[-1], rows = rows_of(l);
   const auto* labels = a.labels.as<int32_t>();

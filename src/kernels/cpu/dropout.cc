@@ -10,34 +10,36 @@ namespace tessera::kernels {
 HWY_EXPORT(DropRows);
 HWY_EXPORT(DropBack);
 
-void dropout(const TensorView& x, const TensorView& samples, const Dropout& d, const TensorView& y,
-             const DropoutWindow& window, const TensorView& mask) {
+void launch(Cpu, const Launch&, const DropoutArgs& a) {
+  const TensorView &x = a.x, &samples = a.samples, &y = a.y, &mask = a.mask;
+  const Dropout& d = a.dropout;
   CHECK(x.shape.rank() == 3 && y.elements() == x.elements() && samples.dtype == DType::kI64 &&
             samples.elements() == x.shape[0],
         "dropout of {} to {} for {} samples", to_string(x.shape), to_string(y.shape),
         samples.elements());
   CHECK(d.probability >= 0 && d.probability < 1, "dropout with probability {}", d.probability);
-  DropoutRows a{.x = x,
-                .y = y,
-                .samples = samples.as<int64_t>(),
-                .rows = x.shape[1],
-                .d = x.shape[2],
-                .window = window,
-                .key = mask_key(d),
-                .threshold = dropout_threshold(d.probability),
-                .scale = 1.0f / (1.0f - d.probability)};
+  DropoutRows rows{.x = x,
+                   .y = y,
+                   .samples = samples.as<int64_t>(),
+                   .rows = x.shape[1],
+                   .d = x.shape[2],
+                   .window = a.window,
+                   .key = mask_key(d),
+                   .threshold = dropout_threshold(d.probability),
+                   .scale = 1.0f / (1.0f - d.probability)};
   if (mask) {
     CHECK(mask.dtype == DType::kU8 && mask.elements() == x.elements(), "a mask of {} {}",
           name_of(mask.dtype), to_string(mask.shape));
-    a.mask_out = mask.as<uint8_t>();
+    rows.mask_out = mask.as<uint8_t>();
   }
-  if (a.window.width == 0) a.window.width = a.d;
+  if (rows.window.width == 0) rows.window.width = rows.d;
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropRows);
-  parallel_rows(x.shape[0] * a.rows, a.d, [&](int64_t begin, int64_t end) { drop(a, begin, end); });
+  parallel_rows(x.shape[0] * rows.rows, rows.d,
+                [&](int64_t begin, int64_t end) { drop(rows, begin, end); });
 }
 
-void dropout_grad(const TensorView& dy, const TensorView& mask, float probability,
-                  const TensorView& dx) {
+void launch(Cpu, const Launch&, const DropoutGradArgs& a) {
+  const TensorView &dy = a.dy, &mask = a.mask, &dx = a.dx;
   CHECK(mask.dtype == DType::kU8 && mask.elements() == dy.elements() &&
             dx.elements() == dy.elements(),
         "dropout_grad of {} by a mask {} to {}", to_string(dy.shape), to_string(mask.shape),
@@ -46,7 +48,7 @@ void dropout_grad(const TensorView& dy, const TensorView& mask, float probabilit
   const Sink to(dx);
   const auto drop = &HWY_DYNAMIC_DISPATCH(DropBack);
   parallel_ranges(dy.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
-    drop(from, mask.as<uint8_t>(), 1.0f / (1.0f - probability), to, begin, end);
+    drop(from, mask.as<uint8_t>(), 1.0f / (1.0f - a.probability), to, begin, end);
   });
 }
 

@@ -65,14 +65,13 @@ void add_rounded_stripe(const RowOf& row_of, std::span<const int32_t> places, So
 
 }  // namespace
 
-void embedding(const TensorView& ids, const TensorView& table, const TensorView& y,
-               const TableRows& rows) {
-  const int64_t d = columns_of(table), count = ids.elements();
-  const RowOf row_of(ids, table, rows);
-  CHECK(y.elements() == count * d, "embedding: {} ids of {} columns into {}", count, d,
-        to_string(y.shape));
-  const Source from(table);
-  const Sink to(y);
+void launch(Cpu, const Launch&, const EmbeddingArgs& a) {
+  const int64_t d = columns_of(a.table), count = a.ids.elements();
+  const RowOf row_of(a.ids, a.table, a.rows);
+  CHECK(a.y.elements() == count * d, "embedding: {} ids of {} columns into {}", count, d,
+        to_string(a.y.shape));
+  const Source from(a.table);
+  const Sink to(a.y);
   const auto copy = &HWY_DYNAMIC_DISPATCH(CopyRow);
   parallel_rows(count, d, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
@@ -86,22 +85,22 @@ void embedding(const TensorView& ids, const TensorView& table, const TensorView&
   });
 }
 
-int64_t embedding_grad_workspace_bytes(int64_t n, DType table) {
-  return table == DType::kF32 ? 0 : n * static_cast<int64_t>(sizeof(int32_t));
+int64_t workspace_bytes(Cpu, const EmbeddingGradArgs& a, int) {
+  if (a.d_table.dtype == DType::kF32) return 0;
+  return a.ids.elements() * static_cast<int64_t>(sizeof(int32_t));
 }
 
-void embedding_grad(const TensorView& ids, const TensorView& dy, const TensorView& d_table,
-                    const TableRows& rows, void* workspace) {
-  const int64_t d = columns_of(d_table), count = ids.elements();
-  const RowOf row_of(ids, d_table, rows);
-  CHECK(dy.elements() == count * d, "embedding_grad: {} ids of {} columns from {}", count, d,
-        to_string(dy.shape));
-  const Source from(dy);
-  const Sink to(d_table);
+void launch(Cpu, const Launch& l, const EmbeddingGradArgs& a) {
+  const int64_t d = columns_of(a.d_table), count = a.ids.elements();
+  const RowOf row_of(a.ids, a.d_table, a.rows);
+  CHECK(a.dy.elements() == count * d, "embedding_grad: {} ids of {} columns from {}", count, d,
+        to_string(a.dy.shape));
+  const Source from(a.dy);
+  const Sink to(a.d_table);
   const auto add = &HWY_DYNAMIC_DISPATCH(AddRowTo);
   const bool rounds = to.type != DType::kF32;
   std::span<const int32_t> places;
-  if (rounds) places = places_by_row(row_of, count, workspace);
+  if (rounds) places = places_by_row(row_of, count, l.workspace);
   const int64_t stripes = (d + kStripe - 1) / kStripe;
   parallel_rows(stripes, count * kStripe, [&](int64_t begin, int64_t end) {
     if (rounds) {

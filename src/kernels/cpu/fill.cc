@@ -7,7 +7,8 @@
 
 namespace tessera::kernels {
 
-void clear(const TensorView& y) {
+void launch(Cpu, const Launch&, const ClearArgs& a) {
+  const TensorView& y = a.y;
   parallel_ranges(y.bytes(), 4 * kGrainElements, [&](int64_t begin, int64_t end) {
     std::memset(y.as<char>() + begin, 0, static_cast<size_t>(end - begin));
   });

@@ -97,8 +97,8 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   const Products& products = rows == chunk ? whole : *rest;
   const int64_t offset = first * shape.hidden * size_of(shape.dtype);
   const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
-  std::byte* const room = workspace + scratch;
-  products.logits.run(x, o.weight, workspace, room);
+  const Launch room = {.workspace = workspace + scratch};
+  products.logits.run(room, {x, o.weight, workspace});
   const bool rounds = shape.dtype != DType::kF32;
   loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
                 .labels = o.labels + first,
@@ -111,13 +111,8 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
                o.report, threads);
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;
-  products.dx->run(dz, o.weight, static_cast<std::byte*>(o.dx) + offset, room);
-  if (o.dweight == nullptr) return;
-  if (o.fresh && first == 0) {
-    products.dweight->run_fresh(dz, x, o.dweight, room);
-  } else {
-    products.dweight->run(dz, x, o.dweight, room);
-  }
+  products.dx->run(room, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
+  if (o.dweight != nullptr) products.dweight->run(room, {dz, x, o.dweight, o.fresh && first == 0});
 }
 
 LinearCrossEntropy::LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu,
@@ -135,10 +130,9 @@ LinearCrossEntropy& LinearCrossEntropy::operator=(LinearCrossEntropy&&) noexcept
 int64_t LinearCrossEntropy::chunk() const { return plan_->chunk; }
 int64_t LinearCrossEntropy::workspace_bytes() const { return plan_->bytes; }
 
-void LinearCrossEntropy::run(const LinearCrossEntropyOperands& operands, void* workspace) const {
-  for (int64_t first = 0; first < plan_->shape.tokens; first += plan_->chunk) {
-    plan_->run_chunk(operands, first, static_cast<std::byte*>(workspace));
-  }
+void LinearCrossEntropy::run(const Launch& l, const LinearCrossEntropyOperands& operands) const {
+  for (int64_t first = 0; first < plan_->shape.tokens; first += plan_->chunk)
+    plan_->run_chunk(operands, first, static_cast<std::byte*>(l.workspace));
 }
 
 }  // namespace tessera::kernels

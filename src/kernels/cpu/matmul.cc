@@ -278,17 +278,15 @@ void Matmul::pack(const void* b, void* packed) const {
   plan_->tiled->pack(b, packed);
 }
 
-void Matmul::run(const void* a, const void* b, void* c, void* workspace) const {
+void Matmul::run(const Launch& l, const MatmulOperands& o) const {
+  CHECK(!o.fresh || plan_->shape.accumulate, "a fresh run of a product that does not accumulate");
+  const void *a = o.a, *b = o.b;
+  void* workspace = l.workspace;
   plan_->round(a, b, workspace);
-  if (plan_->library) return plan_->library->run(a, b, c, workspace);
-  plan_->tiled->run(a, b, c, workspace, plan_->shape.accumulate);
-}
-
-void Matmul::run_fresh(const void* a, const void* b, void* c, void* workspace) const {
-  CHECK(plan_->shape.accumulate, "run_fresh of a product that does not accumulate");
-  plan_->round(a, b, workspace);
-  if (plan_->fresh) return plan_->fresh->run(a, b, c, workspace);
-  plan_->tiled->run(a, b, c, workspace, false);
+  if (plan_->library)
+    (o.fresh ? plan_->fresh : plan_->library)->run(a, b, o.c, workspace);
+  else
+    plan_->tiled->run(a, b, o.c, workspace, plan_->shape.accumulate && !o.fresh);
 }
 
 }  // namespace tessera::kernels

@@ -49,7 +49,8 @@ double measure_matrix_rate(DType type, const CpuFeatures& cpu, int threads) {
       if (packed) product.pack(b.data(), panels.data());
       for (int i = 0; i < 3; ++i) {  // the first also touches the workspace
         const Clock::time_point before = Clock::now();
-        product.run(a.data(), packed ? panels.data() : b.data(), c.data(), workspace.data());
+        product.run({.workspace = workspace.data()},
+                    {a.data(), packed ? panels.data() : b.data(), c.data()});
         best_s = std::min(best_s, seconds_since(before));
         if (seconds_since(start) > kBudget_s) break;
       }

@@ -15,8 +15,7 @@ HWY_EXPORT(NormGradBlock);
 namespace {
 
 void run(NormRows& a, const Norm& n, int64_t rows) {
-  CHECK(!n.outputs.empty() && n.outputs.size() <= kMaxNormOutputs, "a norm with {} outputs",
-        n.outputs.size());
+  CHECK(!n.outputs.empty(), "a norm without outputs");
   for (const NormOutput& o : n.outputs) {
     CHECK(o.gain.elements() == a.sum.d && o.y.elements() == rows * a.sum.d,
           "norm of rows of {}: gain {}, y {}", a.sum.d, to_string(o.gain.shape),
@@ -32,25 +31,24 @@ void run(NormRows& a, const Norm& n, int64_t rows) {
 
 }  // namespace
 
-void norm(const TensorView& x, const Norm& n) {
-  NormRows a;
-  a.sum.out = x;
-  a.sum.d = columns_of(x);
-  run(a, n, rows_of(x));
+void launch(Cpu, const Launch&, const NormArgs& a) {
+  NormRows rows;
+  rows.sum.out = a.x;
+  rows.sum.d = columns_of(a.x);
+  run(rows, a.norm, rows_of(a.x));
 }
 
-void sum_norm(std::span<const TensorView> terms, std::span<const TensorView> biases,
-              const TensorView& out, const Norm& n) {
-  NormRows a;
-  a.sum = sum_rows(terms, biases, out, "sum_norm");
-  run(a, n, rows_of(out));
+void launch(Cpu, const Launch&, const SumNormArgs& a) {
+  NormRows rows;
+  rows.sum = sum_rows(a.sum, "sum_norm");
+  run(rows, a.norm, rows_of(a.sum.out));
 }
 
-int64_t norm_grad_workspace_bytes(int64_t n, int64_t d) {
-  return row_blocks(n) * 2 * d * static_cast<int64_t>(sizeof(float));
+int64_t workspace_bytes(Cpu, const NormGradArgs& a, int) {
+  return row_blocks(rows_of(a.x)) * 2 * columns_of(a.x) * static_cast<int64_t>(sizeof(float));
 }
 
-void norm_grad(const NormGrad& a, void* workspace) {
+void launch(Cpu, const Launch& l, const NormGradArgs& a) {
   const int64_t d = columns_of(a.x), rows = rows_of(a.x), blocks = row_blocks(rows);
   CHECK(a.dy.elements() == a.x.elements() && a.dx.elements() == a.x.elements(),
         "norm_grad: x {}, dy {}, dx {}", to_string(a.x.shape), to_string(a.dy.shape),
@@ -58,7 +56,7 @@ void norm_grad(const NormGrad& a, void* workspace) {
   CHECK(a.gain.elements() == d && a.dgain.elements() == d && a.stats.elements() == 2 * rows,
         "norm_grad: rows of {}, gain {}, stats {}", d, to_string(a.gain.shape),
         to_string(a.stats.shape));
-  const auto partials = static_cast<float*>(workspace);
+  const auto partials = static_cast<float*>(l.workspace);
   const NormGradRows g{.x = a.x,
                        .gain = a.gain,
                        .dy = a.dy,

@@ -36,6 +36,11 @@ struct PackedHeads {
   int64_t query_slots_, key_slots_;  // of a group
 };
 
+// The keys of attention whose operands have these shapes; data may be null.
+inline int64_t keys_of(const TensorView& qkv, const TensorView& apart) {
+  return apart.shape.rank() > 0 ? apart.shape[1] : qkv.shape[1];
+}
+
 // Which buffers of HeadBuffers there are, and how large.
 enum class HeadUse : uint8_t { kForward, kGradient };
 int64_t head_buffers_bytes(int64_t t, int64_t s, int64_t d, HeadUse use);  // of one thread

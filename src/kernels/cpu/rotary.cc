@@ -49,11 +49,13 @@ float rotary_frequency(const Rotary& r, int64_t i) {
   return scaled(1.0f / std::pow(static_cast<float>(r.base), exponent), r.scale);
 }
 
-int64_t rotary_workspace_bytes(int64_t positions, const Rotary& r) {
-  return positions * r.dims * static_cast<int64_t>(sizeof(float));
+int64_t workspace_bytes(Cpu, const RotaryArgs& a, int) {
+  return a.positions.elements() * a.how.dims * static_cast<int64_t>(sizeof(float));
 }
 
-void rotary(const TensorView& qkv, const TensorView& positions, const Rotary& r, void* workspace) {
+void launch(Cpu, const Launch& l, const RotaryArgs& args) {
+  const TensorView &qkv = args.qkv, &positions = args.positions;
+  const Rotary& r = args.how;
   CHECK(qkv.shape.rank() == 5 && positions.dtype == DType::kI32, "rotary of {} by {}",
         to_string(qkv.shape), name_of(positions.dtype));
   const int64_t tokens = qkv.shape[0] * qkv.shape[1];
@@ -61,7 +63,7 @@ void rotary(const TensorView& qkv, const TensorView& positions, const Rotary& r,
         tokens);
   CHECK(r.dims > 0 && r.dims % 2 == 0 && r.dims <= qkv.shape[4], "rotary turns {} of {} dimensions",
         r.dims, qkv.shape[4]);
-  const auto table = static_cast<float*>(workspace);
+  const auto table = static_cast<float*>(l.workspace);
   const RotaryRows a{.qkv = qkv,
                      .table = table,
                      .kv_heads = qkv.shape[2],

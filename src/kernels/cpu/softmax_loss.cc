@@ -24,23 +24,23 @@ void loss_of_rows(const LossRows& a, double* report, int threads) {
   }
 }
 
-int64_t cross_entropy_workspace_bytes(int64_t rows) {
-  return rows * static_cast<int64_t>(sizeof(double));
+int64_t workspace_bytes(Cpu, const CrossEntropyArgs& a, int) {
+  return a.logits.elements() / a.logits.shape[-1] * static_cast<int64_t>(sizeof(double));
 }
 
-void cross_entropy(const CrossEntropy& a, void* workspace, int threads) {
+void launch(Cpu, const Launch& l, const CrossEntropyArgs& a) {
   const int64_t columns = a.logits.shape[-1], rows = a.logits.elements() / columns;
   CHECK(a.labels.dtype == DType::kI32 && a.labels.elements() == rows,
         "cross_entropy: logits {}, labels {}", to_string(a.logits.shape),
         to_string(a.labels.shape));
   loss_of_rows({.logits = a.logits.f32(),
                 .labels = a.labels.as<int32_t>(),
-                .losses = static_cast<double*>(workspace),
+                .losses = static_cast<double*>(l.workspace),
                 .rows = rows,
                 .columns = columns,
                 .gradient = a.gradient,
                 .gradient_scale = scaled_by(a.gradient_scale, a.loss_scale)},
-               a.report, threads);
+               a.report, l.threads);
 }
 
 }  // namespace tessera::kernels

@@ -18,14 +18,14 @@ constexpr int64_t blocks_of(int64_t n) { return (n + kSquaresBlock - 1) / kSquar
 
 }  // namespace
 
-int64_t squares_workspace_bytes(int64_t n) {
-  return blocks_of(n) * static_cast<int64_t>(sizeof(double));
+int64_t workspace_bytes(Cpu, const SquaresArgs& a, int) {
+  return blocks_of(a.x.elements()) * static_cast<int64_t>(sizeof(double));
 }
 
-double sum_of_squares(const TensorView& x, void* workspace) {
-  const Source from(x);
-  const int64_t n = x.elements();
-  const auto sums = static_cast<double*>(workspace);
+void launch(Cpu, const Launch& l, const SquaresArgs& a) {
+  const Source from(a.x);
+  const int64_t n = a.x.elements();
+  const auto sums = static_cast<double*>(l.workspace);
   const auto block_sum = &HWY_DYNAMIC_DISPATCH(SumSquares);
   parallel_ranges(blocks_of(n), kGrainElements / kSquaresBlock, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
@@ -34,12 +34,12 @@ double sum_of_squares(const TensorView& x, void* workspace) {
   });
   double total = 0;
   for (int64_t b = 0; b < blocks_of(n); ++b) total += sums[b];
-  return total;
+  *a.sum += total;
 }
 
-int64_t first_non_finite(const TensorView& x) {
-  const Source from(x);
-  const int64_t n = x.elements();
+void launch(Cpu, const Launch&, const FirstNonFiniteArgs& a) {
+  const Source from(a.x);
+  const int64_t n = a.x.elements();
   const auto find = &HWY_DYNAMIC_DISPATCH(FindNonFinite);
   int64_t first = n;
   parallel_ranges(n, kGrainElements, [&](int64_t begin, int64_t end) {
@@ -48,7 +48,7 @@ int64_t first_non_finite(const TensorView& x) {
 #pragma omp critical
     first = std::min(first, found);
   });
-  return first == n ? -1 : first;
+  *a.first = first == n ? -1 : first;
 }
 
 }  // namespace tessera::kernels

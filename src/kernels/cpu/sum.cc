@@ -11,31 +11,28 @@ HWY_EXPORT(AddRows);
 HWY_EXPORT(SumColumns);
 HWY_EXPORT(AddPartials);
 
-SumRows sum_rows(std::span<const TensorView> terms, std::span<const TensorView> biases,
-                 const TensorView& out, const char* what) {
-  CHECK(!terms.empty() && terms.size() <= kMaxTerms && biases.size() <= kMaxTerms,
-        "{} of {} terms and {} biases", what, terms.size(), biases.size());
-  SumRows a;
-  a.out = out;
-  a.d = columns_of(out);
-  for (const TensorView& t : terms) {
-    CHECK(t.elements() == out.elements() && columns_of(t) == a.d, "{}: a term is {}, the sum {}",
-          what, to_string(t.shape), to_string(out.shape));
-    a.terms[a.term_count++] = t;
+SumRows sum_rows(const SumArgs& a, const char* what) {
+  CHECK(!a.terms.empty(), "{} without terms", what);
+  SumRows s;
+  s.out = a.out;
+  s.d = columns_of(a.out);
+  for (const TensorView& t : a.terms) {
+    CHECK(t.elements() == a.out.elements() && columns_of(t) == s.d, "{}: a term is {}, the sum {}",
+          what, to_string(t.shape), to_string(a.out.shape));
+    s.terms[s.term_count++] = t;
   }
-  for (const TensorView& b : biases) {
-    CHECK(b.elements() == a.d, "{}: a bias is {}, the sum {}", what, to_string(b.shape),
-          to_string(out.shape));
-    a.biases[a.bias_count++] = b;
+  for (const TensorView& b : a.biases) {
+    CHECK(b.elements() == s.d, "{}: a bias is {}, the sum {}", what, to_string(b.shape),
+          to_string(a.out.shape));
+    s.biases[s.bias_count++] = b;
   }
-  return a;
+  return s;
 }
 
-void sum(std::span<const TensorView> terms, std::span<const TensorView> biases,
-         const TensorView& out) {
-  const SumRows a = sum_rows(terms, biases, out, "sum");
+void launch(Cpu, const Launch&, const SumArgs& a) {
+  const SumRows s = sum_rows(a, "sum");
   const auto add = &HWY_DYNAMIC_DISPATCH(AddRows);
-  parallel_rows(rows_of(out), a.d, [&](int64_t begin, int64_t end) { add(a, begin, end); });
+  parallel_rows(rows_of(a.out), s.d, [&](int64_t begin, int64_t end) { add(s, begin, end); });
 }
 
 void add_block_sums(const BlockSums& a) {
@@ -44,16 +41,17 @@ void add_block_sums(const BlockSums& a) {
   parallel_ranges(a.d, grain, [&](int64_t begin, int64_t end) { add(a, begin, end); });
 }
 
-int64_t bias_grad_workspace_bytes(int64_t n, int64_t d) {
-  return row_blocks(n) * d * static_cast<int64_t>(sizeof(float));
+int64_t workspace_bytes(Cpu, const BiasGradArgs& a, int) {
+  return row_blocks(rows_of(a.dy)) * columns_of(a.dy) * static_cast<int64_t>(sizeof(float));
 }
 
-void bias_grad(const TensorView& dy, const TensorView& dbias, void* workspace) {
+void launch(Cpu, const Launch& l, const BiasGradArgs& a) {
+  const TensorView &dy = a.dy, &dbias = a.dbias;
   const int64_t d = columns_of(dy), rows = rows_of(dy), blocks = row_blocks(rows);
   CHECK(dbias.elements() == d, "bias_grad of {} into {}", to_string(dy.shape),
         to_string(dbias.shape));
   const Source from(dy);
-  const auto partials = static_cast<float*>(workspace);
+  const auto partials = static_cast<float*>(l.workspace);
   const auto sum_columns = &HWY_DYNAMIC_DISPATCH(SumColumns);
   parallel_rows(blocks, kBlockRows * d, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "kernels/cpu/operand.h"
+#include "kernels/sum.h"
 
 namespace tessera::kernels {
-
-constexpr int kMaxTerms = 4;
 
 struct SumRows {
   Source terms[kMaxTerms], biases[kMaxTerms];
@@ -17,8 +15,7 @@ struct SumRows {
   int64_t d = 0;
 };
 // Checks the shapes. `what` is the op, for the message.
-SumRows sum_rows(std::span<const TensorView> terms, std::span<const TensorView> biases,
-                 const TensorView& out, const char* what);
+SumRows sum_rows(const SumArgs& a, const char* what);
 
 // Column sums go by blocks of this many rows, each summed by one thread into its partial row;
 // the partial rows are then added in order. So the bits do not depend on the threads.

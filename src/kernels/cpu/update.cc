@@ -13,6 +13,16 @@ HWY_EXPORT(SweepAdamW);
 HWY_EXPORT(SweepLion);
 HWY_EXPORT(SweepSgd);
 
+UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n) {
+  return {.beta1 = c.beta1,
+          .beta2 = c.beta2,
+          .epsilon = c.epsilon,
+          .weight_decay = c.weight_decay,
+          .learning_rate = *n.learning_rate,
+          .scale = *n.scale,
+          .step = static_cast<int64_t>(*n.step)};
+}
+
 UpdateOperands operands_of(const Update& u, const UpdateStep& s, const char* name) {
   const int64_t n = u.weights.elements();
   const auto fits = [&](const TensorView& x) { return !x || x.elements() == n; };
@@ -71,27 +81,32 @@ void check_ranges(const Update& u, const char* name) {
   }
 }
 
-}  // namespace
-
 void adamw(const Update& u, const UpdateStep& s) {
-  if (s.skip) return;
   CHECK(u.m && u.v, "adamw has two moments");
   check_ranges(u, "adamw");
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepAdamW), operands_of(u, s, "adamw"));
 }
 
 void lion(const Update& u, const UpdateStep& s) {
-  if (s.skip) return;
   CHECK(u.m && !u.v, "lion has one moment");
   check_ranges(u, "lion");
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepLion), operands_of(u, s, "lion"));
 }
 
 void sgd(const Update& u, const UpdateStep& s) {
-  if (s.skip) return;
   CHECK(!u.v && (u.m || s.beta1 == 0), "sgd has one moment, or none and beta1 = 0");
   check_ranges(u, "sgd");
   sweep_stretches(u.ranges, HWY_DYNAMIC_DISPATCH(SweepSgd), operands_of(u, s, "sgd"));
+}
+
+}  // namespace
+
+void launch(Cpu, const Launch&, const UpdateArgs& a) {
+  if (*a.numbers.skip != 0) return;
+  const UpdateStep s = step_of(a.constants, a.numbers);
+  if (a.rule == UpdateRule::kAdamW) return adamw(a.update, s);
+  if (a.rule == UpdateRule::kLion) return lion(a.update, s);
+  sgd(a.update, s);
 }
 
 }  // namespace tessera::kernels

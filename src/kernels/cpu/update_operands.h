@@ -6,6 +6,14 @@
 
 namespace tessera::kernels {
 
+// UpdateConstants and UpdateNumbers as plain numbers.
+struct UpdateStep {
+  double beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  double learning_rate = 0, scale = 1;
+  int64_t step = 1;
+};
+UpdateStep step_of(const UpdateConstants& c, const UpdateNumbers& n);
+
 struct UpdateOperands {
   Sink weights, m, v;
   Source gradient;

@@ -11,7 +11,7 @@ namespace {
 
 }  // namespace
 
-const Kernels& gpu_kernels() { absent(); }
+const KernelTable& gpu_kernels() { absent(); }
 
 struct GpuBlas::Handle {};
 GpuBlas::GpuBlas(bool tf32) : tf32_(tf32) { absent(); }
@@ -26,8 +26,8 @@ GpuMatmul::~GpuMatmul() = default;
 GpuMatmul::GpuMatmul(GpuMatmul&&) noexcept = default;
 GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
 int64_t GpuMatmul::workspace_bytes() const { absent(); }
-void GpuMatmul::run(Stream, const void*, const void*, void*, void*) const { absent(); }
-void GpuMatmul::run_fresh(Stream, const void*, const void*, void*, void*) const { absent(); }
+void GpuMatmul::pack(const void*, void*) const { absent(); }
+void GpuMatmul::run(const Launch&, const MatmulOperands&) const { absent(); }
 
 struct GpuLinearCrossEntropy::Plan {};
 GpuLinearCrossEntropy::GpuLinearCrossEntropy(const LinearCrossEntropyShape&, const GpuBlas&) {
@@ -35,7 +35,7 @@ GpuLinearCrossEntropy::GpuLinearCrossEntropy(const LinearCrossEntropyShape&, con
 }
 GpuLinearCrossEntropy::~GpuLinearCrossEntropy() = default;
 int64_t GpuLinearCrossEntropy::workspace_bytes() const { absent(); }
-void GpuLinearCrossEntropy::run(Stream, const LinearCrossEntropyOperands&, void*) const {
+void GpuLinearCrossEntropy::run(const Launch&, const LinearCrossEntropyOperands&) const {
   absent();
 }
 
@@ -51,7 +51,7 @@ GpuAttention::~GpuAttention() = default;
 bool GpuAttention::by_library() const { absent(); }
 int64_t GpuAttention::workspace_bytes() const { absent(); }
 bool GpuAttention::may_choose(const AttentionShape&) { absent(); }
-void GpuAttention::run(Stream, const Attention&, void*) const { absent(); }
-void GpuAttention::run(Stream, const AttentionGrad&, void*) const { absent(); }
+void GpuAttention::run(const Launch&, const AttentionArgs&) const { absent(); }
+void GpuAttention::run(const Launch&, const AttentionGradArgs&) const { absent(); }
 
 }  // namespace tessera::kernels

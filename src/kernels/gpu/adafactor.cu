@@ -1,6 +1,7 @@
 // Adafactor's parts (kernels/adafactor.h).
 #include <cmath>
 
+#include "kernels/adafactor.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
@@ -294,75 +295,88 @@ FactorWork work_of(View gradient, const FactorStretch& s, const UpdateNumbers& n
 
 }  // namespace
 
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
 // Parts of rows are at most one more a row than 256ths of the elements; stripes and tiles are
 // together at most the blocks and one stripe more.
-int64_t factor_sums_bytes(int64_t n, int64_t factors) {
+int64_t workspace_bytes(Gpu, const FactorSumsArgs& a, int) {
+  const int64_t n = a.gradient.elements();
+  const int64_t columns = a.columns.shape.rank() > 0 ? a.columns.elements() : 0;
+  const int64_t factors = a.rows.elements() + columns;
   return (n / kTile + 2 * factors + kFactorBlocks * kTile) * static_cast<int64_t>(sizeof(double));
 }
 
-void add_factor_sums(Stream s, View gradient, const FactorStretch& stretch, const UpdateNumbers& n,
-                     double epsilon, void* workspace, double* rows, double* columns) {
+void launch(Gpu, const Launch& l, const FactorSumsArgs& args) {
+  const FactorStretch& stretch = args.stretch;
   if (stretch.begin >= stretch.end) return;
   FactorSumsWork a;
-  a.of = work_of(gradient, stretch, n);
-  a.vector = aligned(gradient.data) && stretch.columns % kGroup == 0 &&
+  a.of = work_of(args.gradient, stretch, args.numbers);
+  a.vector = aligned(args.gradient.data) && stretch.columns % kGroup == 0 &&
              (stretch.begin - stretch.element) % kGroup == 0;
-  a.epsilon = epsilon;
-  a.rows = rows;
-  a.columns = columns;
-  if (stretch.columns == 0) return launch_map("factor_vector_sums", s, VectorSums{a});
+  a.epsilon = args.epsilon;
+  a.rows = args.rows.as<double>();
+  a.columns = args.columns.as<double>();
+  if (stretch.columns == 0) return launch_map("factor_vector_sums", l.stream, VectorSums{a});
   const int64_t tiles = blocks_for(stretch.columns, kTile), stripes = factor_stripes(a.of);
-  a.row_partials = static_cast<double*>(workspace);
+  a.row_partials = static_cast<double*>(l.workspace);
   a.column_partials = a.row_partials + tiles * a.of.rows();
   launch("factor_sums", factor_sums_kernel,
          {.x = tiles,
           .y = stripes,
           .threads = kThreads,
           .shared_bytes = kWarps * kTile * sizeof(double)},
-         s, a);
-  launch_map("factor_join", s, FactorJoin{a, tiles, stripes});
+         l.stream, a);
+  launch_map("factor_join", l.stream, FactorJoin{a, tiles, stripes});
 }
 
-void update_factors(Stream s, const FactorShape& shape, const UpdateNumbers& n, double decay_power,
-                    const double* row_sums, const double* column_sums, float* rows,
-                    float* columns) {
-  launch_map("factor_means", s,
-             Means{{shape.rows, shape.columns, decay_power, n.step, n.skip, row_sums, column_sums,
-                    rows, columns}});
+void launch(Gpu, const Launch& l, const FactorMeansArgs& a) {
+  launch_map("factor_means", l.stream,
+             Means{{a.shape.rows, a.shape.columns, a.decay_power, a.numbers.step, a.numbers.skip,
+                    a.row_sums, a.column_sums, a.rows, a.columns}});
 }
 
-void factor_scales(Stream s, const FactorShape& shape, const float* rows, const float* columns,
-                   float* row_scales, float* column_scales) {
+void launch(Gpu, const Launch& l, const FactorScalesArgs& a) {
   launch("factor_scales", scales_kernel,
-         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, s,
-         FactorScalesWork{shape.rows, shape.columns, rows, columns, row_scales, column_scales});
+         {.threads = kScalesThreads, .shared_bytes = kWarp * sizeof(double)}, l.stream,
+         FactorScalesWork{a.shape.rows, a.shape.columns, a.rows, a.columns, a.row_scales,
+                          a.column_scales});
 }
 
-void add_update_squares(Stream s, View gradient, const FactorStretch& stretch,
-                        const UpdateNumbers& n, const FactorScales& scales, void* workspace,
-                        double* sum) {
-  require(aligned(gradient.data), "a gradient that is not aligned");
-  const int64_t elements = stretch.end - stretch.begin;
+int64_t workspace_bytes(Gpu, const UpdateSquaresArgs& a, int) {
+  return squares_partials(a.gradient.elements()) * static_cast<int64_t>(sizeof(double));
+}
+
+void launch(Gpu, const Launch& l, const UpdateSquaresArgs& args) {
+  require(aligned(args.gradient.data), "a gradient that is not aligned");
+  const int64_t elements = args.stretch.end - args.stretch.begin;
   if (elements <= 0) return;
-  const UpdateSquaresWork a = {work_of(gradient, stretch, n), scales.row_scales,
-                               scales.column_scales, static_cast<double*>(workspace), sum};
+  const UpdateSquaresWork a = {work_of(args.gradient, args.stretch, args.numbers),
+                               args.scales.row_scales, args.scales.column_scales,
+                               static_cast<double*>(l.workspace), args.sum};
   launch("update_squares", update_squares_kernel,
          {.x = squares_partials(elements),
           .threads = kThreads,
           .shared_bytes = kWarp * sizeof(double)},
-         s, a);
-  launch_join({a.partials, squares_partials(elements), a.sum}, s);
+         l.stream, a);
+  launch_join({a.partials, squares_partials(elements), a.sum}, l.stream);
 }
 
-void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNumbers& n,
-               const FactorScales& scales, const FactorNorms& norms) {
+void launch(Gpu, const Launch& l, const AdafactorArgs& args) {
+  const Update& u = args.update;
+  const UpdateNumbers& n = args.numbers;
+  const FactorScales& scales = args.scales;
+  const FactorNorms& norms = args.norms;
   AdafactorWork a;
   a.weights = numbers(u.weights);
   a.m = numbers(u.m);
   a.weights_low = numbers(u.weights_low);
   a.stochastic = u.stochastic;
-  a.beta1 = step.beta1;
-  a.weight_decay = step.weight_decay;
+  a.beta1 = args.constants.beta1;
+  a.weight_decay = args.constants.weight_decay;
   a.learning_rate = n.learning_rate;
   a.step = n.step;
   a.row_scales = scales.row_scales;
@@ -383,8 +397,8 @@ void adafactor(Stream s, const Update& u, const UpdateStep& step, const UpdateNu
            {.x = blocks < kMostBlocks ? blocks : kMostBlocks,
             .threads = kThreads,
             .shared_bytes = sizeof(Constants)},
-           s, a);
+           l.stream, a);
   }
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -152,21 +152,27 @@ AttentionWork common_work(const Kernel& a) {
 
 }  // namespace
 
-AttentionWork work_of(const Attention& a) { return common_work(a); }
-AttentionWork work_of(const AttentionGrad& a) { return common_work(a); }
+AttentionWork work_of(const AttentionArgs& a) { return common_work(a); }
+AttentionWork work_of(const AttentionGradArgs& a) { return common_work(a); }
 
-void attention(Stream s, const Attention& a, void*) {
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const AttentionArgs& a) {
   const AttentionWork w = work_of(a);
   if (w.on_tensor_cores())
-    launch_attention_halves(w, s);
+    launch_attention_halves(w, l.stream);
   else
-    launch_plain(w, s);
+    launch_plain(w, l.stream);
 }
 
-void cached_attention(Stream s, const CachedAttention& a, void*) {
+void launch(Gpu, const Launch& l, const CachedAttentionArgs& a) {
   const Shape& cache = a.cache.shape;  // [B, C, 2, KV, D]
   View fresh = a.kv ? a.kv : a.qkv;
-  Attention plain;
+  AttentionArgs plain;
   plain.qkv = a.qkv;
   plain.kv = a.kv;
   plain.out = a.out;
@@ -182,8 +188,9 @@ void cached_attention(Stream s, const CachedAttention& a, void*) {
   scope.bias = a.bias;
   scope.bias_distance = a.bias_distance;
   set_scope(scope, w);
-  launch_map("cache_rows", s, CacheRows{w, {numbers(fresh), row_places(fresh), fresh.shape[3]}});
-  launch_plain(w, s);
+  launch_map("cache_rows", l.stream,
+             CacheRows{w, {numbers(fresh), row_places(fresh), fresh.shape[3]}});
+  launch_plain(w, l.stream);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -4,6 +4,7 @@
 // is added by two writers. The other one is for tensor cores (attention_halves.h).
 #pragma once
 
+#include "kernels/attention.h"
 #include "kernels/gpu/philox.h"
 #include "kernels/gpu/views.h"
 
@@ -77,8 +78,8 @@ struct AttentionWork {
 };
 
 // The work of a forward, or of a gradient without what only that has.
-AttentionWork work_of(const Attention& a);
-AttentionWork work_of(const AttentionGrad& a);
+AttentionWork work_of(const AttentionArgs& a);
+AttentionWork work_of(const AttentionGradArgs& a);
 
 // On tensor cores: see AttentionWork::on_tensor_cores; without a start.
 void launch_attention_halves(const AttentionWork& a, Stream s);

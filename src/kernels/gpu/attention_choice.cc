@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "kernels/gpu/attention_trial.h"
-#include "kernels/gpu/table.h"
 
 namespace tessera::kernels {
 namespace {
@@ -143,23 +142,24 @@ int64_t GpuAttention::workspace_bytes() const {
   }
   const AttentionShape& s = plan_->shape;
   if (!s.gradient) return 0;
-  const TensorView queries = {nullptr, s.dtype, {s.b, s.t, s.kv, s.g + (s.apart ? 0 : 2), s.d}};
-  const TensorView keys = {nullptr, s.dtype, {s.b, s.s, s.kv, 2, s.d}};
-  return gpu::attention_grad_bytes(queries, s.apart ? keys : TensorView(), 0, 1);
+  AttentionGradArgs a;
+  a.qkv = {nullptr, s.dtype, {s.b, s.t, s.kv, s.g + (s.apart ? 0 : 2), s.d}};
+  if (s.apart) a.kv = {nullptr, s.dtype, {s.b, s.s, s.kv, 2, s.d}};
+  return kernels::workspace_bytes(Gpu(), a, 1);
 }
 
-void GpuAttention::run(Stream s, const Attention& a, void* workspace) const {
+void GpuAttention::run(const Launch& l, const AttentionArgs& a) const {
   if (plan_->dnn)
-    plan_->dnn->run(s, plan_->plan, a, aligned(workspace));
+    plan_->dnn->run(l.stream, plan_->plan, a, aligned(l.workspace));
   else
-    gpu::attention(s, a, workspace);
+    launch(Gpu(), l, a);
 }
 
-void GpuAttention::run(Stream s, const AttentionGrad& a, void* workspace) const {
+void GpuAttention::run(const Launch& l, const AttentionGradArgs& a) const {
   if (plan_->dnn)
-    plan_->dnn->run(s, plan_->plan, a, aligned(workspace));
+    plan_->dnn->run(l.stream, plan_->plan, a, aligned(l.workspace));
   else
-    gpu::attention_grad(s, a, workspace);
+    launch(Gpu(), l, a);
 }
 
 }  // namespace tessera::kernels

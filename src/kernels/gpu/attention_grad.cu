@@ -1,6 +1,7 @@
 // The gradient of attention by plain kernels, and the choice between these and tensor cores
 // (kernels/attention.h).
 #include "kernels/gpu/attention_tiles.h"
+#include "tensor/gpu.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -168,29 +169,37 @@ void launch_plain(const AttentionWork& a, Stream s) {
 
 }  // namespace
 
-int64_t attention_grad_bytes(View qkv, View kv, int64_t buckets, int) {
-  const int64_t queries = qkv.shape[3] - (kv.shape.rank() > 0 ? 0 : 2);  // of a group
-  const int64_t delta = qkv.shape[0] * qkv.shape[1] * qkv.shape[2] * queries;
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+int64_t workspace_bytes(Gpu, const AttentionGradArgs& a, int) {
+  const Shape& q = a.qkv.shape;
+  const int64_t queries = q[3] - (a.kv.shape.rank() > 0 ? 0 : 2);  // of a group
+  const int64_t delta = q[0] * q[1] * q[2] * queries;
+  const int64_t buckets = a.scope.bias.shape.rank() > 0 ? a.scope.bias.shape[1] : 0;
   return delta * (1 + buckets) * static_cast<int64_t>(sizeof(float));
 }
 
-void attention_grad(Stream s, const AttentionGrad& a, void* workspace) {
+void launch(Gpu, const Launch& l, const AttentionGradArgs& a) {
   AttentionWork w = work_of(a);
   w.d_out = numbers(a.d_out);
   w.dq = numbers(a.d_qkv);
   w.d_keys = numbers(a.kv ? a.d_kv : a.d_qkv);
-  w.delta = static_cast<float*>(workspace);
+  w.delta = static_cast<float*>(l.workspace);
   if (a.scope.bias) {
     w.bias_rows = w.delta + w.delta_floats();
     w.d_bias = numbers(a.d_bias);
     w.fresh_bias = a.fresh_bias;
-    fill_in_stream(s, w.bias_rows, 0,
+    fill_in_stream(l.stream, w.bias_rows, 0,
                    w.delta_floats() * w.buckets * static_cast<int64_t>(sizeof(float)));
   }
   if (w.on_tensor_cores())
-    launch_attention_halves_grad(w, s);
+    launch_attention_halves_grad(w, l.stream);
   else
-    launch_plain(w, s);
+    launch_plain(w, l.stream);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -1,6 +1,7 @@
 // Attention's textbook parts, plain: an element a thread (kernels/attention_parts.h).
 #include <cmath>
 
+#include "kernels/attention_parts.h"
 #include "kernels/gpu/attention.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -168,47 +169,53 @@ PartsWork work_of(View qkv) {
 
 }  // namespace
 
-void attention_scores(Stream s, View qkv, float scale, View scores, int, void*) {
-  PartsWork w = work_of(qkv);
-  w.scale = scale;
-  w.square = numbers(scores);
-  launch_map("attention_scores", s, Scores{w});
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const AttentionScoresArgs& a) {
+  PartsWork w = work_of(a.qkv);
+  w.scale = a.scale;
+  w.square = numbers(a.scores);
+  launch_map("attention_scores", l.stream, Scores{w});
 }
 
-void attention_scores_grad(Stream s, View qkv, float scale, View d_scores, View d_qkv, int, void*) {
-  PartsWork w = work_of(qkv);
-  w.scale = scale;
-  w.d_square = numbers(d_scores);
-  w.d_qkv = numbers(d_qkv);
-  launch_map("attention_scores_grad_queries", s, OverKeys<true>{w});
-  launch_map("attention_scores_grad_keys", s, OverQueries<true>{w});
+void launch(Gpu, const Launch& l, const AttentionScoresGradArgs& a) {
+  PartsWork w = work_of(a.qkv);
+  w.scale = a.scale;
+  w.d_square = numbers(a.d_scores);
+  w.d_qkv = numbers(a.d_qkv);
+  launch_map("attention_scores_grad_queries", l.stream, OverKeys<true>{w});
+  launch_map("attention_scores_grad_keys", l.stream, OverQueries<true>{w});
 }
 
-void attention_mix(Stream s, View qkv, View probabilities, View out, int, void*) {
-  PartsWork w = work_of(qkv);
-  w.square = numbers(probabilities);
-  w.out = numbers(out);
-  launch_map("attention_mix", s, OverKeys<false>{w});
+void launch(Gpu, const Launch& l, const AttentionMixArgs& a) {
+  PartsWork w = work_of(a.qkv);
+  w.square = numbers(a.probabilities);
+  w.out = numbers(a.out);
+  launch_map("attention_mix", l.stream, OverKeys<false>{w});
 }
 
-void attention_mix_grad(Stream s, const AttentionMixGrad& a, void*) {
+void launch(Gpu, const Launch& l, const AttentionMixGradArgs& a) {
   PartsWork w = work_of(a.qkv);
   w.square = numbers(a.probabilities);
   w.d_square = numbers(a.d_probabilities);
   w.out = numbers(a.d_out);
   w.d_qkv = numbers(a.d_qkv);
-  launch_map("attention_mix_grad", s, ProbabilityGrads{w});
-  launch_map("attention_mix_grad_values", s, OverQueries<false>{w});
+  launch_map("attention_mix_grad", l.stream, ProbabilityGrads{w});
+  launch_map("attention_mix_grad_values", l.stream, OverQueries<false>{w});
 }
 
-void softmax(Stream s, View x, View y) {
-  const SoftmaxWork a = {rows_of(x), columns_of(x), numbers(x), {}, numbers(y)};
-  launch("softmax", softmax_kernel, rows_grid(a), s, a);
+void launch(Gpu, const Launch& l, const SoftmaxArgs& a) {
+  const SoftmaxWork w = {rows_of(a.x), columns_of(a.x), numbers(a.x), {}, numbers(a.y)};
+  launch("softmax", softmax_kernel, rows_grid(w), l.stream, w);
 }
 
-void softmax_grad(Stream s, View y, View dy, View dx) {
-  const SoftmaxWork a = {rows_of(y), columns_of(y), numbers(y), numbers(dy), numbers(dx)};
-  launch("softmax_grad", softmax_grad_kernel, rows_grid(a), s, a);
+void launch(Gpu, const Launch& l, const SoftmaxGradArgs& a) {
+  const SoftmaxWork w = {rows_of(a.y), columns_of(a.y), numbers(a.y), numbers(a.dy), numbers(a.dx)};
+  launch("softmax_grad", softmax_grad_kernel, rows_grid(w), l.stream, w);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

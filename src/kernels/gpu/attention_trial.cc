@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "kernels/gpu/noise.h"
-#include "kernels/gpu/table.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -78,7 +77,7 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
   const int64_t heads = z.kv * z.g, slots = z.g + (z.apart ? 0 : 2);
   // Scores that differ by a few: neither one key alone counts nor all of them alike.
   const float factor = 1.5f / (z.scale * std::sqrt(static_cast<float>(z.d)));
-  Attention& a = forward_;
+  AttentionArgs& a = forward_;
   a.qkv = draw("queries", {z.b, z.t, z.kv, slots, z.d}, z.g, factor);
   if (z.apart) a.kv = draw("keys", {z.b, z.s, z.kv, 2, z.d}, 0, 1);
   a.out = take("output", z.dtype, {z.b, z.t, heads, z.d});
@@ -88,19 +87,19 @@ AttentionTrial::AttentionTrial(const AttentionShape& shape) : shape_(shape) {
   if (z.documents) a.scope.documents = draw_documents();
   if (z.padding) a.scope.ids = draw_padding();
   if (z.gradient) {
-    AttentionGrad& g = gradient_;
+    AttentionGradArgs& g = gradient_;
     g.qkv = a.qkv;
     g.kv = a.kv;
     g.out = a.out;
     g.lse = a.lse;
     g.scale = a.scale;
     g.scope = a.scope;
-    attention(stream_.get(), a, nullptr);
+    launch(Gpu(), {stream_.get()}, a);
     g.d_out = draw("gradient", a.out.shape, 0, 1);
     if (z.padding) clear_last(g.d_out);  // its queries see no key
     g.d_qkv = take("gradient of queries", z.dtype, a.qkv.shape);
     if (z.apart) g.d_kv = take("gradient of keys", z.dtype, a.kv.shape);
-    require_workspace(attention_grad_bytes(a.qkv, a.kv, 0, 1));
+    require_workspace(kernels::workspace_bytes(Gpu(), g, 1));
   }
   poison(stream_.get());
   run_own(stream_.get());
@@ -184,9 +183,9 @@ void AttentionTrial::require_workspace(int64_t bytes) {
 
 void AttentionTrial::run_own(Stream s) const {
   if (shape_.gradient)
-    attention_grad(s, gradient_, workspace_.data());
+    launch(Gpu(), {s, workspace_.data()}, gradient_);
   else
-    attention(s, forward_, nullptr);
+    launch(Gpu(), {s}, forward_);
 }
 
 void AttentionTrial::run_dnn(Stream s, const DnnRuns& runs, size_t plan) const {

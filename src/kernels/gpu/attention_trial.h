@@ -74,8 +74,8 @@ class AttentionTrial {
   AttentionShape shape_;
   std::vector<DeviceBuffer> memory_;
   DeviceBuffer workspace_;
-  Attention forward_;
-  AttentionGrad gradient_;
+  AttentionArgs forward_;
+  AttentionGradArgs gradient_;
   GpuStream stream_;
   std::vector<std::vector<std::byte>> own_;
 };

@@ -1,15 +1,17 @@
-// Copies, and conversions between types: a cast multiplies by one (kernels/cast.h).
+// Conversions between types: a cast multiplies by one (kernels/cast.h).
+#include "kernels/cast.h"
+
 #include "base/error.h"
-#include "kernels/gpu/table.h"
+#include "kernels/copy.h"
+#include "kernels/scale.h"
 
-namespace tessera::kernels::gpu {
+namespace tessera::kernels {
 
-void cast(Stream s, View x, View y) {
-  CHECK(x.elements() == y.elements(), "cast of {} to {}", to_string(x.shape), to_string(y.shape));
-  if (x.dtype == y.dtype) return copy(s, x, y);
-  scale(s, x, 1, y);
+void launch(Gpu gpu, const Launch& l, const CastArgs& a) {
+  CHECK(a.x.elements() == a.y.elements(), "cast of {} to {}", to_string(a.x.shape),
+        to_string(a.y.shape));
+  if (a.x.dtype == a.y.dtype) return launch(gpu, l, CopyArgs{a.x, a.y});
+  launch(gpu, l, ScaleArgs{a.x, 1, a.y});
 }
 
-void copy(Stream s, View from, View to) { copy_in_stream(s, to.data, from.data, to.bytes()); }
-
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

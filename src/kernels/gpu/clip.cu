@@ -1,14 +1,14 @@
 // The norm of the gradient and what follows from it (kernels/clip.h).
 #include <cmath>
 
+#include "kernels/clip.h"
 #include "kernels/gpu/launch.h"
-#include "kernels/gpu/views.h"
 
 namespace tessera::kernels::gpu {
 namespace {
 
 struct ClipOnce {
-  Clip a;
+  ClipArgs a;
   __host__ __device__ int64_t count() const { return 1; }
   __device__ void operator()(int64_t) const {
     constexpr double kTiny = 1e-6;  // as kernels/clip.h
@@ -23,6 +23,12 @@ struct ClipOnce {
 
 }  // namespace
 
-void clip(Stream s, const Clip& c) { launch_map("clip", s, ClipOnce{c}); }
-
 }  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const ClipArgs& a) { launch_map("clip", l.stream, ClipOnce{a}); }
+
+}  // namespace tessera::kernels

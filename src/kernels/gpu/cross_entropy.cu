@@ -66,19 +66,27 @@ void launch_loss(const LossWork& a, Stream s) {
   if (a.report != nullptr) launch_rows("cross_entropy_sum", add_losses_kernel, 1, a, s);
 }
 
-int64_t cross_entropy_bytes(int64_t rows) { return rows * static_cast<int64_t>(sizeof(double)); }
+}  // namespace tessera::kernels::gpu
 
-void cross_entropy(Stream s, const CrossEntropy& c, void* workspace, int) {
+namespace tessera::kernels {
+
+using namespace gpu;
+
+int64_t workspace_bytes(Gpu, const CrossEntropyArgs& a, int) {
+  return rows_of(a.logits) * static_cast<int64_t>(sizeof(double));
+}
+
+void launch(Gpu, const Launch& l, const CrossEntropyArgs& c) {
   const int64_t columns = columns_of(c.logits);
   LossWork a = loss_work({c.logits, columns, 0, columns});
   a.labels = c.labels.as<int32_t>();
-  a.losses = static_cast<double*>(workspace);
+  a.losses = static_cast<double*>(l.workspace);
   a.report = c.report;
   a.gradient = c.gradient;
   a.dz = numbers(c.logits);
   a.scale = c.gradient_scale;
   a.loss_scale = c.loss_scale;
-  launch_loss(a, s);
+  launch_loss(a, l.stream);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

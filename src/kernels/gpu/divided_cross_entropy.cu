@@ -70,21 +70,27 @@ __global__ void add_divided_losses_kernel(const LossWork a) {
 
 }  // namespace
 
-void logits_max(Stream s, const DividedLogits& l, View max) {
-  LossWork a = loss_work(l);
-  a.max = max.f32();
-  launch_rows("logits_max", logits_max_kernel, a.rows, a, s);
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const LogitsMaxArgs& m) {
+  LossWork a = loss_work(m.logits);
+  a.max = m.max.f32();
+  launch_rows("logits_max", logits_max_kernel, a.rows, a, l.stream);
 }
 
-void logits_sums(Stream s, const DividedLogits& l, View max, View labels, View sums) {
-  LossWork a = loss_work(l);
-  a.max = max.f32();
-  a.labels = labels.as<int32_t>();
-  a.sums = sums.f32();
-  launch_rows("logits_sums", logits_sums_kernel, a.rows, a, s);
+void launch(Gpu, const Launch& l, const LogitsSumsArgs& m) {
+  LossWork a = loss_work(m.logits);
+  a.max = m.max.f32();
+  a.labels = m.labels.as<int32_t>();
+  a.sums = m.sums.f32();
+  launch_rows("logits_sums", logits_sums_kernel, a.rows, a, l.stream);
 }
 
-void divided_cross_entropy(Stream s, const DividedCrossEntropy& d) {
+void launch(Gpu, const Launch& l, const DividedCrossEntropyArgs& d) {
   LossWork a = loss_work(d.logits);
   a.max = d.max.f32();
   a.sums = d.sums.f32();
@@ -95,8 +101,9 @@ void divided_cross_entropy(Stream s, const DividedCrossEntropy& d) {
   a.scale = d.gradient_scale;
   a.loss_scale = d.loss_scale;
   if (a.report != nullptr)
-    launch_rows("divided_cross_entropy_sum", add_divided_losses_kernel, 1, a, s);
-  if (a.gradient) launch_rows("divided_cross_entropy", divided_gradient_kernel, a.rows, a, s);
+    launch_rows("divided_cross_entropy_sum", add_divided_losses_kernel, 1, a, l.stream);
+  if (a.gradient)
+    launch_rows("divided_cross_entropy", divided_gradient_kernel, a.rows, a, l.stream);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -112,11 +112,11 @@ DnnShape DnnParts::run_shape() const {
   return n;
 }
 
-DnnOperands DnnParts::operands(const Attention& a, int64_t i) const {
+DnnOperands DnnParts::operands(const AttentionArgs& a, int64_t i) const {
   return common(shape, a, first(*this, i));
 }
 
-DnnOperands DnnParts::operands(const AttentionGrad& a, int64_t i) const {
+DnnOperands DnnParts::operands(const AttentionGradArgs& a, int64_t i) const {
   const First f = first(*this, i);
   DnnOperands o = common(shape, a, f);
   const TensorView& d_keys = shape.apart ? a.d_kv : a.d_qkv;

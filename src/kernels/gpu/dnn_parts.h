@@ -23,8 +23,8 @@ struct DnnParts {
   int64_t runs() const { return shape.b / samples * (shape.kv / kv); }
   DnnShape run_shape() const;
   // Of all, the operands of run `i`.
-  DnnOperands operands(const Attention& a, int64_t i) const;
-  DnnOperands operands(const AttentionGrad& a, int64_t i) const;
+  DnnOperands operands(const AttentionArgs& a, int64_t i) const;
+  DnnOperands operands(const AttentionGradArgs& a, int64_t i) const;
 };
 
 }  // namespace tessera::kernels::gpu

@@ -1,4 +1,5 @@
 // Dropout and its gradient (kernels/dropout.h).
+#include "kernels/dropout.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
@@ -54,18 +55,26 @@ struct DropGradWork {
 
 }  // namespace
 
-void dropout(Stream s, View x, View samples, const Dropout& d, View y, const DropoutWindow& w,
-             View mask) {
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const DropoutArgs& a) {
+  View x = a.x, y = a.y, samples = a.samples;
+  const Dropout& d = a.dropout;
+  const DropoutWindow& w = a.window;
   require(x.shape.rank() == 3 && y.elements() == x.elements() && samples.elements() == x.shape[0],
           "dropout needs x of [B, T, F], y of as many elements and B samples");
-  launch_map("dropout", s,
+  launch_map("dropout", l.stream,
              DropWork{{.groups = groups_of(rows_of(x), columns_of(x), x, y),
                        .x = numbers(x),
                        .y = numbers(y),
                        .samples = samples.as<int64_t>(),
                        .rows_of_sample = x.shape[1],
                        .key = {d.key, d.seed, d.step, d.layer},
-                       .kept = mask.as<uint8_t>(),
+                       .kept = a.mask.as<uint8_t>(),
                        .probability = d.probability,
                        .scale = 1.0f / (1.0f - d.probability),
                        .first_row = w.first_row,
@@ -73,14 +82,14 @@ void dropout(Stream s, View x, View samples, const Dropout& d, View y, const Dro
                        .width = w.width == 0 ? columns_of(x) : w.width}});
 }
 
-void dropout_grad(Stream s, View dy, View mask, float probability, View dx) {
-  DropRows a;
-  a.groups = groups_of(1, dx.elements(), dy, dx);
-  a.x = numbers(dy);
-  a.y = numbers(dx);
-  a.kept = mask.as<uint8_t>();
-  a.scale = 1.0f / (1.0f - probability);
-  launch_map("dropout_grad", s, DropGradWork{a});
+void launch(Gpu, const Launch& l, const DropoutGradArgs& a) {
+  DropRows rows;
+  rows.groups = groups_of(1, a.dx.elements(), a.dy, a.dx);
+  rows.x = numbers(a.dy);
+  rows.y = numbers(a.dx);
+  rows.kept = a.mask.as<uint8_t>();
+  rows.scale = 1.0f / (1.0f - a.probability);
+  launch_map("dropout_grad", l.stream, DropGradWork{rows});
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -1,6 +1,7 @@
 // Tables of embeddings and their gradients (kernels/embedding.h).
 #include <cmath>
 
+#include "kernels/embedding.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
@@ -117,25 +118,31 @@ TableWork table_work(View ids, int64_t columns, View table, const TableRows& row
 
 }  // namespace
 
-void embedding(Stream s, View ids, View table, View y, const TableRows& rows) {
-  TableWork a = table_work(ids, table.shape[1], table, rows);
-  a.vector = a.columns % kGroup == 0 && aligned(table.data) && aligned(y.data);
-  a.table = numbers(table);
-  a.y = numbers(y);
-  launch_map("embedding", s, LookUp{a, {a.tokens, a.columns, a.vector}});
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const EmbeddingArgs& a) {
+  TableWork w = table_work(a.ids, a.table.shape[1], a.table, a.rows);
+  w.vector = w.columns % kGroup == 0 && aligned(a.table.data) && aligned(a.y.data);
+  w.table = numbers(a.table);
+  w.y = numbers(a.y);
+  launch_map("embedding", l.stream, LookUp{w, {w.tokens, w.columns, w.vector}});
 }
 
-void embedding_grad(Stream s, View ids, View dy, View d_table, const TableRows& rows, void*) {
-  TableWork a = table_work(ids, columns_of(dy), d_table, rows);
-  a.vector = a.columns % kGroup == 0 && aligned(dy.data) && aligned(d_table.data);
-  a.dy = numbers(dy);
-  a.d_table = numbers(d_table);
+void launch(Gpu, const Launch& l, const EmbeddingGradArgs& a) {
+  TableWork w = table_work(a.ids, columns_of(a.dy), a.d_table, a.rows);
+  w.vector = w.columns % kGroup == 0 && aligned(a.dy.data) && aligned(a.d_table.data);
+  w.dy = numbers(a.dy);
+  w.d_table = numbers(a.d_table);
   launch("embedding_grad", embedding_grad_kernel,
-         {.x = a.tokens,
-          .y = blocks_for(a.columns, kTile),
+         {.x = w.tokens,
+          .y = blocks_for(w.columns, kTile),
           .threads = kThreads,
           .shared_bytes = (kWords + kThreads) * sizeof(uint32_t)},
-         s, a);
+         l.stream, w);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -1,8 +1,12 @@
-// Zeros (kernels/fill.h).
-#include "kernels/gpu/table.h"
+// Zeros on a GPU.
+#include "kernels/fill.h"
 
-namespace tessera::kernels::gpu {
+#include "tensor/gpu.h"
 
-void clear(Stream s, View y) { fill_in_stream(s, y.data, 0, y.bytes()); }
+namespace tessera::kernels {
 
-}  // namespace tessera::kernels::gpu
+void launch(Gpu, const Launch& l, const ClearArgs& a) {
+  fill_in_stream(l.stream, a.y.data, 0, a.y.bytes());
+}
+
+}  // namespace tessera::kernels

@@ -1,4 +1,5 @@
 // Gated activations and their gradients (kernels/gated_activation.h).
+#include "kernels/gated_activation.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -70,18 +71,24 @@ Activation activation(GateKind k) {
 
 }  // namespace
 
-void gated_activation(Stream s, GateKind kind, View x, View y) {
-  launch_map("gated_activation", s,
-             GatedWork{{.groups = groups_of(1, y.elements(), x, y),
-                        .kind = activation(kind),
-                        .x = numbers(x),
-                        .y = numbers(y),
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const GatedActivationArgs& a) {
+  launch_map("gated_activation", l.stream,
+             GatedWork{{.groups = groups_of(1, a.y.elements(), a.x, a.y),
+                        .kind = activation(a.kind),
+                        .x = numbers(a.x),
+                        .y = numbers(a.y),
                         .dy = {},
                         .dx = {}}});
 }
 
-void gated_activation_grad(Stream s, const GatedActivationGrad& a) {
-  launch_map("gated_activation_grad", s,
+void launch(Gpu, const Launch& l, const GatedActivationGradArgs& a) {
+  launch_map("gated_activation_grad", l.stream,
              GatedGradWork{{.groups = groups_of(1, a.dy.elements(), a.x, a.dy, a.dx),
                             .kind = activation(a.kind),
                             .x = numbers(a.x),
@@ -90,4 +97,4 @@ void gated_activation_grad(Stream s, const GatedActivationGrad& a) {
                             .dx = numbers(a.dx)}});
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -1,4 +1,5 @@
 // GELU and its gradient (kernels/gelu.h).
+#include "kernels/gelu.h"
 #include "kernels/gpu/activation.h"
 #include "kernels/gpu/column_sums.h"
 #include "kernels/gpu/launch.h"
@@ -40,21 +41,28 @@ Activation activation(GeluKind k) {
 
 }  // namespace
 
-void gelu(Stream s, GeluKind kind, View x, View bias, View y) {
-  launch_map("gelu", s,
-             GeluWork<false>{{.groups = groups_of(rows_of(y), columns_of(y), x, bias, y),
-                              .kind = activation(kind),
-                              .x = numbers(x),
-                              .bias = numbers(bias),
-                              .y = numbers(y),
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const GeluArgs& a) {
+  launch_map("gelu", l.stream,
+             GeluWork<false>{{.groups = groups_of(rows_of(a.y), columns_of(a.y), a.x, a.bias, a.y),
+                              .kind = activation(a.kind),
+                              .x = numbers(a.x),
+                              .bias = numbers(a.bias),
+                              .y = numbers(a.y),
                               .dy = {}}});
 }
 
-int64_t gelu_grad_bytes(int64_t n, int64_t d) {
-  return column_partials(n, d) * static_cast<int64_t>(sizeof(float));
+int64_t workspace_bytes(Gpu, const GeluGradArgs& a, int) {
+  if (a.dbias.shape.rank() == 0) return 0;
+  return column_partials(rows_of(a.x), columns_of(a.x)) * static_cast<int64_t>(sizeof(float));
 }
 
-void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
+void launch(Gpu, const Launch& l, const GeluGradArgs& a) {
   const Groups groups = groups_of(rows_of(a.dx), columns_of(a.dx), a.x, a.bias, a.dy, a.dx);
   if (a.dbias) {  // both in one sweep, and sums of what is not rounded yet
     ColumnSums sums;
@@ -65,10 +73,10 @@ void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
     sums.bias = numbers(a.bias);
     sums.kind = activation(a.kind);
     sums.dx = numbers(a.dx);
-    sums.partials = static_cast<float*>(workspace);
-    return launch_column_sums(sums, s);
+    sums.partials = static_cast<float*>(l.workspace);
+    return launch_column_sums(sums, l.stream);
   }
-  launch_map("gelu_grad", s,
+  launch_map("gelu_grad", l.stream,
              GeluWork<true>{{.groups = groups,
                              .kind = activation(a.kind),
                              .x = numbers(a.x),
@@ -77,4 +85,4 @@ void gelu_grad(Stream s, const GeluGrad& a, void* workspace) {
                              .dy = numbers(a.dy)}});
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -98,8 +98,8 @@ struct GpuLinearCrossEntropy::Plan {
     const Products& p = rows == chunk ? whole : *rest;
     const int64_t offset = first * shape.hidden * size_of(shape.dtype);
     const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
-    std::byte* const room = workspace + scratch;
-    p.logits.run(s, x, o.weight, workspace, room);
+    const Launch room = {s, workspace + scratch};
+    p.logits.run(room, {x, o.weight, workspace});
     std::byte* const dz = rounds() ? workspace + rounded : workspace;
     gpu::LossWork w;
     w.z = reinterpret_cast<float*>(workspace);
@@ -116,12 +116,8 @@ struct GpuLinearCrossEntropy::Plan {
     w.loss_scale = o.loss_scale;
     gpu::launch_loss(w, s);
     if (!shape.gradient) return;
-    p.dx->run(s, dz, o.weight, static_cast<std::byte*>(o.dx) + offset, room);
-    if (o.dweight == nullptr) return;
-    if (o.fresh && first == 0)
-      p.dweight->run_fresh(s, dz, x, o.dweight, room);
-    else
-      p.dweight->run(s, dz, x, o.dweight, room);
+    p.dx->run(room, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
+    if (o.dweight != nullptr) p.dweight->run(room, {dz, x, o.dweight, o.fresh && first == 0});
   }
 };
 
@@ -132,10 +128,9 @@ GpuLinearCrossEntropy::~GpuLinearCrossEntropy() = default;
 
 int64_t GpuLinearCrossEntropy::workspace_bytes() const { return plan_->bytes; }
 
-void GpuLinearCrossEntropy::run(Stream s, const LinearCrossEntropyOperands& o,
-                                void* workspace) const {
+void GpuLinearCrossEntropy::run(const Launch& l, const LinearCrossEntropyOperands& o) const {
   for (int64_t first = 0; first < plan_->shape.tokens; first += plan_->chunk)
-    plan_->run_chunk(s, o, first, static_cast<std::byte*>(workspace));
+    plan_->run_chunk(l.stream, o, first, static_cast<std::byte*>(l.workspace));
 }
 
 }  // namespace tessera::kernels

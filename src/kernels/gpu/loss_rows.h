@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "kernels/cross_entropy.h"
+#include "kernels/divided_cross_entropy.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/loss.h"
 #include "kernels/gpu/numbers.h"

@@ -150,8 +150,11 @@ struct GpuMatmul::Plan {
   const Handle& lt;
   Matrix a, b, c;
   cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatmulAlgo_t algorithm = {};
-  int64_t workspace = 0;
+  struct Proposal {
+    cublasLtMatmulAlgo_t algorithm;
+    int64_t workspace;
+  };
+  Proposal taken = {}, fresh = {};  // fresh: where the shape accumulates and C is written
 
   Plan(const MatmulShape& s, const GpuBlas& blas)
       : shape(s),
@@ -202,25 +205,31 @@ struct GpuMatmul::Plan {
   // As the shape's text says, as was measured, or as the library proposes.
   void choose(const GpuBlas& blas) {
     ProductChoices* const choices = blas.choices();
-    if (const ProductChoice* known = choices ? choices->find(shape) : nullptr)
-      return take({std::bit_cast<cublasLtMatmulAlgo_t>(known->algorithm),
-                   static_cast<size_t>(known->workspace_bytes)});
-    const bool measures = choices && blas.now_s();
-    const std::vector<Proposal> all = proposals(measures ? kMostProposals : 1);
-    if (!measures) return take(all[0]);
-    const FastestProduct fastest = measure(all, blas.now_s());
-    take(all[fastest.index]);
-    choices->add(shape, {std::bit_cast<AlgorithmWords>(algorithm), workspace, fastest.seconds});
+    taken = chosen(choices, blas);
+    fresh = taken;
+    if (choices == nullptr || !shape.accumulate) return;
+    MatmulShape writes = shape;
+    writes.accumulate = false;
+    if (const ProductChoice* known = choices->find(writes)) fresh = proposal_of(*known);
   }
 
-  struct Proposal {
-    cublasLtMatmulAlgo_t algorithm;
-    size_t workspace;
-  };
-  void take(const Proposal& p) {
-    algorithm = p.algorithm;
-    workspace = static_cast<int64_t>(p.workspace);
+  Proposal chosen(ProductChoices* choices, const GpuBlas& blas) {
+    if (const ProductChoice* known = choices ? choices->find(shape) : nullptr)
+      return proposal_of(*known);
+    const bool measures = choices && blas.now_s();
+    const std::vector<Proposal> all = proposals(measures ? kMostProposals : 1);
+    if (!measures) return all[0];
+    const FastestProduct fastest = measure(all, blas.now_s());
+    const Proposal& best = all[fastest.index];
+    choices->add(shape,
+                 {std::bit_cast<AlgorithmWords>(best.algorithm), best.workspace, fastest.seconds});
+    return best;
   }
+
+  static Proposal proposal_of(const ProductChoice& known) {
+    return {std::bit_cast<cublasLtMatmulAlgo_t>(known.algorithm), known.workspace_bytes};
+  }
+  int64_t workspace_bytes() const { return std::max(taken.workspace, fresh.workspace); }
 
   std::vector<Proposal> proposals(int most) const {
     cublasLtMatmulPreference_t wanted = nullptr;
@@ -254,8 +263,10 @@ struct GpuMatmul::Plan {
     results.resize(static_cast<size_t>(found));
     std::vector<Proposal> all;
     for (const cublasLtMatmulHeuristicResult_t& r : results)
-      if (r.state == CUBLAS_STATUS_SUCCESS) all.push_back({r.algo, r.workspaceSize});
-    if (all.empty()) all.push_back({results[0].algo, results[0].workspaceSize});
+      if (r.state == CUBLAS_STATUS_SUCCESS)
+        all.push_back({r.algo, static_cast<int64_t>(r.workspaceSize)});
+    if (all.empty())
+      all.push_back({results[0].algo, static_cast<int64_t>(results[0].workspaceSize)});
     return all;
   }
 
@@ -291,15 +302,12 @@ struct GpuMatmul::Plan {
     const float beta = s.accumulate ? 1.0f : 0.0f;
     std::vector<GpuGraph> graphs(all.size());
     for (size_t i = 0; i < all.size(); ++i) {
-      take(all[i]);
       // The first run loads its kernels; what the card refuses has no graph and never wins.
-      if (start(stream.get(), at, at + x, at + x + y, at + x + y + z, beta) !=
-          CUBLAS_STATUS_SUCCESS)
-        continue;
+      const Launch l = {stream.get(), at + x + y + z};
+      if (start(l, all[i], at, at + x, at + x + y, beta) != CUBLAS_STATUS_SUCCESS) continue;
       graphs[i].begin(stream.get());
       for (int n = 0; n < kMeasuredRuns; ++n)
-        lt.check(start(stream.get(), at, at + x, at + x + y, at + x + y + z, beta),
-                 "cublasLtMatmul");
+        lt.check(start(l, all[i], at, at + x, at + x + y, beta), "cublasLtMatmul");
       graphs[i].end(stream.get());
     }
     return fastest_product(all.size(), [&](size_t i) {
@@ -312,24 +320,28 @@ struct GpuMatmul::Plan {
     });
   }
 
-  cublasStatus_t start(Stream s, const void* x, const void* y, void* z, void* space,
+  cublasStatus_t start(const Launch& l, const Proposal& by, const void* x, const void* y, void* z,
                        float beta) const {
     return lt.matmul(lt.native, product, &shape.alpha, y, b.native, x, a.native, &beta, z, c.native,
-                     z, c.native, &algorithm, space, static_cast<size_t>(workspace),
-                     static_cast<cudaStream_t>(s.handle));
+                     z, c.native, &by.algorithm, l.workspace, static_cast<size_t>(by.workspace),
+                     static_cast<cudaStream_t>(l.stream.handle));
   }
-  void run(Stream s, const void* x, const void* y, void* z, void* space, float beta) const {
+  void run(Launch l, const MatmulOperands& o) const {
+    const void *x = o.a, *y = o.b;
     if (rounds()) {
       const gpu::Fp8Operands operands(shape);
-      const gpu::Fp8Operands::Codes codes = operands.write(s, x, y, space);
+      const gpu::Fp8Operands::Codes codes = operands.write(l.stream, x, y, l.workspace);
       set_factors(codes.factor_a, codes.factor_b);
       x = codes.a;
       y = codes.b;
-      space = static_cast<std::byte*>(space) + operands.bytes();
+      l.workspace = static_cast<std::byte*>(l.workspace) + operands.bytes();
     }
-    CHECK(workspace == 0 || reinterpret_cast<uintptr_t>(space) % kBlasWorkspaceAlignment == 0,
-          "the workspace of {} is at {}", product_text(shape), fmt::ptr(space));
-    lt.check(start(s, x, y, z, space, beta), "cublasLtMatmul");
+    const bool adds = shape.accumulate && !o.fresh;
+    const Proposal& by = o.fresh ? fresh : taken;
+    CHECK(by.workspace == 0 ||
+              reinterpret_cast<uintptr_t>(l.workspace) % kBlasWorkspaceAlignment == 0,
+          "the workspace of {} is at {}", product_text(shape), fmt::ptr(l.workspace));
+    lt.check(start(l, by, x, y, o.c, adds ? 1.0f : 0.0f), "cublasLtMatmul");
   }
 };
 
@@ -339,12 +351,10 @@ GpuMatmul::~GpuMatmul() = default;
 GpuMatmul::GpuMatmul(GpuMatmul&&) noexcept = default;
 GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
 
-int64_t GpuMatmul::workspace_bytes() const { return plan_->codes_bytes() + plan_->workspace; }
-void GpuMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
-  plan_->run(s, a, b, c, workspace, plan_->shape.accumulate ? 1.0f : 0.0f);
+int64_t GpuMatmul::workspace_bytes() const {
+  return plan_->codes_bytes() + plan_->workspace_bytes();
 }
-void GpuMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
-  plan_->run(s, a, b, c, workspace, 0.0f);
-}
+void GpuMatmul::pack(const void*, void*) const { CHECK(false, "nothing is packed on a GPU"); }
+void GpuMatmul::run(const Launch& l, const MatmulOperands& o) const { plan_->run(l, o); }
 
 }  // namespace tessera::kernels

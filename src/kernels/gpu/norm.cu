@@ -5,6 +5,7 @@
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/sum.h"
+#include "kernels/norm.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -56,7 +57,7 @@ struct NormRows {
   bool centred = true;
   float epsilon = 0;
   int outputs = 0;
-  Numbers gain[kMostTerms], bias[kMostTerms], y[kMostTerms];
+  Numbers gain[kMaxNormOutputs], bias[kMaxNormOutputs], y[kMaxNormOutputs];
   float* stats = nullptr;
 };
 
@@ -156,7 +157,7 @@ constexpr int64_t kMostSweptColumns = 4096;
 struct NormGradSweep {
   NormGradRows rows;
   Numbers dgain, dbias;       // no data: none
-  float* partials = nullptr;  // norm_grad_bytes()
+  float* partials = nullptr;  // the workspace
 };
 
 // A block has a stripe of rows and all columns, eight a thread, whose sums over the rows it keeps;
@@ -236,8 +237,7 @@ int64_t sweep_stripes(int64_t rows, int64_t columns) {
 }
 
 void finish_norm(Stream s, NormRows a, const Norm& n) {
-  require(!n.outputs.empty() && n.outputs.size() <= kMaxNormOutputs,
-          "a norm has 1 to kMaxNormOutputs outputs");
+  require(!n.outputs.empty(), "a norm without outputs");
   for (const NormOutput& o : n.outputs) {
     a.gain[a.outputs] = numbers(o.gain);
     a.bias[a.outputs] = numbers(o.bias);
@@ -263,26 +263,33 @@ void sweep_norm_grad(const NormGradSweep& a, Stream s) {
 
 }  // namespace
 
-void norm(Stream s, View x, const Norm& n) {
-  NormRows a;
-  a.sum.groups = groups_of(rows_of(x), columns_of(x), x);
-  a.sum.out = numbers(x);
-  finish_norm(s, a, n);
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const NormArgs& a) {
+  NormRows rows;
+  rows.sum.groups = groups_of(rows_of(a.x), columns_of(a.x), a.x);
+  rows.sum.out = numbers(a.x);
+  finish_norm(l.stream, rows, a.norm);
 }
 
-void sum_norm(Stream s, Views terms, Views biases, View out, const Norm& n) {
-  NormRows a;
-  a.sum = sum_rows(terms, biases, out);
-  finish_norm(s, a, n);
+void launch(Gpu, const Launch& l, const SumNormArgs& a) {
+  NormRows rows;
+  rows.sum = sum_rows(a.sum);
+  finish_norm(l.stream, rows, a.norm);
 }
 
-int64_t norm_grad_bytes(int64_t n, int64_t d) {
+int64_t workspace_bytes(Gpu, const NormGradArgs& a, int) {
+  const int64_t n = rows_of(a.x), d = columns_of(a.x);
   const int64_t partials =
       d <= kMostSweptColumns ? 2 * sweep_stripes(n, d) * d : column_partials(n, d);
   return partials * static_cast<int64_t>(sizeof(float));
 }
 
-void norm_grad(Stream s, const NormGrad& a, void* workspace) {
+void launch(Gpu, const Launch& l, const NormGradArgs& a) {
   const NormGradRows rows = {
       .groups = groups_of(rows_of(a.x), columns_of(a.x), a.x, a.gain, a.dy, a.dx),
       .centred = a.kind == NormKind::kLayer,
@@ -292,9 +299,9 @@ void norm_grad(Stream s, const NormGrad& a, void* workspace) {
       .dy = numbers(a.dy),
       .dx = numbers(a.dx),
       .stats = a.stats.f32()};
-  auto* const partials = static_cast<float*>(workspace);
+  auto* const partials = static_cast<float*>(l.workspace);
   if (rows.groups.columns <= kMostSweptColumns)
-    return sweep_norm_grad({rows, numbers(a.dgain), numbers(a.dbias), partials}, s);
+    return sweep_norm_grad({rows, numbers(a.dgain), numbers(a.dbias), partials}, l.stream);
   ColumnSums sums;
   sums.groups = rows.groups;
   sums.dy = rows.dy;
@@ -303,10 +310,11 @@ void norm_grad(Stream s, const NormGrad& a, void* workspace) {
   sums.gain = numbers(a.dgain);
   sums.to = numbers(a.dbias);
   sums.partials = partials;
-  launch_column_sums(sums, s);  // first: dx may take the place of dy
+  launch_column_sums(sums, l.stream);  // first: dx may take the place of dy
   const Groups& g = rows.groups;
   launch("norm_grad", norm_grad_kernel,
-         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, s, rows);
+         {.x = g.rows, .threads = threads_for(g.columns), .shared_bytes = kSumsBytes}, l.stream,
+         rows);
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

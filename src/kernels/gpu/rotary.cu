@@ -2,6 +2,7 @@
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/views.h"
+#include "kernels/rotary.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -58,27 +59,35 @@ struct Turn {
 
 }  // namespace
 
-int64_t rotary_bytes(int64_t positions, const Rotary& r) {
-  return positions * r.dims * static_cast<int64_t>(sizeof(float));
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+int64_t workspace_bytes(Gpu, const RotaryArgs& a, int) {
+  return a.positions.elements() * a.how.dims * static_cast<int64_t>(sizeof(float));
 }
 
-void rotary(Stream s, View qkv, View positions, const Rotary& r, void* workspace) {
+void launch(Gpu, const Launch& l, const RotaryArgs& args) {
+  View qkv = args.qkv;
+  const Rotary& r = args.how;
   require(qkv.shape.rank() == 5 && r.dims % 2 == 0 && r.dims <= 2 * kMostRotaryPairs,
           "rotary needs [B, T, KV, slots, D] and an even number of dims, at most 256");
   RotaryWork a;
   a.qkv = numbers(qkv);
-  a.positions = positions.as<int32_t>();
+  a.positions = args.positions.as<int32_t>();
   a.tokens = qkv.shape[0] * qkv.shape[1];
   a.groups = qkv.shape[2];
   a.slots = qkv.shape[3];
   a.d = qkv.shape[4];
   a.half = r.dims / 2;
   a.inverse = r.inverse;
-  a.vector = a.d % kGroup == 0 && a.half % kGroup == 0 && aligned(qkv.data) && aligned(workspace);
-  a.table = static_cast<float*>(workspace);
+  a.vector = a.d % kGroup == 0 && a.half % kGroup == 0 && aligned(qkv.data) && aligned(l.workspace);
+  a.table = static_cast<float*>(l.workspace);
   for (int64_t i = 0; i < a.half; ++i) a.frequency[i] = rotary_frequency(r, i);
-  launch_map("rotary_angles", s, FillAngles{a});
-  launch_map("rotary", s, Turn{a});
+  launch_map("rotary_angles", l.stream, FillAngles{a});
+  launch_map("rotary", l.stream, Turn{a});
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

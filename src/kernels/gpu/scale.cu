@@ -2,6 +2,7 @@
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/views.h"
+#include "kernels/scale.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -23,9 +24,16 @@ struct ScaleWork {
 
 }  // namespace
 
-void scale(Stream s, View x, float factor, View y) {
-  launch_map("scale", s,
-             ScaleWork{groups_of(1, y.elements(), x, y), numbers(x), numbers(y), factor});
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const ScaleArgs& a) {
+  launch_map(
+      "scale", l.stream,
+      ScaleWork{groups_of(1, a.y.elements(), a.x, a.y), numbers(a.x), numbers(a.y), a.factor});
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

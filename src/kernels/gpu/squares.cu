@@ -1,5 +1,6 @@
 // Sums of squares, and the search for an element that is not finite (kernels/squares.h).
 #include "kernels/gpu/squares.h"
+#include "kernels/squares.h"
 
 #include "kernels/gpu/launch.h"
 #include "kernels/gpu/numbers.h"
@@ -94,30 +95,36 @@ void launch_join(const JoinWork& a, Stream s) {
   launch("squares_join", join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s, a);
 }
 
-int64_t squares_bytes(int64_t n) {
-  return squares_partials(n) * static_cast<int64_t>(sizeof(double));
-}
-
-void squares(Stream s, View x, void* workspace, double* sum) {
-  const SquaresWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<double*>(workspace),
-                         sum};
-  if (a.n == 0) return;
-  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
-  launch("squares", squares_kernel, grid, s, a);
-  launch_join({a.partials, squares_partials(a.n), a.sum}, s);
-}
-
-int64_t first_non_finite_bytes(int64_t n) {
-  return squares_partials(n) * static_cast<int64_t>(sizeof(int64_t));
-}
-
-void first_non_finite(Stream s, View x, void* workspace, int64_t* first) {
-  const SearchWork a = {numbers(x), x.elements(), aligned(x.data), static_cast<int64_t*>(workspace),
-                        first};
-  const Grid grid = {.x = squares_partials(a.n), .threads = kThreads, .shared_bytes = kSharedBytes};
-  launch("search", search_kernel, grid, s, a);
-  launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes}, s,
-         a);
-}
-
 }  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+int64_t workspace_bytes(Gpu, const SquaresArgs& a, int) {
+  return squares_partials(a.x.elements()) * static_cast<int64_t>(sizeof(double));
+}
+
+void launch(Gpu, const Launch& l, const SquaresArgs& a) {
+  const SquaresWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data),
+                         static_cast<double*>(l.workspace), a.sum};
+  if (w.n == 0) return;
+  const Grid grid = {.x = squares_partials(w.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("squares", squares_kernel, grid, l.stream, w);
+  launch_join({w.partials, squares_partials(w.n), w.sum}, l.stream);
+}
+
+int64_t workspace_bytes(Gpu, const FirstNonFiniteArgs& a, int) {
+  return squares_partials(a.x.elements()) * static_cast<int64_t>(sizeof(int64_t));
+}
+
+void launch(Gpu, const Launch& l, const FirstNonFiniteArgs& a) {
+  const SearchWork w = {numbers(a.x), a.x.elements(), aligned(a.x.data),
+                        static_cast<int64_t*>(l.workspace), a.first};
+  const Grid grid = {.x = squares_partials(w.n), .threads = kThreads, .shared_bytes = kSharedBytes};
+  launch("search", search_kernel, grid, l.stream, w);
+  launch("search_join", search_join_kernel, {.threads = kThreads, .shared_bytes = kSharedBytes},
+         l.stream, w);
+}
+
+}  // namespace tessera::kernels

@@ -32,7 +32,7 @@ struct SumWork {
   }
 };
 
-bool all_aligned(Views views) {
+bool all_aligned(const Summands& views) {
   for (View v : views)
     if (!aligned(v.data)) return false;
   return true;
@@ -40,33 +40,37 @@ bool all_aligned(Views views) {
 
 }  // namespace
 
-SumRows sum_rows(Views terms, Views biases, View out) {
-  require(terms.size() <= kMostTerms && biases.size() <= kMostTerms,
-          "a sum of more than 4 terms or biases");
-  SumRows a;
-  a.groups = groups_of(rows_of(out), columns_of(out), out);
-  a.groups.vector = a.groups.vector && all_aligned(terms) && all_aligned(biases);
-  for (View t : terms) a.term[a.terms++] = numbers(t);
-  for (View b : biases) a.bias[a.biases++] = numbers(b);
-  a.out = numbers(out);
-  return a;
-}
-
-void sum(Stream s, Views terms, Views biases, View out) {
-  launch_map("sum", s, SumWork{sum_rows(terms, biases, out)});
-}
-
-int64_t bias_grad_bytes(int64_t n, int64_t d) {
-  return column_partials(n, d) * static_cast<int64_t>(sizeof(float));
-}
-
-void bias_grad(Stream s, View dy, View dbias, void* workspace) {
-  ColumnSums a;
-  a.groups = groups_of(rows_of(dy), columns_of(dy), dy);
-  a.dy = numbers(dy);
-  a.to = numbers(dbias);
-  a.partials = static_cast<float*>(workspace);
-  launch_column_sums(a, s);
+SumRows sum_rows(const SumArgs& a) {
+  SumRows s;
+  s.groups = groups_of(rows_of(a.out), columns_of(a.out), a.out);
+  s.groups.vector = s.groups.vector && all_aligned(a.terms) && all_aligned(a.biases);
+  for (View t : a.terms) s.term[s.terms++] = numbers(t);
+  for (View b : a.biases) s.bias[s.biases++] = numbers(b);
+  s.out = numbers(a.out);
+  return s;
 }
 
 }  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const SumArgs& a) {
+  launch_map("sum", l.stream, SumWork{sum_rows(a)});
+}
+
+int64_t workspace_bytes(Gpu, const BiasGradArgs& a, int) {
+  return column_partials(rows_of(a.dy), columns_of(a.dy)) * static_cast<int64_t>(sizeof(float));
+}
+
+void launch(Gpu, const Launch& l, const BiasGradArgs& a) {
+  ColumnSums sums;
+  sums.groups = groups_of(rows_of(a.dy), columns_of(a.dy), a.dy);
+  sums.dy = numbers(a.dy);
+  sums.to = numbers(a.dbias);
+  sums.partials = static_cast<float*>(l.workspace);
+  launch_column_sums(sums, l.stream);
+}
+
+}  // namespace tessera::kernels

@@ -6,6 +6,7 @@
 #include "kernels/gpu/numbers.h"
 #include "kernels/gpu/philox.h"
 #include "kernels/gpu/views.h"
+#include "kernels/update.h"
 
 namespace tessera::kernels::gpu {
 namespace {
@@ -123,20 +124,27 @@ void launch_update(const UpdateWork& a, Stream s) {
 
 }  // namespace
 
-void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
-            const UpdateNumbers& n) {
+}  // namespace tessera::kernels::gpu
+
+namespace tessera::kernels {
+
+using namespace gpu;
+
+void launch(Gpu, const Launch& l, const UpdateArgs& args) {
+  const Update& u = args.update;
+  const UpdateNumbers& n = args.numbers;
   UpdateWork a;
-  a.rule = rule;
+  a.rule = args.rule;
   a.weights = numbers(u.weights);
   a.m = numbers(u.m);
   a.v = numbers(u.v);
   a.gradient = numbers(u.gradient);
   a.weights_low = numbers(u.weights_low);
   a.stochastic = u.stochastic;
-  a.beta1 = step.beta1;
-  a.beta2 = step.beta2;
-  a.epsilon = step.epsilon;
-  a.weight_decay = step.weight_decay;
+  a.beta1 = args.constants.beta1;
+  a.beta2 = args.constants.beta2;
+  a.epsilon = args.constants.epsilon;
+  a.weight_decay = args.constants.weight_decay;
   a.learning_rate = n.learning_rate;
   a.step = n.step;
   a.scale = n.scale;
@@ -147,8 +155,8 @@ void update(Stream s, UpdateRule rule, const Update& u, const UpdateStep& step,
     const size_t count = std::min<size_t>(kMostSpans, u.ranges.size() - first);
     a.spans = static_cast<int>(count);
     std::copy_n(u.ranges.begin() + static_cast<int64_t>(first), count, a.span);
-    launch_update(a, s);
+    launch_update(a, l.stream);
   }
 }
 
-}  // namespace tessera::kernels::gpu
+}  // namespace tessera::kernels

@@ -3,9 +3,11 @@
 
 #include "base/require.h"
 #include "kernels/gpu/groups.h"
-#include "kernels/kernels.h"
+#include "tensor/tensor.h"
 
 namespace tessera::kernels::gpu {
+
+using View = const TensorView&;
 
 inline Numbers numbers(View v) {
   if (!v) return {};

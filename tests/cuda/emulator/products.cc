@@ -38,13 +38,22 @@ float number_of(uint8_t code, Fp8 format) {
 
 struct GpuMatmul::Plan {
   MatmulShape s;
-  AlgorithmWords algorithm{};  // its first word: whether sums begin with the last term
+  // Their first word: whether sums begin with the last term. `fresh` is of runs that write C
+  // although the shape accumulates.
+  AlgorithmWords algorithm{}, fresh{};
 
   // Two algorithms are proposed; the clock alone says which is faster.
   void choose(const GpuBlas& blas) {
     ProductChoices* const choices = blas.choices();
     if (choices == nullptr) return;
-    if (const ProductChoice* known = choices->find(s)) {
+    choose(*choices, blas);
+    fresh = algorithm;
+    MatmulShape writes = s;
+    writes.accumulate = false;
+    if (const ProductChoice* known = choices->find(writes)) fresh = known->algorithm;
+  }
+  void choose(ProductChoices& choices, const GpuBlas& blas) {
+    if (const ProductChoice* known = choices.find(s)) {
       algorithm = known->algorithm;
     } else if (const auto& now_s = blas.now_s()) {
       const FastestProduct fastest = fastest_product(2, [&](size_t) {
@@ -52,7 +61,7 @@ struct GpuMatmul::Plan {
         return now_s() - began + 1e-9;
       });
       algorithm[0] = fastest.index;
-      choices->add(s, {algorithm, 0, fastest.seconds});
+      choices.add(s, {algorithm, 0, fastest.seconds});
     }
   }
 
@@ -65,11 +74,12 @@ struct GpuMatmul::Plan {
     if (s.ldc == 0) s.ldc = s.n;
   }
   void run(const void* a, const void* b, void* c, bool add) const {
+    const bool backwards = (add == s.accumulate ? algorithm : fresh)[0] != 0;
     for (int64_t i = 0; i < s.m; ++i)
       for (int64_t j = 0; j < s.n; ++j) {
         float sum = 0;
         for (int64_t n = 0; n < s.k; ++n) {
-          const int64_t k = algorithm[0] == 0 ? n : s.k - 1 - n;
+          const int64_t k = backwards ? s.k - 1 - n : n;
           sum += read_number(a, s.a, s.transpose_a ? k * s.lda + i : i * s.lda + k) *
                  read_number(b, s.b, s.transpose_b ? j * s.ldb + k : k * s.ldb + j);
         }
@@ -91,20 +101,20 @@ struct GpuMatmul::Plan {
       }
   }
   int64_t codes_bytes() const { return s.fp8_a == Fp8::kNone ? 0 : gpu::Fp8Operands(s).bytes(); }
-  void start(Stream stream, const void* a, const void* b, void* c, void* workspace,
-             bool add) const {
+  void start(const Launch& l, const MatmulOperands& o) const {
     const Plan plan = *this;
-    void* const room = static_cast<std::byte*>(workspace) + codes_bytes();
+    const bool add = s.accumulate && !o.fresh;
+    void* const room = static_cast<std::byte*>(l.workspace) + codes_bytes();
     CHECK(reinterpret_cast<uintptr_t>(room) % kBlasWorkspaceAlignment == 0,
           "a product's workspace at {}", room);
-    const auto in = static_cast<gpuStream_t>(stream.handle);
+    const auto in = static_cast<gpuStream_t>(l.stream.handle);
     gpuError_t code = gpuMemsetAsync(room, 0xff, kWorkspaceBytes, in);
     CHECK(code == gpuSuccess, "a product's workspace: {}", gpuGetErrorString(code));
     if (s.fp8_a == Fp8::kNone) {
-      code = cuda_emulator::enqueue(in, [=] { plan.run(a, b, c, add); });
+      code = cuda_emulator::enqueue(in, [=] { plan.run(o.a, o.b, o.c, add); });
     } else {
-      const auto codes = gpu::Fp8Operands(s).write(stream, a, b, workspace);
-      code = cuda_emulator::enqueue(in, [=] { plan.run_codes(codes, c, add); });
+      const auto codes = gpu::Fp8Operands(s).write(l.stream, o.a, o.b, l.workspace);
+      code = cuda_emulator::enqueue(in, [=] { plan.run_codes(codes, o.c, add); });
     }
     CHECK(code == gpuSuccess, "a product outside of the capture");
   }
@@ -117,11 +127,7 @@ GpuMatmul::GpuMatmul(GpuMatmul&&) noexcept = default;
 GpuMatmul& GpuMatmul::operator=(GpuMatmul&&) noexcept = default;
 
 int64_t GpuMatmul::workspace_bytes() const { return plan_->codes_bytes() + kWorkspaceBytes; }
-void GpuMatmul::run(Stream s, const void* a, const void* b, void* c, void* workspace) const {
-  plan_->start(s, a, b, c, workspace, plan_->s.accumulate);
-}
-void GpuMatmul::run_fresh(Stream s, const void* a, const void* b, void* c, void* workspace) const {
-  plan_->start(s, a, b, c, workspace, false);
-}
+void GpuMatmul::pack(const void*, void*) const { CHECK(false, "nothing is packed on a GPU"); }
+void GpuMatmul::run(const Launch& l, const MatmulOperands& o) const { plan_->start(l, o); }
 
 }  // namespace tessera::kernels

@@ -1,0 +1,72 @@
+// What all kernels share: the device that runs one, how it is launched, and its entry in a table.
+//
+// A kernel is declared once, in the header of its name: a struct of its operands, XArgs, and
+//   void launch(Cpu, const Launch&, const XArgs&);
+//   void launch(Gpu, const Launch&, const XArgs&);
+// A kernel that needs a workspace has workspace_bytes(Cpu, …) and workspace_bytes(Gpu, …) as well,
+// or one of them. On the CPU a launch computes at once; on a GPU it is enqueued in the stream,
+// memory is the device's, and no call waits.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "tensor/stream.h"
+
+namespace tessera::kernels {
+
+// The devices. A build has one kind of GPU or none.
+struct Cpu {};
+struct Gpu {};
+
+struct Launch {
+  Stream stream = {};         // of a GPU; the CPU has none
+  void* workspace = nullptr;  // workspace_bytes() bytes
+  int threads = 1;            // of the CPU; the workspace is for as many
+};
+
+// The bytes of workspace that a launch needs: a function of shapes and types, so the data of views
+// may be null. A kernel that has no overload of its own needs none.
+template <class Device, class Args>
+int64_t workspace_bytes(Device, const Args&, int) {
+  return 0;
+}
+
+template <class Args>
+struct Kernel {
+  void (*run)(const Launch&, const Args&);
+  int64_t (*workspace_bytes)(const Args&, int threads);
+};
+
+template <class... Args>
+struct ArgsList {};
+
+// The kernels of a device, by their arguments: table.of<CastArgs>().run(launch, {x, y}).
+template <class List>
+class TableOf;
+
+template <class... Args>
+class TableOf<ArgsList<Args...>> {
+ public:
+  constexpr explicit TableOf(Kernel<Args>... kernels) : kernels_(kernels...) {}
+  template <class A>
+  constexpr const Kernel<A>& of() const {
+    return std::get<Kernel<A>>(kernels_);
+  }
+
+ private:
+  std::tuple<Kernel<Args>...> kernels_;
+};
+
+template <class Device, class Args>
+constexpr Kernel<Args> kernel_on() {
+  return {[](const Launch& l, const Args& a) { launch(Device(), l, a); },
+          [](const Args& a, int threads) { return workspace_bytes(Device(), a, threads); }};
+}
+
+template <class Device, class... Args>
+constexpr TableOf<ArgsList<Args...>> table_of(ArgsList<Args...>) {
+  return TableOf<ArgsList<Args...>>(kernel_on<Device, Args>()...);
+}
+
+}  // namespace tessera::kernels

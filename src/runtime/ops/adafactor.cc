@@ -1,0 +1,169 @@
+// Bindings of Adafactor in three ops, between which the ranks add what they counted.
+#include <algorithm>
+#include <map>
+
+#include "ir/state.h"
+#include "runtime/binding.h"
+#include "runtime/ops/update.h"
+
+namespace tessera {
+namespace {
+
+kernels::FactorShape shape_of(const FactorPlace& f) { return {f.rows, f.columns}; }
+
+// Where the numbers of a weight's columns begin; a vector has none.
+template <class T>
+T* columns_of(T* frame, const FactorPlace& f) {
+  return f.columns > 0 ? frame + f.columns_at : nullptr;
+}
+
+kernels::FactorStretch stretch_of(const BoundOp& b, const MemberStretch& s) {
+  return {s.first, s.first + s.elements, s.element, b.members->factors[s.place].columns};
+}
+
+kernels::FactorScales scales_at(const float* scales, const FactorPlace& f) {
+  return {f.columns, scales + f.rows_at, columns_of(scales, f)};
+}
+
+// Returns the name of the part of a packed weight that the range belongs to; empty for a weight
+// without parts.
+std::string part_name(const BoundOp& b, const MemberStretch& s) {
+  const Value& w = b.values[b.members->ranges[s.member].weight];
+  for (const WeightPart& part : w.parts) {
+    const auto dim = static_cast<int>(part.dim);
+    const int64_t at = s.global / w.shape.product(dim + 1, w.shape.rank()) % w.shape[dim];
+    if (at >= part.first && at < part.first + part.count) return part.name;
+  }
+  return "";
+}
+
+// Scales of all rows and columns, at the places of the means, made in the workspace from `to` on.
+const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) {
+  auto* scales = static_cast<float*>(to);
+  const float* means = factors.f32();
+  for (const FactorPlace& f : b.members->factors)
+    b.run(kernels::FactorScalesArgs{shape_of(f), means + f.rows_at, columns_of(means, f),
+                                    scales + f.rows_at, columns_of(scales, f)});
+  return scales;
+}
+
+// The stretches that this rank counts: one of those that hold the same elements.
+template <class F>
+void each_counted(const BoundOp& b, const F& f) {
+  for (const MemberStretch& s : b.members->stretches)
+    if (b.members->ranges[s.member].counted_in_stage) f(s, b.members->factors[s.place]);
+}
+
+// The sums over rows (or columns) of a weight, from `at` on in the frame of sums.
+TensorView sums_at(const TensorView& sums, int64_t at, int64_t n) { return part(sums, at, at + n); }
+
+// The sums of rows and columns are followed by those of the weights' squares, one per part.
+void run_sums(const BoundOp& b) {
+  const FactorSums& of = b.op->as<AdafactorSums>().of;
+  const TensorView gradient = flat(b.in(AdafactorSums::kGradient));
+  const TensorView weights = flat(b.in(AdafactorSums::kWeights));
+  const TensorView sums = b.out(AdafactorSums::kSums);
+  const kernels::UpdateNumbers n = update_numbers({}, b.in(AdafactorSums::kReport));
+  double* const squares = sums.as<double>() + of.factors;
+  b.run(kernels::ClearArgs{sums});
+  each_counted(b, [&](const MemberStretch& s, const FactorPlace& f) {
+    const TensorView columns =
+        f.columns > 0 ? sums_at(sums, f.columns_at, f.columns) : TensorView();
+    b.run(kernels::FactorSumsArgs{gradient, stretch_of(b, s), n, of.epsilon,
+                                  sums_at(sums, f.rows_at, f.rows), columns});
+    b.run(kernels::SquaresArgs{part(weights, s.first, s.first + s.elements), squares + s.place});
+  });
+}
+
+// For any stretch of the gradient, and of the weights.
+int64_t sums_workspace(const BoundOp& b) {
+  kernels::FactorSumsArgs any;
+  any.gradient = flat(b.in(AdafactorSums::kGradient));
+  any.rows = b.out(AdafactorSums::kSums);
+  const kernels::SquaresArgs squares = {any.gradient, nullptr};
+  return std::max(b.workspace_bytes(squares), b.workspace_bytes(any));
+}
+
+// The scales of all rows and columns of a group.
+int64_t scales_bytes(const TensorView& factors) {
+  return factors.elements() * size_of(DType::kF32);
+}
+
+// The workspace begins with that of the sums of squares; the scales follow.
+int64_t partials_bytes(const BoundOp& b) {
+  return b.workspace_bytes(kernels::SquaresArgs{flat(b.in(AdafactorSquares::kGradient)), nullptr});
+}
+
+void run_squares(const BoundOp& b) {
+  using A = AdafactorSquares;
+  const TensorView gradient = flat(b.in(A::kGradient)), factors = b.out(A::kFactors);
+  const kernels::UpdateNumbers n = update_numbers(b.in(A::kStep), b.in(A::kReport));
+  const auto* sums = b.in(A::kSums).as<double>();
+  auto* squares = b.out(A::kUpdateSquares).as<double>();
+  float* means = factors.f32();
+  b.run(kernels::ClearArgs{b.out(A::kUpdateSquares)});
+  for (const FactorPlace& f : b.members->factors)
+    b.run(kernels::FactorMeansArgs{shape_of(f), n, b.op->as<A>().of.decay_power, sums + f.rows_at,
+                                   columns_of(sums, f), means + f.rows_at, columns_of(means, f)});
+  const float* scales =
+      make_scales(b, factors, static_cast<std::byte*>(b.launch.workspace) + partials_bytes(b));
+  each_counted(b, [&](const MemberStretch& s, const FactorPlace& f) {
+    b.run(kernels::UpdateSquaresArgs{gradient, stretch_of(b, s), n, scales_at(scales, f),
+                                     squares + s.place});
+  });
+}
+
+int64_t squares_workspace(const BoundOp& b) {
+  return partials_bytes(b) + scales_bytes(b.out(AdafactorSquares::kFactors));
+}
+
+void run(const BoundOp& b) {
+  const Adafactor& a = b.op->as<Adafactor>();
+  const TensorView step = b.in(Adafactor::kStep), factors = b.in(Adafactor::kFactors);
+  const double* weight_squares = b.in(Adafactor::kSums).as<double>() + factors.elements();
+  const double* update_squares = b.in(Adafactor::kUpdateSquares).as<double>();
+  const float* scales = make_scales(b, factors, b.launch.workspace);
+  const double seed = update_seed(b, step);
+  std::map<size_t, std::vector<kernels::UpdateRange>> ranges;  // of each place
+  for (const MemberStretch& s : b.members->stretches) {
+    const MemberRange& m = b.members->ranges[s.member];
+    std::vector<kernels::UpdateRange>& own = ranges[s.place];
+    const uint64_t key =
+        own.empty() ? rounding_key(b, m.weight, seed, part_name(b, s)) : own[0].key;
+    own.push_back({s.first, s.first + s.elements, decays(b, a.update, m), key, s.element});
+  }
+  kernels::AdafactorArgs args;
+  args.update = update_operands(b, a.update);
+  args.constants = update_constants(a.update);
+  args.numbers = update_numbers(step, b.in(Adafactor::kReport));
+  for (const auto& [place, own] : ranges) {
+    const FactorPlace& f = b.members->factors[place];
+    args.update.ranges = own;
+    args.scales = scales_at(scales, f);
+    args.norms = {weight_squares + place, update_squares + place, static_cast<double>(f.elements()),
+                  a.least_scale, a.update_clip};
+    b.run(args);
+  }
+}
+
+int64_t workspace(const BoundOp& b) { return scales_bytes(b.in(Adafactor::kFactors)); }
+
+}  // namespace
+
+template <>
+const Binding& binding_for<AdafactorSums>() {
+  static constexpr Binding kBinding = {run_sums, sums_workspace};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AdafactorSquares>() {
+  static constexpr Binding kBinding = {run_squares, squares_workspace};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Adafactor>() {
+  static constexpr Binding kBinding = {run, workspace};
+  return kBinding;
+}
+
+}  // namespace tessera

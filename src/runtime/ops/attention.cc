@@ -1,0 +1,74 @@
+// Bindings of attention and its gradient: by the prepared kernel, or by the table's where there is
+// none.
+#include "kernels/gpu_attention.h"
+#include "runtime/binding.h"
+#include "runtime/ops/dropout.h"
+
+namespace tessera {
+namespace {
+
+// The operands that attention and its gradient, A, have in common.
+template <class A, class Args>
+void bind(const BoundOp& b, const Attention& of, Args& args) {
+  args.qkv = b.in(A::kQkv);
+  args.scale = static_cast<float>(of.scale);
+  args.scope.causal = !of.whole;
+  args.kv = b.in(A::kKv);
+  args.scope.bias = b.in(A::kBias);
+  args.scope.bias_distance = of.bias_distance;
+  if (of.seen != Mask::kNothing)
+    (of.seen == Mask::kDocuments ? args.scope.documents : args.scope.ids) = b.in(A::kSeen);
+  if (of.dropout == 0) return;
+  const int64_t queries = args.qkv.shape[3] - (of.across ? 0 : 2);  // of a group
+  args.dropout = {dropout_of(b, of.dropout, of.key, b.in(A::kStep)), b.in(A::kSamples),
+                  b.extents(b.op->inputs[A::kQkv]).begin[2] * queries};
+}
+
+kernels::AttentionArgs args(const BoundOp& b) {
+  kernels::AttentionArgs a;
+  bind<Attention>(b, b.op->as<Attention>(), a);
+  a.out = b.out(Attention::kOut);
+  a.lse = b.out(Attention::kLse);
+  return a;
+}
+
+kernels::AttentionGradArgs grad_args(const BoundOp& b) {
+  kernels::AttentionGradArgs a;
+  bind<AttentionGrad>(b, b.op->as<AttentionGrad>().of, a);
+  a.out = b.in(AttentionGrad::kOut);
+  a.lse = b.in(AttentionGrad::kLse);
+  a.d_out = b.in(AttentionGrad::kDOut);
+  a.d_qkv = b.out(AttentionGrad::kDQkv);
+  a.d_kv = b.out(AttentionGrad::kDKv);
+  a.d_bias = b.out(AttentionGrad::kDBias);
+  a.fresh_bias = b.is_fresh(AttentionGrad::kDBias);
+  return a;
+}
+
+template <auto kArgs>
+void run(const BoundOp& b) {
+  if (const auto* const prepared = static_cast<const kernels::GpuAttention*>(b.prepared))
+    prepared->run(b.launch, kArgs(b));
+  else
+    b.run(kArgs(b));
+}
+
+template <auto kArgs>
+int64_t workspace(const BoundOp& b) {
+  return b.prepared ? b.prepared->workspace_bytes() : b.workspace_bytes(kArgs(b));
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<Attention>() {
+  static constexpr Binding kBinding = {run<args>, workspace<args>};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AttentionGrad>() {
+  static constexpr Binding kBinding = {run<grad_args>, workspace<grad_args>};
+  return kBinding;
+}
+
+}  // namespace tessera

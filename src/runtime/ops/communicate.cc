@@ -1,0 +1,216 @@
+// Bindings of ops that communicate, as transfers of a channel.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "ir/rule.h"
+#include "runtime/binding.h"
+
+namespace tessera {
+namespace {
+
+int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// A collective along a dimension: the whole is [outer, n, inner], a part [outer, extent, inner].
+struct Cut {
+  int64_t outer = 1, n = 0, inner = 1, extent = 0;
+
+  // Parts that are not empty, each with its padding, one behind the other.
+  int64_t parts() const { return divide(n, extent); }
+  int64_t part_elements() const { return outer * extent * inner; }
+  // Rows of part k along the dimension.
+  int64_t rows(int64_t k) const { return std::min(extent, n - k * extent); }
+};
+
+bool in_place(const Op& op) { return op.inputs[0] == op.outputs[0]; }
+bool gathers(const Op& op) { return op.is<AllGather>(); }
+
+// The dimension that a collective works along; a flat frame has one.
+int dim_of(const Op& op) {
+  const int64_t dim = gathers(op) ? op.as<AllGather>().dim : op.as<ReduceScatter>().dim;
+  return dim == kNone ? 0 : static_cast<int>(dim);
+}
+
+Cut cut(const Op& op, const Shape& whole, int64_t extent) {
+  const int dim = dim_of(op);
+  CHECK(dim < whole.rank() && extent > 0, "{} along dimension {} of {}", op.origin, dim,
+        to_string(whole));
+  return {whole.product(0, dim), whole[dim], whole.product(dim + 1, whole.rank()), extent};
+}
+
+// What a rank holds, and what all hold together.
+struct Sides {
+  TensorView whole, part;
+  Cut cut;
+};
+
+Sides sides_of(const BoundOp& b) {
+  Sides s;
+  s.whole = gathers(*b.op) ? b.outputs[0] : b.inputs[0];
+  s.part = gathers(*b.op) ? b.inputs[0] : b.outputs[0];
+  const int dim = dim_of(*b.op);
+  const int64_t size = b.channel->size();
+  s.cut = cut(*b.op, s.whole.shape,
+              in_place(*b.op) ? divide(s.whole.shape[dim], size) : s.part.shape[dim]);
+  CHECK(s.cut.extent * size >= s.cut.n, "{}: {} parts of {} make {}", b.op->origin, size,
+        to_string(s.part.shape), to_string(s.whole.shape));
+  if (in_place(*b.op)) {
+    CHECK(s.cut.outer == 1, "{}: parts of {} in place are apart", b.op->origin,
+          to_string(s.whole.shape));
+    const int64_t first = std::min(s.cut.n, b.channel->rank() * s.cut.extent);
+    const int64_t rows = std::min(s.cut.extent, s.cut.n - first);
+    s.part = {s.whole.as<std::byte>() + first * s.cut.inner * size_of(s.whole.dtype), s.whole.dtype,
+              Shape{rows * s.cut.inner}};
+  }
+  return s;
+}
+
+// The parts, one behind the other, in the workspace.
+TensorView packed(const BoundOp& b, const Sides& s) {
+  return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
+}
+
+// The rows of part k in the whole and in the packed parts.
+kernels::CopyRowsArgs packing(const BoundOp& b, const Sides& s, int64_t k) {
+  const Cut& c = s.cut;
+  const int64_t row = c.inner * size_of(s.whole.dtype);
+  return {.to = static_cast<std::byte*>(b.launch.workspace) + k * c.outer * c.extent * row,
+          .to_pitch = c.extent * row,
+          .from = s.whole.as<std::byte>() + k * c.extent * row,
+          .from_pitch = c.n * row,
+          .bytes = c.rows(k) * row,
+          .rows = c.outer};
+}
+
+void pack_parts(const BoundOp& b, const Sides& s) {
+  if (s.cut.parts() * s.cut.extent > s.cut.n) b.run(kernels::ClearArgs{packed(b, s)});  // padding
+  for (int64_t k = 0; k < s.cut.parts(); ++k) b.run(packing(b, s, k));
+}
+
+void unpack_parts(const BoundOp& b, const Sides& s) {
+  for (int64_t k = 0; k < s.cut.parts(); ++k) {
+    kernels::CopyRowsArgs c = packing(b, s, k);
+    const void* const part = c.to;
+    c.to = s.whole.as<std::byte>() + k * c.to_pitch;
+    c.from = part;
+    std::swap(c.to_pitch, c.from_pitch);
+    b.run(c);
+  }
+}
+
+Reduction reduction_of(const Op& op) {
+  const AllReduce* const sum = op.if_as<AllReduce>();
+  return sum != nullptr && sum->max ? Reduction::kMax : Reduction::kSum;
+}
+
+// What goes through the workspace: n elements in the type of the wire.
+TensorView staged(const BoundOp& b, int64_t n) {
+  return {b.launch.workspace, wire_type(*b.op, b.values[b.op->inputs[0]]), Shape{n}};
+}
+
+// A gradient that another call wrote to is added to.
+bool adds(const BoundOp& b) {
+  const Value& out = b.values[b.op->outputs[0]];
+  return !in_place(*b.op) && !out.own && out.role == Role::kGradient && !b.fresh[0];
+}
+
+Ticket start_gather(const BoundOp& b) {
+  const Sides s = sides_of(b);
+  if (s.cut.outer == 1) return b.channel->all_gather(s.part, s.whole, s.cut.part_elements());
+  return b.channel->all_gather(flat(s.part), packed(b, s), s.cut.part_elements());
+}
+
+Ticket start_scatter(const BoundOp& b) {
+  const Sides s = sides_of(b);
+  const ReduceScatterForm how = {s.cut.part_elements(), reduction_of(*b.op), adds(b)};
+  if (is_staged(*b.op)) {
+    const int64_t share = s.cut.part_elements();
+    const FlatPiece piece = piece_of(*b.op, share);
+    const int64_t n = piece.elements();
+    const TensorView terms = staged(b, n * b.channel->size());
+    for (int64_t r = 0; r < b.channel->size(); ++r)
+      b.run(kernels::CastArgs{part(flat(s.whole), r * share + piece.first, r * share + piece.last),
+                              part(terms, r * n, (r + 1) * n)});
+    return b.channel->reduce_scatter(terms, part(flat(s.part), piece.first, piece.last),
+                                     {n, how.reduction, how.add});
+  }
+  if (s.cut.outer == 1) return b.channel->reduce_scatter(s.whole, s.part, how);
+  pack_parts(b, s);
+  return b.channel->reduce_scatter(packed(b, s), flat(s.part), how);
+}
+
+// This op's stretch of a flat operand, or all of any.
+TensorView own_piece(const BoundOp& b, const TensorView& x) {
+  const FlatPiece piece = piece_of(*b.op, x.elements());
+  return part(flat(x), piece.first, piece.last);
+}
+
+Ticket start_sum(const BoundOp& b) {
+  const TensorView in = own_piece(b, b.inputs[0]);
+  if (!is_staged(*b.op))
+    return b.channel->all_reduce(in, own_piece(b, b.outputs[0]), reduction_of(*b.op));
+  const TensorView terms = staged(b, in.elements());
+  b.run(kernels::CastArgs{in, terms});
+  return b.channel->all_reduce(terms, terms, reduction_of(*b.op));
+}
+
+void finish_gather(const BoundOp& b) {
+  const Sides s = sides_of(b);
+  if (s.cut.outer > 1) unpack_parts(b, s);
+}
+
+void finish_sum(const BoundOp& b) {
+  if (!is_staged(*b.op)) return;
+  const TensorView out = own_piece(b, b.outputs[0]);
+  b.run(kernels::CastArgs{staged(b, out.elements()), out});
+}
+
+Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
+Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
+
+// What is staged, or the parts of a collective that do not lie one behind the other in the whole.
+int64_t workspace(const BoundOp& b) {
+  const Op& op = *b.op;
+  if (is_staged(op)) return staged_bytes(op, b.values);
+  if (in_place(op) || op.is<AllReduce>()) return 0;
+  const Shape& whole = (gathers(op) ? b.outputs[0] : b.inputs[0]).shape;
+  const Shape& part = (gathers(op) ? b.inputs[0] : b.outputs[0]).shape;
+  const Cut c = cut(op, whole, part[dim_of(op)]);
+  return c.outer == 1 ? 0 : c.parts() * c.part_elements() * size_of(b.inputs[0].dtype);
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<AllReduce>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_sum, finish_sum};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<ReduceScatter>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_scatter};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<AllGather>() {
+  static constexpr Binding kBinding = {nullptr, workspace, start_gather, finish_gather};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Send>() {
+  static constexpr Binding kBinding = {nullptr, nullptr, start_send};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Receive>() {
+  static constexpr Binding kBinding = {nullptr, nullptr, start_receive};
+  return kBinding;
+}
+// Its output is another name for its input.
+template <>
+const Binding& binding_for<Share>() {
+  static constexpr Binding kBinding = {};
+  return kBinding;
+}
+
+}  // namespace tessera

@@ -1,0 +1,72 @@
+// Bindings of the cross-entropy of whole rows of logits, apart from the head and in one with it.
+#include "ir/state.h"
+#include "kernels/linear_cross_entropy.h"
+#include "runtime/binding.h"
+#include "runtime/ops/loss.h"
+
+namespace tessera {
+
+double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels) {
+  if (b.position == nullptr) return nullptr;
+  for (size_t a = static_cast<size_t>(AxisKind::kPipeline) + 1; a < kMaxAxes; ++a)
+    if (b.values[labels].sharding.place[a] < 0 && b.position->at.at[a] > 0) return nullptr;
+  return number_at(report, kLossSum);
+}
+
+const double* loss_scale(const TensorView& step) { return number_at(step, kLossScale); }
+
+namespace {
+
+kernels::CrossEntropyArgs args(const BoundOp& b) {
+  const bool gradient = b.op->as<CrossEntropy>().gradient;
+  const TensorView logits = b.in(CrossEntropy::kLogits);
+  kernels::CrossEntropyArgs a;
+  // Without the gradient the logits stay as they are.
+  a.logits = as_rows(gradient ? b.out(CrossEntropy::kDLogits) : logits, logits.shape[-1]);
+  a.labels = flat(b.in(CrossEntropy::kLabels));
+  a.report = loss_sum(b, b.out(CrossEntropy::kReport), b.op->inputs[CrossEntropy::kLabels]);
+  a.gradient = gradient;
+  a.loss_scale = loss_scale(b.in(CrossEntropy::kStep));
+  return a;
+}
+
+void run(const BoundOp& b) {
+  if (b.op->as<CrossEntropy>().gradient)
+    b.copy_unless_shared(b.in(CrossEntropy::kLogits), b.out(CrossEntropy::kDLogits));
+  b.run(args(b));
+}
+
+using Linear = LinearCrossEntropy;
+
+void run_linear(const BoundOp& b) {
+  const Linear& of = b.op->as<Linear>();
+  kernels::LinearCrossEntropyOperands a;
+  a.x = b.in(Linear::kX).data;
+  a.weight = b.in(Linear::kW).data;
+  a.labels = b.in(Linear::kLabels).as<int32_t>();
+  a.report = loss_sum(b, b.out(Linear::kReport), b.op->inputs[Linear::kLabels]);
+  if (of.gradient) {
+    a.dx = b.out(Linear::kDx).data;
+    a.dweight = b.out(Linear::kDw).data;
+    a.fresh = b.is_fresh(Linear::kDw);
+    a.loss_scale = loss_scale(b.in(Linear::kStep));
+  }
+  static_cast<const kernels::Head*>(b.prepared)->run(b.launch, a);
+}
+
+int64_t linear_workspace(const BoundOp& b) { return b.prepared->workspace_bytes(); }
+
+}  // namespace
+
+template <>
+const Binding& binding_for<CrossEntropy>() {
+  static constexpr Binding kBinding = {run, workspace_of<args>};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<LinearCrossEntropy>() {
+  static constexpr Binding kBinding = {run_linear, linear_workspace};
+  return kBinding;
+}
+
+}  // namespace tessera

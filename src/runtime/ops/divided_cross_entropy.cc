@@ -1,0 +1,66 @@
+// Bindings of the cross-entropy of logits of which each rank has some columns.
+#include "runtime/binding.h"
+#include "runtime/ops/loss.h"
+
+namespace tessera {
+namespace {
+
+// `z`: the logits, which are the op's first input, or where they were copied to.
+kernels::DividedLogits divided_logits(const BoundOp& b, const TensorView& z) {
+  const ValueId v = b.op->inputs[0];
+  const Extents e = b.extents(v);
+  kernels::DividedLogits l;
+  l.z = z;
+  l.first = e.begin.back();
+  l.columns = e.end.back() - e.begin.back();
+  l.total = b.values[v].shape[-1];
+  return l;
+}
+
+kernels::LogitsMaxArgs max_args(const BoundOp& b) {
+  return {divided_logits(b, b.in(LogitsMax::kLogits)), flat(b.out(LogitsMax::kMax))};
+}
+
+kernels::LogitsSumsArgs sums_args(const BoundOp& b) {
+  return {divided_logits(b, b.in(LogitsSums::kLogits)), flat(b.in(LogitsSums::kMax)),
+          flat(b.in(LogitsSums::kLabels)), flat(b.out(LogitsSums::kSums))};
+}
+
+using Loss = DividedCrossEntropy;
+
+kernels::DividedCrossEntropyArgs args(const BoundOp& b) {
+  kernels::DividedCrossEntropyArgs a;
+  a.gradient = b.op->as<Loss>().gradient;
+  a.logits = divided_logits(b, a.gradient ? b.out(Loss::kDLogits) : b.in(Loss::kLogits));
+  a.max = flat(b.in(Loss::kMax));
+  a.sums = flat(b.in(Loss::kSums));
+  a.labels = flat(b.in(Loss::kLabels));
+  a.report = loss_sum(b, b.out(Loss::kReport), b.op->inputs[Loss::kLabels]);
+  a.loss_scale = loss_scale(b.in(Loss::kStep));
+  return a;
+}
+
+void run(const BoundOp& b) {
+  if (b.op->as<Loss>().gradient) b.copy_unless_shared(b.in(Loss::kLogits), b.out(Loss::kDLogits));
+  b.run(args(b));
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<LogitsMax>() {
+  static constexpr Binding kBinding = kernel<max_args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<LogitsSums>() {
+  static constexpr Binding kBinding = kernel<sums_args>();
+  return kBinding;
+}
+template <>
+const Binding& binding_for<DividedCrossEntropy>() {
+  static constexpr Binding kBinding = {run};
+  return kBinding;
+}
+
+}  // namespace tessera

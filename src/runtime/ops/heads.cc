@@ -1,0 +1,88 @@
+// Bindings of heads that are repeated, joined and taken apart again: copies of rows.
+#include "runtime/binding.h"
+
+namespace tessera {
+namespace {
+
+// The rows of a view of packed heads: of `bytes` each, one for each key/value head of each token.
+struct Rows {
+  std::byte* data;
+  int64_t bytes, count;
+};
+
+Rows rows_of(const TensorView& t) {
+  const int64_t bytes = t.shape.product(3, t.shape.rank()) * size_of(t.dtype);
+  return {t.as<std::byte>(), bytes, t.shape.product(0, 3)};
+}
+
+// `bytes` of each of `rows` rows.
+void copy(const BoundOp& b, std::byte* to, int64_t to_pitch, const std::byte* from,
+          int64_t from_pitch, int64_t bytes, int64_t rows) {
+  b.run(kernels::CopyRowsArgs{.to = to,
+                              .to_pitch = to_pitch,
+                              .from = from,
+                              .from_pitch = from_pitch,
+                              .bytes = bytes,
+                              .rows = rows});
+}
+
+void run_join_heads(const BoundOp& b) {
+  const Rows q = rows_of(b.inputs[0]), pairs = rows_of(b.inputs[1]), out = rows_of(b.outputs[0]);
+  copy(b, out.data, out.bytes, q.data, q.bytes, q.bytes, q.count);
+  copy(b, out.data + q.bytes, out.bytes, pairs.data, pairs.bytes, pairs.bytes, q.count);
+}
+
+void run_join_heads_grad(const BoundOp& b) {
+  const Rows dy = rows_of(b.inputs[0]), q = rows_of(b.outputs[0]), pairs = rows_of(b.outputs[1]);
+  copy(b, q.data, q.bytes, dy.data, dy.bytes, q.bytes, q.count);
+  copy(b, pairs.data, pairs.bytes, dy.data + q.bytes, dy.bytes, pairs.bytes, q.count);
+}
+
+void run_repeat_heads(const BoundOp& b) {
+  const Rows x = rows_of(b.inputs[0]), y = rows_of(b.outputs[0]);
+  const int64_t copies = b.op->as<RepeatHeads>().copies;
+  for (int64_t c = 0; c < copies; ++c)
+    copy(b, y.data + c * x.bytes, copies * x.bytes, x.data, x.bytes, x.bytes, x.count);
+}
+
+// A copy after the other is added, from the first: on a rank whose layout has one head, all but its
+// own are zero.
+void run_repeat_heads_grad(const BoundOp& b) {
+  const Rows dy = rows_of(b.inputs[0]), dx = rows_of(b.outputs[0]);
+  const int64_t copies = b.op->as<RepeatHeadsGrad>().copies;
+  const TensorView sum = as_rows(b.outputs[0], b.outputs[0].shape[-1]);
+  const TensorView term = {b.launch.workspace, sum.dtype, sum.shape};
+  for (int64_t c = 0; c < copies; ++c) {
+    copy(b, c == 0 ? dx.data : static_cast<std::byte*>(b.launch.workspace), dx.bytes,
+         dy.data + c * dx.bytes, copies * dx.bytes, dx.bytes, dx.count);
+    if (c > 0) b.run(kernels::SumArgs{{sum, term}, {}, sum});
+  }
+}
+
+// A copy.
+int64_t repeat_heads_grad_workspace(const BoundOp& b) { return b.outputs[0].bytes(); }
+
+}  // namespace
+
+template <>
+const Binding& binding_for<RepeatHeads>() {
+  static constexpr Binding kBinding = {run_repeat_heads};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<RepeatHeadsGrad>() {
+  static constexpr Binding kBinding = {run_repeat_heads_grad, repeat_heads_grad_workspace};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<JoinHeads>() {
+  static constexpr Binding kBinding = {run_join_heads};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<JoinHeadsGrad>() {
+  static constexpr Binding kBinding = {run_join_heads_grad};
+  return kBinding;
+}
+
+}  // namespace tessera

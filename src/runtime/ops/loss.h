@@ -1,0 +1,14 @@
+// What bindings of losses share.
+#pragma once
+
+#include "runtime/bound_op.h"
+
+namespace tessera {
+
+// Where a loss is added: to the report, or nowhere (nullptr) if another rank, which has the same
+// labels, adds the same.
+double* loss_sum(const BoundOp& b, const TensorView& report, ValueId labels);
+// What the gradient of the loss begins with: the loss scale of the step, where the op has it.
+const double* loss_scale(const TensorView& step);
+
+}  // namespace tessera

@@ -1,0 +1,64 @@
+// Bindings of ops that take or fill a rank's own part.
+#include "runtime/binding.h"
+
+namespace tessera {
+namespace {
+
+// A part [outer, n, inner] within a whole [outer, of, inner], n from `first` on.
+struct Window {
+  int64_t outer, first, n, of, row_bytes;
+};
+
+Window window(const BoundOp& b, int d, ValueId whole, ValueId part, const TensorView& all) {
+  const Extents p = b.extents(part), w = b.extents(whole);
+  const auto i = static_cast<size_t>(d);
+  return {all.shape.product(0, d), p.begin[i] - w.begin[i], p.end[i] - p.begin[i], all.shape[d],
+          all.shape.product(d + 1, all.shape.rank()) * size_of(all.dtype)};
+}
+
+std::byte* row(const TensorView& t, int64_t index, int64_t row_bytes) {
+  return t.as<std::byte>() + index * row_bytes;
+}
+
+void run_slice(const BoundOp& b) {
+  const TensorView &whole = b.inputs[0], &part = b.outputs[0];
+  const auto d = static_cast<int>(b.op->as<Slice>().dim);
+  const Window w = window(b, d, b.op->inputs[0], b.op->outputs[0], whole);
+  const int64_t held = part.shape[d];
+  b.run(kernels::ClearArgs{part});
+  b.run(kernels::CopyRowsArgs{.to = part.data,
+                              .to_pitch = held * w.row_bytes,
+                              .from = row(whole, w.first, w.row_bytes),
+                              .from_pitch = w.of * w.row_bytes,
+                              .bytes = w.n * w.row_bytes,
+                              .rows = w.outer});
+}
+
+void run_pad(const BoundOp& b) {
+  const TensorView &part = b.inputs[0], &whole = b.outputs[0];
+  const auto d = static_cast<int>(b.op->as<Pad>().dim);
+  const Window w = window(b, d, b.op->outputs[0], b.op->inputs[0], whole);
+  const int64_t held = part.shape[d];
+  b.run(kernels::ClearArgs{whole});
+  b.run(kernels::CopyRowsArgs{.to = row(whole, w.first, w.row_bytes),
+                              .to_pitch = w.of * w.row_bytes,
+                              .from = part.data,
+                              .from_pitch = held * w.row_bytes,
+                              .bytes = w.n * w.row_bytes,
+                              .rows = w.outer});
+}
+
+}  // namespace
+
+template <>
+const Binding& binding_for<Slice>() {
+  static constexpr Binding kBinding = {run_slice};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Pad>() {
+  static constexpr Binding kBinding = {run_pad};
+  return kBinding;
+}
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// Bindings of optimizers whose update is one sweep over a flat frame.
+#include "runtime/ops/update.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "ir/state.h"
+#include "runtime/binding.h"
+
+namespace tessera {
+namespace {
+
+// Members whole, or where elements draw random numbers, the stretches they are of global weights.
+std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate& a, double seed) {
+  std::vector<kernels::UpdateRange> ranges;
+  if (a.rounding != Rounding::kStochastic) {
+    for (const MemberRange& m : b.members->ranges)
+      ranges.push_back({m.first, m.last, decays(b, a, m)});
+    return ranges;
+  }
+  std::vector<uint64_t> keys;
+  for (const MemberRange& m : b.members->ranges) keys.push_back(rounding_key(b, m.weight, seed));
+  for (const MemberStretch& s : b.members->stretches)
+    ranges.push_back({s.first, s.first + s.elements, decays(b, a, b.members->ranges[s.member]),
+                      keys[s.member], s.global});
+  return ranges;
+}
+
+// A is the op.
+template <class A, kernels::UpdateRule kRule>
+void run(const BoundOp& b) {
+  const WeightUpdate& a = b.op->as<A>().update;
+  const TensorView step = b.in(A::kStep);
+  const auto ranges = ranges_of(b, a, update_seed(b, step));
+  kernels::UpdateArgs args = {kRule, update_operands(b, a), update_constants(a),
+                              update_numbers(step, b.in(A::kReport))};
+  args.update.ranges = ranges;
+  b.run(args);
+}
+
+}  // namespace
+
+bool decays(const BoundOp& b, const WeightUpdate& a, const MemberRange& m) {
+  return a.decay != 0 && (b.values[m.weight].decays || a.decay_vectors);
+}
+
+uint64_t rounding_key(const BoundOp& b, ValueId weight, double seed, const std::string& part) {
+  const std::string name = known_name(b.values[weight], b.layer);
+  const std::string suffix = part.empty() ? "|rounding" : "|rounding." + part;
+  return hash_name(name + suffix, static_cast<uint64_t>(seed));
+}
+
+double update_seed(const BoundOp& b, const TensorView& step) {
+  return (b.host_step ? b.host_step : step.as<double>())[kSeed];
+}
+
+kernels::UpdateConstants update_constants(const WeightUpdate& a) {
+  return {a.beta1, a.beta2, a.epsilon, a.decay};
+}
+
+kernels::UpdateNumbers update_numbers(const TensorView& step, const TensorView& report) {
+  return {number_at(step, kLearningRate), number_at(step, kUpdate), number_at(report, kScale),
+          number_at(report, kSkip)};
+}
+
+kernels::Update update_operands(const BoundOp& b, const WeightUpdate& a) {
+  kernels::Update u;
+  size_t next = 1;
+  for (TensorView* moment : {&u.m, &u.v})
+    if (next < b.op->outputs.size()) {
+      const Role role = b.values[b.op->outputs[next]].role;
+      if (role == (moment == &u.m ? Role::kMoment1 : Role::kMoment2))
+        *moment = flat(b.outputs[next++]);
+    }
+  u.weights = flat(a.master ? b.outputs[next] : b.outputs[0]);
+  if (a.master) u.weights_low = flat(b.outputs[0]);
+  u.gradient = flat(b.inputs[0]);
+  u.stochastic = a.rounding == Rounding::kStochastic;
+  return u;
+}
+
+template <>
+const Binding& binding_for<Adamw>() {
+  static constexpr Binding kBinding = {run<Adamw, kernels::UpdateRule::kAdamW>};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Lion>() {
+  static constexpr Binding kBinding = {run<Lion, kernels::UpdateRule::kLion>};
+  return kBinding;
+}
+template <>
+const Binding& binding_for<Sgd>() {
+  static constexpr Binding kBinding = {run<Sgd, kernels::UpdateRule::kSgd>};
+  return kBinding;
+}
+
+}  // namespace tessera

@@ -1,0 +1,206 @@
+#include "runtime/prepared_kernels.h"
+
+#include "base/error.h"
+#include "ir/operands.h"
+#include "ir/rule.h"
+#include "runtime/binding.h"
+
+namespace tessera {
+namespace {
+
+using kernels::LinearCrossEntropyShape;
+using kernels::MatmulShape;
+
+kernels::Fp8 fp8_of(Fp8Format format) {
+  switch (format) {
+    case Fp8Format::kStored:
+      return kernels::Fp8::kNone;
+    case Fp8Format::kE4M3:
+      return kernels::Fp8::kE4M3;
+    case Fp8Format::kE5M2:
+      return kernels::Fp8::kE5M2;
+  }
+  CHECK(false, "format {}", static_cast<int>(format));
+}
+
+// What matmul, its gradients and pack have in common.
+struct ProductAttributes {
+  int contract;
+  double scale;
+  Fp8Format fp8;
+};
+ProductAttributes product_attributes(const Op& op) {
+  const auto of = [](const auto& a) {
+    return ProductAttributes{static_cast<int>(a.contract), a.scale, a.fp8};
+  };
+  if (const Pack* const a = op.if_as<Pack>()) return of(a->attributes);
+  if (const Matmul* const a = op.if_as<Matmul>()) return of(*a);
+  if (const MatmulGradInput* const a = op.if_as<MatmulGradInput>()) return of(*a);
+  return of(op.as<MatmulGradWeight>());
+}
+
+}  // namespace
+
+MatmulShape product_shape(const Op& op, ValueSpan values) {
+  const Value &a = values[op.inputs[0]], &c = values[op.outputs[0]];
+  const ProductAttributes attributes = product_attributes(op);
+  const int contract = attributes.contract;
+  MatmulShape s;
+  s.alpha = static_cast<float>(attributes.scale);
+  s.a = s.b = a.dtype;
+  s.c = c.dtype;
+  if (attributes.fp8 != Fp8Format::kStored) {
+    s.fp8_a = fp8_of(attributes.fp8);
+    s.fp8_b = kernels::Fp8::kE4M3;
+  }
+  if (op.is<MatmulGradWeight>()) {
+    const Shape& x = values[op.inputs[1]].shape;
+    s.transpose_a = true;
+    s.k = x.product(0, x.rank() - contract);
+    s.m = a.shape.elements() / s.k;
+    s.n = x.elements() / s.k;
+    s.accumulate = true;
+    return s;
+  }
+  const Pack* const packs = op.if_as<Pack>();
+  const Shape& w = packs ? a.shape : values[op.inputs[1]].shape;
+  const int64_t out = w.product(0, w.rank() - contract), in = w.elements() / out;
+  const bool forward = packs ? packs->product == PackedProduct::kMatmul : op.is<Matmul>();
+  s.n = forward ? out : in;
+  s.k = forward ? in : out;
+  s.m = (packs ? packs->rows : a.shape.elements()) / s.k;
+  s.transpose_b = forward;
+  s.packed_b = packs || op.packed != kNone;
+  if (packs) s.c = s.a;
+  return s;
+}
+
+LinearCrossEntropyShape head_shape(const Op& op, ValueSpan values) {
+  const Value &x = values[op.inputs[0]], &w = values[op.inputs[1]];
+  LinearCrossEntropyShape s;
+  s.hidden = w.shape[1];
+  s.vocabulary = w.shape[0];
+  s.tokens = x.shape.elements() / s.hidden;
+  s.dtype = x.dtype;
+  s.gradient = op.as<LinearCrossEntropy>().gradient;
+  if (op.outputs.size() > 2) s.sums = values[op.outputs[2]].dtype;
+  return s;
+}
+
+std::optional<kernels::AttentionShape> attention_shape(const Op& op, ValueSpan values) {
+  const AttentionGrad* const gradient = op.if_as<AttentionGrad>();
+  const Attention& a = gradient ? gradient->of : op.as<Attention>();
+  if (a.bias_distance > 0 || a.dropout > 0) return std::nullopt;
+  const Value& q = values[op.inputs[0]];
+  kernels::AttentionShape s;
+  s.apart = a.across;
+  s.b = q.shape[0];
+  s.t = s.s = q.shape[1];
+  const ValueId kv = gradient ? input(op, AttentionGrad::kKv) : input(op, Attention::kKv);
+  if (kv != kNone) s.s = values[kv].shape[1];
+  s.kv = q.shape[2];
+  s.g = q.shape[3] - (s.apart ? 0 : 2);
+  s.d = q.shape[4];
+  s.dtype = q.dtype;
+  s.causal = !a.whole;
+  s.documents = a.seen == Mask::kDocuments;
+  s.padding = a.seen == Mask::kPadding;
+  s.gradient = gradient != nullptr;
+  s.scale = static_cast<float>(a.scale);
+  if (s.b == 0 || s.t == 0 || s.s == 0 || s.kv == 0 || s.g == 0) return std::nullopt;
+  return s;
+}
+
+PreparedKernels::PreparedKernels(const CpuFeatures& cpu, int threads, const GpuFeatures& gpu,
+                                 bool tf32)
+    : cpu_(cpu),
+      threads_(threads),
+      gpu_(gpu),
+      blas_(std::make_unique<kernels::GpuBlas>(tf32)),
+      choices_(std::make_unique<kernels::ProductChoices>(
+          fmt::format("{} sm_{} cuBLASLt {}{}", gpu.model, gpu.architecture, blas_->version(),
+                      tf32 ? " TF32" : ""))),
+      table_(&kernels::gpu_kernels()) {
+  blas_->choose_by(*choices_);
+}
+
+void PreparedKernels::measure_products(std::function<double()> now_s) {
+  attention_by_.now_s = now_s;
+  blas_->choose_by(*choices_, std::move(now_s));
+}
+
+void PreparedKernels::choose_attention(std::function<void(const std::string&)> say) {
+  attention_by_.choices = choices_.get();
+  attention_by_.say = std::move(say);
+  asks_dnn_ = true;
+}
+
+const kernels::GpuAttention* PreparedKernels::attention(const Op& op, ValueSpan values) {
+  if (attention_by_.choices == nullptr) return nullptr;
+  const std::optional<kernels::AttentionShape> shape = attention_shape(op, values);
+  if (!shape || !kernels::GpuAttention::may_choose(*shape)) return nullptr;
+  if (asks_dnn_) {
+    asks_dnn_ = false;
+    try {
+      dnn_ = std::make_unique<kernels::CudaDnn>();
+      attention_by_.dnn = dnn_.get();
+    } catch (const Error& e) {
+      attention_by_.say(fmt::format("attention by our own kernels: {}", e.what()));
+    }
+  }
+  return &attention_.get(
+      *shape, [&] { return std::make_unique<kernels::GpuAttention>(*shape, attention_by_); });
+}
+
+const kernels::Product& PreparedKernels::product(const MatmulShape& shape) {
+  return products_.get(shape, [&]() -> std::unique_ptr<kernels::Product> {
+    if (blas_) return std::make_unique<kernels::GpuMatmul>(shape, *blas_);
+    return std::make_unique<kernels::Matmul>(shape, cpu_, threads_);
+  });
+}
+
+const kernels::Head& PreparedKernels::head(const LinearCrossEntropyShape& shape) {
+  return heads_.get(shape, [&]() -> std::unique_ptr<kernels::Head> {
+    if (blas_) return std::make_unique<kernels::GpuLinearCrossEntropy>(shape, *blas_);
+    return std::make_unique<kernels::LinearCrossEntropy>(shape, cpu_, threads_);
+  });
+}
+
+const kernels::PreparedKernel* PreparedKernels::prepared(const Op& op, ValueSpan values) {
+  switch (rule_of(op).prepared) {
+    case Prepared::kProduct:
+      return &product(product_shape(op, values));
+    case Prepared::kHead:
+      return &head(head_shape(op, values));
+    case Prepared::kAttention:
+      return attention(op, values);
+    case Prepared::kNothing:
+      break;
+  }
+  return nullptr;
+}
+
+int64_t PreparedKernels::workspace_bytes(const Op& op, ValueSpan values) {
+  const Binding& binding = binding_of(op.kind());
+  if (binding.workspace_bytes == nullptr) return 0;
+  BoundOp b = bound_to_shapes(op, values);
+  b.launch.threads = threads_;
+  b.kernels = table_;
+  b.prepared = prepared(op, values);
+  return binding.workspace_bytes(b);
+}
+
+Target PreparedKernels::target() {
+  Target t;
+  if (on_gpu()) t.alignment = kernels::kBlasWorkspaceAlignment;
+  t.ordered_transfers = on_gpu();
+  t.workspace_bytes = [this](const Op& op, ValueSpan values) {
+    return workspace_bytes(op, values);
+  };
+  t.packed_bytes = [this](const Op& op, ValueSpan values) {
+    return product(product_shape(op, values)).packed_bytes();
+  };
+  return t;
+}
+
+}  // namespace tessera
