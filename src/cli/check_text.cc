@@ -23,8 +23,9 @@ std::vector<Program> read_stages(const std::vector<std::string>& files) {
             [](const Program& a, const Program& b) { return a.stage < b.stage; });
   for (size_t i = 0; i < stages.size(); ++i)
     if (stages[i].mesh != stages[0].mesh || stages[i].name != stages[0].name)
-      throw Error("--check-text: {} and {} are not stages of one program: their names or meshes differ.",
-                  files[0], files[i]);
+      throw Error(
+          "--check-text: {} and {} are not stages of one program: their names or meshes differ.",
+          files[0], files[i]);
   if (std::ssize(stages) != wanted)
     throw Error(
         "--check-text: got {} files for a pipeline of {} stages. Give one per stage, as "
@@ -43,9 +44,9 @@ int print_findings(const std::vector<Program>& stages) {
     calls += p.schedule.size();
     frames += p.frames.size();
   }
-  fmt::print("check     {} calls on {} frames: {}\n", calls, frames,
-             wrong.empty() ? "data flow verified, no deadlock"
-                           : fmt::format("{} findings", wrong.size()));
+  fmt::print(
+      "check     {} calls on {} frames: {}\n", calls, frames,
+      wrong.empty() ? "data flow verified, no deadlock" : fmt::format("{} findings", wrong.size()));
   for (const std::string& w : wrong) fmt::print(stderr, "  {}\n", w);
   return wrong.empty() ? 0 : 1;
 }
@@ -69,8 +70,9 @@ int check_text(const std::vector<std::string>& files) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  throw Error("{}: the program is damaged: an op has operands that its rule cannot take (see above).",
-              files[0]);
+  throw Error(
+      "{}: the program is damaged: an op has operands that its rule cannot take (see above).",
+      files[0]);
 }
 
 }  // namespace tessera

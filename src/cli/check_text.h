@@ -7,8 +7,8 @@
 namespace tessera {
 
 // Reads one program per stage of the pipeline, in any order, and prints what prove() finds. Returns
-// the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line and
-// column, and for stages that are missing or of different runs.
+// the exit code: 0 if it finds nothing. Throws Error for a text that is not a program, with line
+// and column, and for stages that are missing or of different runs.
 int check_text(const std::vector<std::string>& files);
 
 }  // namespace tessera

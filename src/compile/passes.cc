@@ -156,7 +156,7 @@ constexpr Pass kPasses[] = {
        offload(s.expanded.program, parse_offload(c.request.layout.offload),
                c.request.layout.overlap);
      },
-     Invariant::kCalls},
+     Invariant::kLayout},
     {"overlap", Level::kCalls, [](const Context& c) { return c.request.layout.overlap > 0; },
      "`layout.overlap`",
      [](State& s, const Context& c) { overlap(s.expanded.program, c.request.layout.overlap); },

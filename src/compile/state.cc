@@ -36,12 +36,14 @@ std::vector<std::string> verify(const State& state, Invariant invariant) {
       return verify(state.graph, ShardingCheck::kExact);
     case Invariant::kSameBytes:
       return verify(state.graph, ShardingCheck::kSameBytes);
-    case Invariant::kLayout:
     case Invariant::kCalls:
-      break;
+      return verify_calls(state.expanded.program);
     case Invariant::kPlaced:
       if (std::vector<std::string> found = verify_offsets(state.expanded.program); !found.empty())
         return found;
+      break;
+    case Invariant::kLayout:
+      break;
   }
   return verify(state.expanded.program);
 }

@@ -38,8 +38,9 @@ enum class Invariant : uint8_t {
   kSignatures,  // and on each mesh axis the shardings of an op's operands are a signature of its
                 // rule
   kSameBytes,   // the same, with replicated and shared alike
-  kLayout,      // the same of segments; frames and scratch hold their values
-  kCalls,       // and calls name frames of the kinds that their segments take
+  kCalls,       // calls name frames of the kinds that their segments take: of passes that change
+                // calls alone, since segments are as the pass before left them
+  kLayout,      // and kSameBytes holds of segments; frames and scratch hold their values
   kPlaced,      // and every frame has an offset in the arena
 };
 

@@ -169,7 +169,13 @@ std::vector<std::string> verify(const Program& p) {
   for (const Segment& s : p.segments)
     for (const Op& op : s.ops) append(findings, verify_op(op, p.values, s.name(), p.mesh, true));
   append(findings, verify_layout(p));
+  append(findings, verify_frames_of_calls(p));
   return findings;
+}
+
+std::vector<std::string> verify_calls(const Program& p) {
+  Findings findings = verify_references(p);
+  return findings.empty() ? verify_frames_of_calls(p) : findings;
 }
 
 }  // namespace tessera

@@ -43,7 +43,13 @@ std::vector<std::string> verify_op(const Op& op, ValueSpan values, const std::st
 std::vector<std::string> verify_sharding(const Op& op, ValueSpan values, const Mesh& mesh,
                                          bool same_bytes, const std::string& name);
 
-// The frames, segments' parameters, scratch and calls of a program whose ids are right.
+// The part of verify() that calls can change: ids exist, and calls name frames of the kinds that
+// their segments take.
+std::vector<std::string> verify_calls(const Program& p);
+
+// The frame kinds, segments' parameters and scratch of a program whose ids are right, and its
+// calls.
 std::vector<std::string> verify_layout(const Program& p);
+std::vector<std::string> verify_frames_of_calls(const Program& p);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// The text of a graph or of a program, as `tessera compile --check-text` reads it: it comes back from
-// its own print, or is an Error.
+// The text of a graph or of a program, as `tessera compile --check-text` reads it: it comes back
+// from its own print, or is an Error.
 #include "base/error.h"
 #include "ir/parse.h"
 #include "ir/print.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compile/compile.h"
+#include "compile/passes.h"
 #include "plan/search.h"
 #include "tests/plan/search_cases.h"
 
@@ -18,12 +19,18 @@ void expect_same(const SearchResult& pruned, const SearchResult& all, const std:
   }
 }
 
+// Verifying each pass of the many thousand programs would take longer than compiling them.
+class SearchBruteForce : public ::testing::Test {
+ protected:
+  void SetUp() override { verify_after_each_pass(false); }
+};
+
 SearchResult brute_force(SearchRequest r, const Hardware& h, const Software& s) {
   r.prune = false;
   return search(r, cluster_target(), h, s);
 }
 
-TEST(SearchBruteForce, FiftySmallCasesHaveTheSameAnswerWithoutPruning) {
+TEST_F(SearchBruteForce, FiftySmallCasesHaveTheSameAnswerWithoutPruning) {
   int64_t pruned = 0, candidates = 0, with_answer = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     SearchDraw draw(seed);
@@ -42,7 +49,7 @@ TEST(SearchBruteForce, FiftySmallCasesHaveTheSameAnswerWithoutPruning) {
   EXPECT_GT(pruned, candidates / 4);
 }
 
-TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
+TEST_F(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     SearchDraw draw(500 + seed);
     SearchRequest r = draw.request({16}, {8});
@@ -63,7 +70,7 @@ TEST(SearchBruteForce, ThreeCasesWithTwoThousandLayoutsThatFit) {
   }
 }
 
-TEST(SearchBruteForce, WithActivationsInTheHostsMemory) {
+TEST_F(SearchBruteForce, WithActivationsInTheHostsMemory) {
   int64_t with_answer = 0, offloaded = 0, pruned = 0, candidates = 0;
   for (uint64_t seed = 1200; seed < 1230; ++seed) {
     SearchDraw draw(seed);
@@ -89,7 +96,7 @@ TEST(SearchBruteForce, WithActivationsInTheHostsMemory) {
   EXPECT_GT(pruned, candidates / 4);
 }
 
-TEST(SearchBruteForce, ModelsWithAnEncoder) {
+TEST_F(SearchBruteForce, ModelsWithAnEncoder) {
   int64_t with_answer = 0, simulated = 0, all_simulated = 0, pruned_by_bound = 0;
   // The last: where sums that go back to the encoder begin was once counted wrongly.
   for (const uint64_t seed :
@@ -117,7 +124,7 @@ TEST(SearchBruteForce, ModelsWithAnEncoder) {
 }
 
 // What search() reports is what simulate() says of the programs that compile_stages() makes.
-TEST(SearchBruteForce, TheBestAreSimulatedInFull) {
+TEST_F(SearchBruteForce, TheBestAreSimulatedInFull) {
   SearchDraw draw(77);
   const SearchRequest r = draw.request({8}, {4});
   Hardware h = draw.hardware();
