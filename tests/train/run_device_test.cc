@@ -37,7 +37,7 @@ TEST(Threads, AreThoseOfTheRunInAllKernels) {
   RunDevice device;
   device.cpu = read_cpu_features();
   for (const int threads : {2, 1}) {
-    device.library(threads);
+    device.kernels(threads);
     EXPECT_EQ(omp_get_max_threads(), threads);
   }
   const std::unique_ptr<World> world = self_world();
