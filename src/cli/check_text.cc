@@ -1,11 +1,14 @@
 #include "cli/check_text.h"
 
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,26 +18,39 @@
 namespace tessera {
 namespace {
 
+struct Stage {
+  std::string file;
+  Program program;
+};
+
 std::vector<Program> read_stages(const std::vector<std::string>& files) {
-  std::vector<Program> stages;
-  for (const std::string& file : files) stages.push_back(parse_program(read_file(file), file));
-  const int64_t wanted = stages[0].mesh[AxisKind::kPipeline];
-  std::sort(stages.begin(), stages.end(),
-            [](const Program& a, const Program& b) { return a.stage < b.stage; });
-  for (size_t i = 0; i < stages.size(); ++i)
-    if (stages[i].mesh != stages[0].mesh || stages[i].name != stages[0].name)
+  std::vector<Stage> stages;
+  for (const std::string& file : files)
+    stages.push_back({file, parse_program(read_file(file), file)});
+  const Stage& first = stages[0];
+  for (const Stage& s : stages)
+    if (s.program.mesh != first.program.mesh || s.program.name != first.program.name)
       throw Error(
           "--check-text: {} and {} are not stages of one program: their names or meshes differ.",
-          files[0], files[i]);
-  if (std::ssize(stages) != wanted)
+          first.file, s.file);
+  const int64_t expected = first.program.mesh[AxisKind::kPipeline];
+  if (std::ssize(stages) != expected)
     throw Error(
         "--check-text: got {} files for a pipeline of {} stages. Give one per stage, as "
         "`tessera compile RUN --text --rank N` prints them.",
-        stages.size(), wanted);
-  for (int64_t s = 0; s < wanted; ++s)
-    if (stages[static_cast<size_t>(s)].stage != s)
-      throw Error("--check-text: there is no program of stage {} in the {} files.", s, wanted);
-  return stages;
+        stages.size(), expected);
+  std::vector<Program> programs(stages.size());
+  std::vector<std::string> file_of(stages.size());
+  for (Stage& s : stages) {
+    const auto at = static_cast<size_t>(s.program.stage);
+    if (at >= stages.size() || !file_of[at].empty())
+      throw Error("--check-text: {} is of stage {}, {}.", s.file, at,
+                  at < stages.size() ? "as is " + file_of[at]
+                                     : fmt::format("expected 0 to {}", expected - 1));
+    file_of[at] = s.file;
+    programs[at] = std::move(s.program);
+  }
+  return programs;
 }
 
 int print_findings(const std::vector<Program>& stages) {
@@ -53,8 +69,8 @@ int print_findings(const std::vector<Program>& stages) {
 
 }  // namespace
 
-// The rules of ops abort on operands that no pass makes, and a text may hold any. So a process of
-// its own checks, and its end is what is reported.
+// The rules of ops abort on operands that no pass makes, and a text may contain any. So the check
+// runs in a child process, and the parent reports how it ended.
 int check_text(const std::vector<std::string>& files) {
   const std::vector<Program> stages = read_stages(files);
   std::fflush(nullptr);
@@ -68,11 +84,16 @@ int check_text(const std::vector<std::string>& files) {
     _exit(code);
   }
   int status = 0;
-  waitpid(child, &status, 0);
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      throw Error("--check-text: the process of the check is lost: {}.", std::strerror(errno));
   if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) != SIGABRT)
+    throw Error("--check-text: the process of the check was ended by signal {} ({}).",
+                WTERMSIG(status), strsignal(WTERMSIG(status)));
   throw Error(
       "{}: the program is damaged: an op has operands that its rule cannot take (see above).",
-      files[0]);
+      fmt::join(files, ", "));
 }
 
 }  // namespace tessera

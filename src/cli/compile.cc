@@ -68,7 +68,9 @@ const Pass& pass_named(const std::string& name) {
 
 void print_after(const Pass& pass, const CompileRequest& request, const Target& target) {
   if (!pass.when(context_of(request, target)))
-    fmt::print(stderr, "The pass {} does not run here (when: {}).\n", pass.name, pass.condition);
+    fmt::print(stderr,
+               "pass {} is skipped for this run (condition: {}); this is the state before it\n",
+               pass.name, pass.condition);
   fmt::print("{}", print(compile_through(pass.name, request, target)));
 }
 
@@ -103,12 +105,12 @@ struct Choices {
 
 void declare(Arguments& a, Choices& c) {
   a.optional(c.run, "RUN", "the run file; required except with --passes and --check-text");
-  a.many(c.overrides, "key=value", "replaces what the run file says");
+  a.many(c.overrides, "key=value", "override of a key of the run file");
   a.flag(c.summary, "--print", "segments with cost, frames, calls and memory on a page");
   a.flag(c.text, "--text", "the whole program as text");
   a.flag(c.stages, "--stages", "where the stages of the pipeline differ");
-  a.option(c.rank, "--rank", "N", "whose program --print, --text, --after and --timings show");
-  a.option(c.timeline, "--timeline", "text|svg", "draw who computes what when");
+  a.option(c.rank, "--rank", "N", "rank for --print, --text, --after and --timings");
+  a.option(c.timeline, "--timeline", "text|svg", "timeline of the pipeline, as text or SVG");
   a.flag(c.check, "--check", "verify the program: data flow, races, deadlocks");
   a.option(c.texts, "--check-text", "FILE",
            "verify a program that --text printed; repeat it for each stage of a pipeline");
@@ -116,6 +118,26 @@ void declare(Arguments& a, Choices& c) {
   a.flag(c.timings, "--timings", "time of each pass");
   a.flag(c.passes, "--passes", "table of all passes in their order, in Markdown");
   a.json(c.json);
+}
+
+// Throws UsageError for two modes at once. --check, --print, --text and --stages go together.
+void check_modes(const Choices& c) {
+  const bool shows = c.summary || c.text || c.stages || c.check;
+  std::vector<std::string_view> modes;
+  const auto add = [&](bool given, std::string_view name) {
+    if (given) modes.push_back(name);
+  };
+  add(c.passes, "--passes");
+  add(!c.texts.empty(), "--check-text");
+  add(!c.timeline.empty(), "--timeline");
+  add(!c.after.empty(), "--after");
+  add(c.timings, "--timings");
+  add(shows, "--print, --text, --stages or --check");
+  if (modes.size() > 1)
+    throw UsageError("compile: {} cannot be combined. Give one of them.",
+                     fmt::join(modes, " and "));
+  if (c.json && !modes.empty() && !c.timings && !shows)
+    throw UsageError("compile: {} has no --json.", modes[0]);
 }
 
 int show_programs(const Choices& c, const CompileRequest& request, const Target& target) {
@@ -142,6 +164,7 @@ int verb_compile(Args args) {
               "tessera compile run.yaml --print");
   declare(a, choices);
   if (!a.parse(args)) return 0;
+  check_modes(choices);
   if (choices.passes) {
     fmt::print("{}", pass_table());
     return 0;

@@ -3,7 +3,6 @@
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
-#include "compile/request.h"
 #include "launch/child.h"
 #include "launch/sbatch.h"
 

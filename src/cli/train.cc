@@ -19,7 +19,6 @@
 #include "cli/verbs.h"
 #include "comm/agree.h"
 #include "comm/world.h"
-#include "compile/request.h"
 #include "launch/agreement.h"
 #include "launch/home.h"
 #include "train/loop.h"

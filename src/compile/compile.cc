@@ -45,6 +45,7 @@ Program compile(const CompileRequest& request, const Target& target) {
 State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,
                       const PassObserver& observe) {
   State state;
+  CHECK(!passes_through(pass).empty(), "there is no pass {}", pass);
   run_passes(state, checked(request, target), passes_through(pass), observe);
   return state;
 }

@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-// Runs all passes. Throws Error for a layout or policy that cannot be compiled, with what is
-// possible.
+// Runs all passes. Throws Error for a layout or policy that cannot be compiled; the message lists
+// the supported values.
 Program compile(const CompileRequest& request, const Target& target);
 // Returns the program of each stage, whatever request.stage is; all ranks of a stage run its
 // program. The passes over blocks run once.
@@ -23,8 +23,8 @@ std::vector<Program> compile_stages(const CompileRequest& request, const Target&
 State compile_through(std::string_view pass, const CompileRequest& request, const Target& target,
                       const PassObserver& observe = {});
 
-// Throws Error where adapters or frozen weights name none of the model's, or adapters are wider
-// than a weight; compile() throws the same.
+// Throws Error if a pattern of adapters or frozen weights matches no weight, or lora.rank exceeds a
+// weight's smaller side; compile() throws the same.
 void check_weight_names(const CompileRequest& request);
 
 // What the stages of the pipeline do: the schedule that compile() follows.

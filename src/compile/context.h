@@ -8,7 +8,6 @@
 
 namespace tessera {
 
-// What passes read, made once from a request.
 struct Context {
   CompileRequest request;  // without dropout, except for training
   Recompute recompute;

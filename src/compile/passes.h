@@ -21,8 +21,7 @@ struct Pass {
 };
 
 std::span<const Pass> all_passes();
-// The passes whose result all stages of the pipeline share, and those that make one stage's
-// program.
+// Passes that run once for all stages of the pipeline, and passes that run per stage.
 std::span<const Pass> block_passes();
 std::span<const Pass> stage_passes();
 // The passes up to the named one; none if there is no pass of that name.

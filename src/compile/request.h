@@ -30,9 +30,9 @@ struct CompileRequest {
   Purpose purpose = Purpose::kTrain;
   int64_t sequences = 1;  // of a micro-batch, on this rank
   int64_t tokens = 1;     // of a sequence
-  int64_t source = 0;     // of an encoder's
+  int64_t source = 0;     // tokens per encoder input
   bool documents_apart = false;
-  bool encoded = false;      // of kDecode: the encoder has run before, and does not again
+  bool encoded = false;      // kDecode only: the encoder's output is already cached
   int64_t microbatches = 1;  // of a step
   int64_t stage = 0;         // of the pipeline: whose program
   // Whether the optimizer's state is in the arena although this program does not touch it, so that

@@ -49,9 +49,9 @@ std::vector<std::string> verify(const State& state, Invariant invariant) {
 }
 
 std::string print(const State& state) {
+  if (state.level >= Level::kSegments) return print(state.expanded.program);
   const std::string share = state.share.layers.empty() ? "" : print(state.share);
-  return share +
-         (state.level < Level::kSegments ? print(state.graph) : print(state.expanded.program));
+  return share + print(state.graph);
 }
 
 }  // namespace tessera

@@ -38,10 +38,10 @@ enum class Invariant : uint8_t {
   kSignatures,  // and on each mesh axis the shardings of an op's operands are a signature of its
                 // rule
   kSameBytes,   // the same, with replicated and shared alike
-  kCalls,       // calls name frames of the kinds that their segments take: of passes that change
-                // calls alone, since segments are as the pass before left them
-  kLayout,      // and kSameBytes holds of segments; frames and scratch hold their values
-  kPlaced,      // and every frame has an offset in the arena
+  kCalls,   // calls name frames of the kinds that their segments take; checked after passes that
+            // change only calls
+  kLayout,  // segments also satisfy kSameBytes; frames and scratch hold their values
+  kPlaced,  // and every frame has an offset in the arena
 };
 
 // Returns one sentence per fault. Empty: the invariant holds.

@@ -1,13 +1,13 @@
-// What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state a rank has only its part
-// of, who gathers weights and who reduces gradients. lower/ makes the segments by it, schedule/ the
-// calls.
+// What ZeRO (Rajbhandari et al. 2020) decides for a layout: which state is sharded, and when
+// weights are gathered and gradients reduced. lower/ makes the segments by it, schedule/ the calls.
 //
-//   stage   optimizer   gradients   weights     gather     reduce
-//   0       whole       whole       whole       never      all_reduce after the last micro-batch
-//   1       its part    whole       whole       per step   reduce_scatter, as layout.zero_reduce
-//   says 2       its part    its part    whole       per step   reduce_scatter after each
-//   micro-batch 3       its part    its part    its part    per use    reduce_scatter after each
-//   micro-batch
+// clang-format off
+//   stage   optimizer   gradients   weights   gather     reduce
+//   0       whole       whole       whole     never      all_reduce, per step
+//   1       sharded     whole       whole     per step   reduce_scatter, by layout.zero_reduce
+//   2       sharded     sharded     whole     per step   reduce_scatter, per micro-batch
+//   3       sharded     sharded     sharded   per use    reduce_scatter, per micro-batch
+// clang-format on
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sums of activations and of their rows. f32, bf16 or f16, each operand as it likes; sums in f32.
+// Sums of activations and of their rows. f32, bf16 or f16, each operand has its own; sums in f32.
 #pragma once
 
 #include <cstdint>

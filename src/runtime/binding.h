@@ -1,6 +1,5 @@
-// How ops are executed. What its rule is to the compiler (ir/rule.h), an op's binding is to the
-// runtime: it turns the operands into the arguments of kernels. Bindings are defined in
-// runtime/ops.
+// A binding tells the runtime how to run an op, as a rule (ir/rule.h) tells the compiler: it turns
+// the operands into the arguments of kernels. Bindings are defined in runtime/ops.
 #pragma once
 
 #include "runtime/bound_op.h"

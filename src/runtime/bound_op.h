@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/error.h"
 #include "comm/communicator.h"
 #include "ir/operands.h"
 #include "ir/state/member_ranges.h"
@@ -50,6 +51,8 @@ struct BoundOp {
 
   template <class Args>
   void run(const Args& args) const {
+    CHECK(launch.workspace != nullptr || workspace_bytes(args) == 0, "{} has no workspace",
+          op->origin);
     kernels->of<Args>().run(launch, args);
   }
   template <class Args>

@@ -121,7 +121,7 @@ void BoundProgram::bind(PreparedOp& p, const Call& call, const Segment& segment)
   for (size_t i = 0; i < p.in.size(); ++i) p.bound.inputs[i] = view(p.in[i]);
   for (size_t i = 0; i < p.out.size(); ++i) {
     p.bound.outputs[i] = view(p.out[i]);
-    // What is no sum of several calls is written anew.
+    // Outputs that do not accumulate over calls are overwritten.
     p.bound.fresh[i] = program_[p.out[i].value].role != Role::kGradient ||
                        (p.adds_first[i] && p.out[i].parameter != kNone &&
                         call.fresh[static_cast<size_t>(p.out[i].parameter)]);

@@ -42,7 +42,7 @@ struct OpStart {
 struct RunHooks {
   std::function<double()> now_s = {};  // the clock of all times, which are zero without it
   std::function<void(const OpStart&)> started = {};  // must be cheap compared with an op
-  // Before each call that changes weights or moments: whoever still reads them blocks here.
+  // Called before each call that changes weights or moments; blocks until readers are done.
   std::function<void()> before_update = {};
   // Once per program, with the numbers of graphs and nodes of a run on a GPU, in words.
   std::function<void(const std::string&)> captured = {};

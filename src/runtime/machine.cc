@@ -46,7 +46,7 @@ void check_agreement(const Program& a, const Program& b) {
               y->second->first == x.first && y->second->dtype == x.dtype,
           "programs {} and {} disagree on {}", a.name, b.name, x.name);
   }
-  // What one keeps of the tokens so far the other goes on from.
+  // Programs share caches of keys and values, so their offsets must agree.
   std::map<std::pair<std::string, int64_t>, int64_t> caches;
   for (const Frame& f : a.frames)
     if (is_cache(a, f)) caches[{a.kind(f.kind).name, f.layer}] = f.offset;
@@ -74,9 +74,9 @@ Machine::Machine(std::vector<Program> programs, std::unique_ptr<PreparedKernels>
   hooks_.now_s = std::move(options.now_s);
   for (size_t i = 1; i < programs.size(); ++i) check_agreement(programs[0], programs[i]);
   const int64_t bytes = largest(programs, &Program::bytes);
-  arena_ = kernels_->on_gpu() ? gpu_arena("the arena", bytes) : host_arena("arena", bytes);
+  arena_ = kernels_->on_gpu() ? gpu_arena("arena", bytes) : host_arena("arena", bytes);
   if (kernels_->on_gpu() && options.poison)
-    throw Error("compiler.poison looks into the memory of the host: use it with run.device=cpu.");
+    throw Error("compiler.poison supports only run.device=cpu.");
   make_executors(std::move(programs), options.poison);
 }
 

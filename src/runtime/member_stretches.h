@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "ir/state/member_ranges.h"
 #include "ir/mesh.h"
 #include "ir/program.h"
+#include "ir/state/member_ranges.h"
 
 namespace tessera {
 

@@ -2,11 +2,6 @@
 
 namespace tessera {
 
-TensorView OpEvent::host(const TensorView& operand) const { return executor.fetch(operand); }
-int64_t OpEvent::first_non_finite(const TensorView& operand) const {
-  return executor.first_non_finite(operand);
-}
-
 void OpReporter::started(CallId c, const PreparedOp& op, bool waits) const {
   const Program& p = executor_.program();
   if (hooks_.started) hooks_.started({p.call(c), p.segment(p.call(c)), *op.op, waits});

@@ -16,7 +16,7 @@ class OpReporter {
   bool running() const { return observe_ != nullptr; }
   bool observed() const { return running() && *observe_; }
 
-  // The time for finished(); 0 if nobody observes the run.
+  // Returns the time for finished(); 0 if the run has no observer.
   double now_s() const { return observed() ? hooks_.time_s() : 0; }
   void started(CallId c, const PreparedOp& op, bool waits) const;
   void finished(CallId c, const BoundOp& op, double start_s) const;

@@ -30,12 +30,12 @@ class PreparedKernels {
   const GpuFeatures& gpu() const { return gpu_; }
   bool tf32() const { return on_gpu() && blas_->tf32(); }
   // On a GPU: which algorithms products take that are made from now on. With a clock, those that
-  // have none are measured; without, none is any more. See GpuBlas::choose_by.
+  // have none are measured; without a clock, nothing is measured. See GpuBlas::choose_by.
   kernels::ProductChoices& choices() { return *choices_; }
   void measure_products(std::function<double()> now_s);
   // On a GPU: from now on attention that cuDNN could make is made by what the choices have for it,
-  // or what is measured (measure_products). cuDNN is opened at the first of these; `say` hears it,
-  // or why it cannot be, and why it is not taken for a shape.
+  // or what is measured (measure_products). cuDNN is opened at the first of these; `say`
+  // receives a log line if cuDNN is opened, cannot be opened, or is rejected for a shape.
   void choose_attention(std::function<void(const std::string&)> say);
 
   // The kernels of the device that need no preparation.

@@ -1,4 +1,4 @@
-// An op as an executor has it before it runs: bound but for where the frames of a call lie.
+// A prepared op: everything is bound except the frame addresses of a call.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,7 @@
 #include "runtime/progress_thread.h"
 
+#include <omp.h>
+
 #include <chrono>
 
 namespace tessera {
@@ -10,7 +12,13 @@ constexpr std::chrono::microseconds kSleep(500);
 }  // namespace
 
 ProgressThread::ProgressThread(std::mutex& mutex, std::function<bool()> move)
-    : mutex_(mutex), move_(std::move(move)), thread_([this] { loop(); }) {}
+    : mutex_(mutex),
+      move_(std::move(move)),
+      // Its kernels use as many threads as those of its owner.
+      thread_([this, threads = omp_get_max_threads()] {
+        omp_set_num_threads(threads);
+        loop();
+      }) {}
 
 ProgressThread::~ProgressThread() {
   {

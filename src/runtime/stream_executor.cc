@@ -36,7 +36,7 @@ StreamExecutor::StreamExecutor(BoundProgram& bound, const kernels::KernelTable& 
       if (op.is_on_stream()) marks_.use(program().segment(program().call(c)).queue);
 }
 
-// Where the host brings bytes from rank to rank it must run along.
+// Graphs need every channel on a stream: a transfer through the host cannot be captured.
 bool StreamExecutor::graphs_wanted() const {
   return std::all_of(bound_.used().begin(), bound_.used().end(),
                      [](const auto& use) { return use.second->is_on_stream(); });
@@ -113,6 +113,7 @@ void StreamExecutor::run(const Observer& observe) {
   } const end{report_};
   report_.begin_run(observe);
   time_ = {};
+  exchange_.finish_fetch();  // of a run that ended by an Error
   exchange_.send(queues_.main());
   const bool timed = run_calls();
   if (!report_.observed()) ++runs_;
@@ -177,8 +178,7 @@ bool StreamExecutor::cut_full_graph(CallId next) {
   return true;
 }
 
-// A device that waits for a rank that is gone would wait for ever: the channels are polled
-// meanwhile.
+// A transfer with a failed rank never completes, so the channels are polled.
 void StreamExecutor::wait_for(const GpuEvent& event) {
   if (bound_.used().empty()) return event.synchronise();
   const double since = hooks_.time_s();

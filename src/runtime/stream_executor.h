@@ -2,8 +2,6 @@
 // stream of its queue; later runs are launches of graphs.
 #pragma once
 
-#include <optional>
-
 #include "runtime/device_marks.h"
 #include "runtime/device_queues.h"
 #include "runtime/op_reporter.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "comm/idle.h"
 #include "runtime/lead.h"
 
@@ -124,7 +123,7 @@ bool TransferQueues::move_first(Pending& queue) {
     end(a.call);
     queue.pop_front();
     --pending_calls_;
-    // The time of two at once counts once.
+    // Overlapping transfers count once in total_s.
     if (!queue.empty() && queue.front().transfer) queue.front().transfer->since_s = hooks_.time_s();
   }
   return true;

@@ -86,7 +86,7 @@ class TransferQueues {
   int64_t pending_calls_ = 0;  // in all queues
   CommunicationTime time_;
   std::exception_ptr failed_;             // thrown in the progress thread
-  std::optional<ProgressThread> thread_;  // last: it stops before the rest goes
+  std::optional<ProgressThread> thread_;  // last, so that it stops before the others are destroyed
 };
 
 }  // namespace tessera

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A wait is reported after this many sleeps (some milliseconds), and again after as many.
+// A wait is reported every kLongWait sleeps (some milliseconds).
 constexpr int64_t kLongWait = 100;
 
 class WaitReport {

@@ -28,6 +28,7 @@ class Arena {
   // Returns where the host addresses the same bytes. A view of other memory is returned as it is.
   virtual TensorView host(const TensorView& device) const = 0;
   // Enqueues the copy of the host's bytes to the device; `host` is a view that host() returned.
+  // Does nothing for a view of other memory.
   virtual void upload(Stream stream, const TensorView& host) const = 0;
   // Enqueues the copy of the device's bytes to the host. Returns host(device).
   virtual TensorView download(Stream stream, const TensorView& device) const = 0;

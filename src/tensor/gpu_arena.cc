@@ -7,7 +7,8 @@ namespace {
 
 class GpuArena : public Arena {
  public:
-  GpuArena(const std::string& name, int64_t bytes) : mirror_(name, bytes), memory_(name, bytes) {
+  GpuArena(const std::string& name, int64_t bytes)
+      : mirror_("the host's copy of the " + name, bytes), memory_("the " + name, bytes) {
     data_ = memory_.data();
     bytes_ = memory_.bytes();
   }
@@ -16,6 +17,7 @@ class GpuArena : public Arena {
     return {mirror_.data() + (device.as<std::byte>() - data_), device.dtype, device.shape};
   }
   void upload(Stream stream, const TensorView& host) const override {
+    if (!is_mirrored(host)) return;
     for (const MemoryRange& r : pieces_of(host))
       copy_in_stream(stream, on_device(r), r.data, r.bytes);
   }
@@ -27,6 +29,7 @@ class GpuArena : public Arena {
     return to;
   }
   void pin(std::string name, std::span<const MemoryRange> host) override {
+    pinned_ = {};  // pages cannot be pinned twice
     pinned_ = PinnedPages(std::move(name), host);
   }
   void touch() const override {}  // a device's memory is there from the start
@@ -35,6 +38,10 @@ class GpuArena : public Arena {
   // One copy must not mix pinned and other memory.
   std::vector<MemoryRange> pieces_of(const TensorView& host) const {
     return whole_or_none({host.as<std::byte>(), host.bytes()}, pinned_.pages());
+  }
+  bool is_mirrored(const TensorView& host) const {
+    const std::less<const void*> before;
+    return !before(host.data, mirror_.data()) && before(host.data, mirror_.data() + bytes_);
   }
   std::byte* on_device(const MemoryRange& host) const {
     return data_ + (host.data - mirror_.data());

@@ -1,5 +1,7 @@
 #include "train/resume.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/family.h"
@@ -177,13 +179,17 @@ std::vector<Change> accepted_model(const RunConfig& config, const Tree& saved_mo
   for (const Change& c : told)
     // The rows of a smaller vocabulary are the first of a larger one.
     if (c.path != "model.vocabulary") refused += there_and_here(c);
-  if (!refused.empty())
-    throw Error(
-        "{}: its model is not the one of the run file, which would compute something else with its "
-        "weights:{}\n  Leave the model section out of the run file (it is then the checkpoint's), "
-        "set the keys as they are there, or set checkpoint.allow_changes=true.",
-        checkpoint.string(), refused);
-  return told;
+  if (refused.empty()) return told;
+  const bool other_shapes = std::any_of(told.begin(), told.end(), [](const Change& c) {
+    return c.path == "model.hidden" || c.path == "model.feed_forward";
+  });
+  throw Error(
+      "{}: its model is not the one of the run file, which would compute something else with its "
+      "weights:{}\n  Leave the model section out of the run file (it is then the "
+      "checkpoint's){}set "
+      "the keys as they are there{}.",
+      checkpoint.string(), refused, other_shapes ? ", or " : ", ",
+      other_shapes ? "" : ", or set checkpoint.allow_changes=true");
 }
 
 void require_adapters_kept(const RunConfig& config, const Tree& saved, const Path& checkpoint) {

@@ -46,8 +46,8 @@ void require_adapters_kept(const RunConfig& config, const Tree& saved, const Pat
 std::vector<Change> changes_since(const RunConfig& config, const StartingPoint& start,
                                   const Path& checkpoint, const CheckpointHeader& header);
 
-// Refuses a start whose newest checkpoint does not suit the run, by its header alone: long before
-// memory is reserved and weights are read. A damaged checkpoint is left to load_newest_intact().
+// Throws Error if the newest checkpoint's header does not match the run, before memory is reserved
+// and weights are read. A damaged checkpoint is left to load_newest_intact().
 void require_suitable(const RunConfig& config, const StartingPoint& start);
 
 // Where the model of a checkpoint is not that of the run file, as the end of a message: what

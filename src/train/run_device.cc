@@ -11,6 +11,9 @@
 namespace tessera {
 namespace {
 
+// What OMP_NUM_THREADS allows, before a run sets the size of the team.
+const int kOmpThreads = omp_get_max_threads();
+
 // In rising order, this one among them.
 std::vector<int64_t> ranks_of_host(const World& world) {
   std::vector<int64_t> ranks;
@@ -79,7 +82,6 @@ int64_t RunDevice::need(const MemoryPlan& m) const {
 }
 
 std::unique_ptr<PreparedKernels> RunDevice::kernels(int threads) const {
-  omp_set_num_threads(threads);  // of kernels that run on OpenMP's default team
   return gpu ? std::make_unique<PreparedKernels>(cpu, threads, *gpu, tf32)
              : std::make_unique<PreparedKernels>(cpu, threads);
 }
@@ -88,7 +90,7 @@ int64_t threads_for(const CpuFeatures& cpu, const World& world) {
   const int64_t share = cpu.cores < cpu.online_cores
                             ? cpu.cores
                             : std::max<int64_t>(1, cpu.cores / std::ssize(ranks_of_host(world)));
-  return std::min<int64_t>(share, omp_get_max_threads());
+  return std::min<int64_t>(share, kOmpThreads);
 }
 
 void require_card_for(const RunConfig& config, const GpuFeatures& card) {

@@ -34,7 +34,7 @@ RunDevice resolve_device(RunConfig& config, const World& world);
 void require_card_for(const RunConfig& config, const GpuFeatures& card);
 
 // Returns how many CPU threads a rank uses where run.threads is 0: its share of the host's cores,
-// or all cores that its launcher bound it to; OMP_NUM_THREADS at most.
+// or all cores that its launcher bound it to, at most OMP_NUM_THREADS.
 int64_t threads_for(const CpuFeatures& cpu, const World& world);
 
 // All ranks call it with what each needs: the ranks of one host need that together of it. Throws

@@ -1,4 +1,6 @@
 // The start of a run: opens its inputs, compiles, loads or initializes the weights.
+#include <omp.h>
+
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/index.h"
@@ -38,6 +40,8 @@ void Run::open_inputs() {
 void Run::prepare() {
   const RunDevice device = resolve_device(config_, world_);
   if (config_.run.threads == 0) config_.run.threads = threads_for(device.cpu, world_);
+  // The team of kernels that are given no number of threads.
+  omp_set_num_threads(static_cast<int>(config_.run.threads));
   resolve_sizes(config_);
   judge_.emplace(config_);
   if (first_) make_run_directory(directory());

@@ -142,8 +142,10 @@ TEST_F(Program, CompileShowsTheStateAfterAPass) {
   const Result graph = run("compile " + path + " --after shard");
   EXPECT_EQ(graph.code, 0) << graph.err;
   EXPECT_EQ(graph.out.rfind("graph sequences=2 tokens=16", 0), 0u) << graph.out.substr(0, 80);
-  EXPECT_NE(run("compile " + path + " --after place").out.find("\ncalls\n"), std::string::npos);
-  EXPECT_NE(run("compile " + path + " --after decode").err.find("decode does not run here"),
+  const std::string placed = run("compile " + path + " --after place").out;
+  EXPECT_EQ(placed, run("compile " + path + " --text").out);
+  EXPECT_EQ(run("compile --check-text " + file("placed.txt", placed)).code, 0);
+  EXPECT_NE(run("compile " + path + " --after decode").err.find("pass decode is skipped"),
             std::string::npos);
   const Result wrong = run("compile " + path + " --after sharding");
   EXPECT_EQ(wrong.code, 2);
@@ -151,6 +153,16 @@ TEST_F(Program, CompileShowsTheStateAfterAPass) {
             std::string::npos)
       << wrong.err;
   EXPECT_EQ(run("compile").code, 2);
+}
+
+TEST_F(Program, CompileHasOneModeAtATime) {
+  const std::string path = file("run.yaml", kSmall);
+  const Result two = run("compile " + path + " --after shard --timings");
+  EXPECT_EQ(two.code, 2);
+  EXPECT_NE(two.err.find("--after and --timings cannot be combined"), std::string::npos) << two.err;
+  EXPECT_EQ(run("compile " + path + " --timings --print").code, 2);
+  EXPECT_NE(run("compile --passes --json").err.find("--passes has no --json"), std::string::npos);
+  EXPECT_EQ(run("compile " + path + " --print --stages --check").code, 0);
 }
 
 TEST_F(Program, CompileListsTheTimeOfEachPass) {
@@ -205,7 +217,7 @@ TEST_F(Program, AllStagesOfAPipelineAreCheckedTogether) {
   EXPECT_EQ(one.code, 1);
   EXPECT_NE(one.err.find("got 1 files for a pipeline of 2 stages"), std::string::npos) << one.err;
   const Result twice = run("compile --check-text " + first + " --check-text " + first);
-  EXPECT_NE(twice.err.find("there is no program of stage 1"), std::string::npos) << twice.err;
+  EXPECT_NE(twice.err.find("is of stage 0, as is "), std::string::npos) << twice.err;
 }
 
 TEST_F(Program, AFullDiskIsNoticed) {

@@ -202,7 +202,7 @@ TEST_F(TrainProgram, AnotherModelOrSeed) {
                 "set the keys as they are there"});
   expect_fault("train run.yaml checkpoint.from=run model.hidden=128 run.directory=other",
                {"run/checkpoints/2", "model.hidden is 64 there, 128 in this run",
-                "Set the model as it is there"});
+                "set the keys as they are there"});
   expect_fault("train run.yaml checkpoint.from=nowhere run.directory=other",
                {"nowhere: there is no such checkpoint"});
   const ProgramResult r = run("train run.yaml run.seed=2 checkpoint.allow_changes=true");

@@ -3,7 +3,6 @@
 #include "compile/compile.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <map>
 #include <set>
@@ -29,20 +28,6 @@ TEST(Devices, D_B1_AreComparedByTheirNames) {
             std::pair(int64_t{1}, int64_t{3}));
   EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1", "b 1"}), std::nullopt);
   EXPECT_EQ(ranks_that_share(std::vector<std::string>{"a 1"}), std::nullopt);
-}
-
-// Kernels that take no number of threads use as many as the others.
-TEST(Threads, AreThoseOfTheRunInAllKernels) {
-  const int before = omp_get_max_threads();
-  RunDevice device;
-  device.cpu = read_cpu_features();
-  for (const int threads : {2, 1}) {
-    device.kernels(threads);
-    EXPECT_EQ(omp_get_max_threads(), threads);
-  }
-  const std::unique_ptr<World> world = self_world();
-  EXPECT_EQ(threads_for(device.cpu, *world), 1) << "OpenMP's limit holds";
-  omp_set_num_threads(before);
 }
 
 RunConfig pipelined(int64_t stages, int64_t chunks) {

@@ -24,8 +24,8 @@ void keep_logits(Graph& graph);
 // and neither they nor the encoder's output is computed.
 void decode(Graph& graph, int64_t context, bool encoded);
 
-// Beside each product with a target weight, the adapters' two; weights that are no adapter's are
-// frozen. Before shard. Throws Error for a target that is no weight of a product.
+// Adds the two adapter GEMMs to each GEMM with a target weight and freezes the model's weights.
+// Runs before shard. Throws Error for a target that is not the weight of a GEMM.
 void add_adapters(Graph& graph, const AdapterPolicy& adapters);
 // Weights whose names match a pattern are not trained. Throws Error for a pattern that matches
 // none.
@@ -75,8 +75,8 @@ void split_backward(Graph& graph);
 // products.
 void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
 
-// Products of layers round their operands to eight bits: those whose extents, a rank's, are
-// multiples of 16, as tensor cores want them. Blocks that end in a loss keep theirs.
+// Layer GEMMs quantize their operands to FP8 if their local extents are multiples of 16, as tensor
+// cores require. Blocks that end in a loss keep theirs.
 void multiply_in_fp8(Graph& graph);
 
 // sum → norm  becomes  norm with terms, which also gives the sum.

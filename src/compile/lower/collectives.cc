@@ -1,7 +1,5 @@
 // Segments that reduce gradients over the data ranks, whole or in buckets.
-#include "base/error.h"
 #include "compile/graph/graph_passes.h"
-#include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"
 #include "ir/names.h"
 #include "ir/rule.h"
@@ -10,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-// The ops that each reduce one of so many pieces of what the op reduces.
+// Splits a reduction into `pieces` ops.
 template <class Reduction>
 std::vector<Op> pieces_of(const Op& op, Reduction reduction, int64_t pieces) {
   reduction.pieces = pieces;
@@ -23,7 +21,7 @@ std::vector<Op> pieces_of(const Op& op, Reduction reduction, int64_t pieces) {
   return ops;
 }
 
-// A sum of gradients in the type of the wire, cut into ops that each send a bucket at most.
+// Casts a gradient reduction to the wire type and splits it into ops of at most one bucket.
 std::vector<Op> buckets(Lowering& low, const Op& op) {
   const Value whole = local_values({low.graph[op.inputs[0]]}).front();
   const DType narrow = type_of(low.context.request.precision);

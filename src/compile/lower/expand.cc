@@ -1,10 +1,7 @@
 // Turns the blocks of a graph into segments of ops; states how each segment uses its frames.
-#include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/error.h"
-#include "compile/graph/rewrite.h"
 #include "compile/lower/expand.h"
 #include "compile/lower/lowering.h"
 #include "compile/lower/scratch.h"
@@ -36,7 +33,7 @@ Access access_of(const Lowering& low, const Segment& s, FrameKindId kind) {
   return read ? Access::kUpdate : Access::kWrite;
 }
 
-// What frames the step: the report cleared and summed, the gradient clipped.
+// Segments at the start and end of a step: clear and sum the report, clip the gradient.
 void step_segments(Lowering& low) {
   const ValueId report = only(low, Role::kReport);
   std::vector<Op> clear, clip;

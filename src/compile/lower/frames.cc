@@ -1,6 +1,5 @@
 // The kinds of frames of a program: batch, streams between blocks, saved values.
 #include <algorithm>
-#include <map>
 
 #include "compile/graph/rewrite.h"
 #include "compile/lower/lowering.h"

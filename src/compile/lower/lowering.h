@@ -1,5 +1,5 @@
-// What expand() works with: the graph, what became of it so far, and functions on both, a file per
-// theme.
+// State of the lowering: the graph, the program so far, and the functions that build it, one file
+// per topic.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 
 namespace tessera {
 
-// Flat state is cut into pieces of 64 elements (ZeRO's unit), so its members start on such.
+// Flat state is cut into pieces of 64 elements (ZeRO's unit), so each member starts at a multiple
+// of them.
 constexpr int64_t kUnitElements = 64;
 
 struct Lowering {
@@ -75,7 +76,7 @@ void stream_frames(Lowering& low);
 void saved_frames(Lowering& low);
 void pending_frames(Lowering& low);
 
-// products.cc: workspaces and packed weights, as the library of the target needs them.
+// products.cc: workspaces and packed weights that the target requires.
 void prepare_products(Lowering& low);
 void ask_target(Lowering& low, std::vector<Op>& ops, BlockId block = kNone);
 void pack_segments(Lowering& low);

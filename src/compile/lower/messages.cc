@@ -1,7 +1,4 @@
 // Segments that send and receive streams between stages.
-#include <algorithm>
-
-#include "base/error.h"
 #include "compile/lower/lowering.h"
 #include "ir/builder.h"
 

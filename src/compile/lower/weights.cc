@@ -1,6 +1,6 @@
-// Frames and segments of a group of weights: what the optimizer keeps, gradients. A flat value is a
-// whole frame as one row of elements, whose members (the weights) stand at the same elements in
-// every frame of the group.
+// Frames and segments of a group of weights: optimizer state and gradients. A flat value is a whole
+// frame as one row of elements. Its members (the weights) have the same offsets in every frame of
+// the group.
 #include "base/error.h"
 #include "compile/lower/lowering.h"
 

@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// A time in the arena, as closed interval of positions in the schedule, and its place.
+// The lifetime of a buffer: a closed interval of schedule positions, and its arena offset.
 struct Life {
   int64_t birth = 0, death = 0, bytes = 0;
   int64_t offset = 0;

@@ -6,8 +6,9 @@
 
 namespace tessera {
 
-// How many layers each chunk gets so that the costliest chunk is as cheap as can be, and the rest
-// as even as can be. The first chunk also has the embedding, the last the head; a layer costs 1.
+// How many layers each chunk gets so that the costliest chunk is as cheap as possible, then
+// spreads the rest as evenly as possible. The first chunk also has the embedding, the last the
+// head; a layer costs 1.
 std::vector<int64_t> spread_layers(int64_t layers, int64_t chunks, double embedding, double head);
 // The same where layers cost as listed: an encoder's and a decoder's.
 std::vector<int64_t> spread_layers(const std::vector<double>& layers, int64_t chunks,

@@ -1,4 +1,4 @@
-// What the build takes without the CUDA toolkit. why_no_gpu() says so before any of it is called.
+// Stubs for builds without CUDA. why_no_gpu() reports it before any of them is called.
 #include "base/error.h"
 #include "kernels/gpu_attention.h"
 #include "kernels/gpu_products.h"

@@ -15,7 +15,7 @@ int64_t divide(int64_t n, int64_t by) { return (n + by - 1) / by; }
 struct Cut {
   int64_t outer = 1, n = 0, inner = 1, extent = 0;
 
-  // Parts that are not empty, each with its padding, one behind the other.
+  // Parts that are not empty, each with its padding, contiguous and in rank order.
   int64_t parts() const { return divide(n, extent); }
   int64_t part_elements() const { return outer * extent * inner; }
   // Rows of part k along the dimension.
@@ -65,7 +65,7 @@ Sides sides_of(const BoundOp& b) {
   return s;
 }
 
-// The parts, one behind the other, in the workspace.
+// The parts, contiguous, in the workspace.
 TensorView packed(const BoundOp& b, const Sides& s) {
   return {b.launch.workspace, s.whole.dtype, Shape{s.cut.parts() * s.cut.part_elements()}};
 }
@@ -168,7 +168,7 @@ void finish_sum(const BoundOp& b) {
 Ticket start_send(const BoundOp& b) { return b.channel->send(b.inputs[0], b.peer); }
 Ticket start_receive(const BoundOp& b) { return b.channel->receive(b.outputs[0], b.peer); }
 
-// What is staged, or the parts of a collective that do not lie one behind the other in the whole.
+// What is staged, or the parts of a collective that are not contiguous in the whole.
 int64_t workspace(const BoundOp& b) {
   const Op& op = *b.op;
   if (is_staged(op)) return staged_bytes(op, b.values);

@@ -1,4 +1,4 @@
-// Bindings of the cross-entropy of whole rows of logits, apart from the head and in one with it.
+// Bindings of cross-entropy over whole rows of logits, unfused and fused with the LM head.
 #include "ir/state.h"
 #include "kernels/linear_cross_entropy.h"
 #include "runtime/binding.h"

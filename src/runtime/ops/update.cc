@@ -1,7 +1,6 @@
 // Bindings of optimizers whose update is one sweep over a flat frame.
 #include "runtime/ops/update.h"
 
-#include "base/error.h"
 #include "base/philox.h"
 #include "ir/state.h"
 #include "runtime/binding.h"
@@ -9,7 +8,8 @@
 namespace tessera {
 namespace {
 
-// Members whole, or where elements draw random numbers, the stretches they are of global weights.
+// Returns one range per member, or one per contiguous run of a global weight if rounding is
+// stochastic.
 std::vector<kernels::UpdateRange> ranges_of(const BoundOp& b, const WeightUpdate& a, double seed) {
   std::vector<kernels::UpdateRange> ranges;
   if (a.rounding != Rounding::kStochastic) {
