@@ -97,8 +97,8 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
   const Products& products = rows == chunk ? whole : *rest;
   const int64_t offset = first * shape.hidden * size_of(shape.dtype);
   const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
-  const Launch rest = {.workspace = workspace + scratch};
-  products.logits.run(rest, {x, o.weight, workspace});
+  const Launch with_rest = {.workspace = workspace + scratch};
+  products.logits.run(with_rest, {x, o.weight, workspace});
   const bool rounds = shape.dtype != DType::kF32;
   loss_of_rows({.logits = reinterpret_cast<float*>(workspace),
                 .labels = o.labels + first,
@@ -111,8 +111,9 @@ void LinearCrossEntropy::Plan::run_chunk(const LinearCrossEntropyOperands& o, in
                o.report, threads);
   if (!shape.gradient) return;
   const std::byte* const dz = rounds ? workspace + rounded : workspace;
-  products.dx->run(rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
-  if (o.dweight != nullptr) products.dweight->run(rest, {dz, x, o.dweight, o.fresh && first == 0});
+  products.dx->run(with_rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
+  if (o.dweight != nullptr)
+    products.dweight->run(with_rest, {dz, x, o.dweight, o.fresh && first == 0});
 }
 
 LinearCrossEntropy::LinearCrossEntropy(const LinearCrossEntropyShape& shape, const CpuFeatures& cpu,

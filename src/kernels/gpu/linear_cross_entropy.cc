@@ -98,8 +98,8 @@ struct GpuLinearCrossEntropy::Plan {
     const Products& p = rows == chunk ? whole : *rest;
     const int64_t offset = first * shape.hidden * size_of(shape.dtype);
     const std::byte* const x = static_cast<const std::byte*>(o.x) + offset;
-    const Launch rest = {s, workspace + scratch};
-    p.logits.run(rest, {x, o.weight, workspace});
+    const Launch with_rest = {s, workspace + scratch};
+    p.logits.run(with_rest, {x, o.weight, workspace});
     std::byte* const dz = rounds() ? workspace + rounded : workspace;
     gpu::LossWork w;
     w.z = reinterpret_cast<float*>(workspace);
@@ -116,8 +116,8 @@ struct GpuLinearCrossEntropy::Plan {
     w.loss_scale = o.loss_scale;
     gpu::launch_loss(w, s);
     if (!shape.gradient) return;
-    p.dx->run(rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
-    if (o.dweight != nullptr) p.dweight->run(rest, {dz, x, o.dweight, o.fresh && first == 0});
+    p.dx->run(with_rest, {dz, o.weight, static_cast<std::byte*>(o.dx) + offset});
+    if (o.dweight != nullptr) p.dweight->run(with_rest, {dz, x, o.dweight, o.fresh && first == 0});
   }
 };
 
