@@ -196,7 +196,7 @@ def our_logits(options, checkpoint, tokens, work):
     if pairs:
         more = ["--source", work / "source.json"]
         (work / "source.json").write_text(json.dumps(tokens.source.tolist()))
-    run_tessera(options, "eval", checkpoint, "--logits", out, "--tokens", ids,
+    run_tessera(options, "eval", checkpoint, "--logits", out, "--force", "--tokens", ids,
                 "--threads", options.threads, *more)
     return load_file(out)["logits"]
 

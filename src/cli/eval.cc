@@ -8,11 +8,13 @@
 #include "checkpoint/safetensors.h"
 #include "cli/checkpoint_file.h"
 #include "cli/device.h"
+#include "cli/output_file.h"
 #include "cli/rank.h"
 #include "cli/run_file.h"
 #include "cli/show.h"
 #include "cli/verbs.h"
 #include "data/dataset_about.h"
+#include "data/source_list.h"
 #include "data/token_texts.h"
 #include "data/tokenizer_json.h"
 #include "eval/evaluate.h"
@@ -237,6 +239,13 @@ Precision precision_named(const std::string& name) {
   return name == "bf16" ? Precision::kBf16 : Precision::kFp32;
 }
 
+void require_logits_files(const std::string& logits, const std::string& tokens,
+                          const std::string& source, bool force) {
+  if (logits.empty() != tokens.empty() || (logits.empty() && !source.empty()))
+    throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
+  if (!logits.empty()) refuse_existing(logits, force);
+}
+
 }  // namespace
 
 int verb_eval(Args args) {
@@ -246,7 +255,7 @@ int verb_eval(Args args) {
   SetOptions of_sets;
   TaskChoice tasks;
   int64_t threads = 0;
-  bool json = false;
+  bool json = false, force = false;
   Arguments a("eval", "Perplexity of a checkpoint on built datasets, and its results in tasks.",
               "tessera eval runs/pythia-70m corpus/validation --task configs/tasks/piqa.yaml");
   a.required(checkpoint, "CHECKPOINT", "a run directory, a checkpoints folder or one checkpoint");
@@ -260,6 +269,7 @@ int verb_eval(Args args) {
   a.option(tasks.examples, "--limit", "N", "only the first examples of each task; 0: all");
   a.option(examples_file, "--examples", "FILE", "write what was found of each example");
   a.option(logits_file, "--logits", "FILE", "write logits [B, T, V] as safetensors …");
+  add_force(a, force);
   a.option(tokens_file, "--tokens", "FILE", "… of these ids, JSON [[id, …], …]");
   a.option(source_file, "--source", "FILE", "… where an encoder reads these; id 0 is padding");
   a.flag(of_sets.foreign, "--allow-foreign-tokenizer",
@@ -277,8 +287,7 @@ int verb_eval(Args args) {
   at_least_0("--samples", of_sets.samples);
   at_least_0("--limit", tasks.examples);
   if (a.given("--shots")) at_least_0("--shots", tasks.shots);
-  if (logits_file.empty() != tokens_file.empty() || (logits_file.empty() && !source_file.empty()))
-    throw UsageError("eval: --logits FILE and --tokens FILE are wanted together.");
+  require_logits_files(logits_file, tokens_file, source_file, force);
   if (tasks.files.empty() && !examples_file.empty())
     throw UsageError("eval: --examples is for --task.");
   require_inputs(sets, tasks.files);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kLeastEpsilon = 1e-37;  // f32 has normal numbers from 1.2e-38 on
 
+constexpr int64_t kMostWidth = int64_t{1} << 24;  // products of widths and layers fit in 64 bits
+
 template <class... A>
 [[noreturn]] void fail(std::string_view key, fmt::format_string<A...> format, A&&... a) {
   throw Error("model.{} {}", key, fmt::format(format, std::forward<A>(a)...));
@@ -33,7 +35,7 @@ void within(std::string_view key, double value, double least, double most) {
 }
 
 void check_heads(const ModelConfig& m) {
-  at_least("head_width", m.head_width, 0);
+  between("head_width", m.head_width, 0, kMostWidth);
   if (m.head_width == 0 && m.hidden % m.heads != 0)
     fail("heads", "= {} does not divide hidden = {}. Possible here: {}.", m.heads, m.hidden,
          fmt::join(divisors(m.hidden), ", "));
@@ -103,7 +105,7 @@ void check_model(const ModelConfig& m) {
   at_least("kv_heads", m.kv_heads, 1);
   at_least("feed_forward", m.feed_forward, 1);
   at_least("vocabulary", m.vocabulary, 0);
-  at_least("vocabulary_multiple", m.vocabulary_multiple, 1);
+  between("vocabulary_multiple", m.vocabulary_multiple, 1, kMostWidth);
   between("context", m.context, 1, kMostContext);
   check_heads(m);
   check_encoder(m);

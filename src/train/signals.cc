@@ -11,7 +11,10 @@
 namespace tessera {
 namespace {
 
-constexpr std::array kCaught = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
+constexpr std::array kCaught = {SIGINT,  SIGTERM,   SIGHUP,  SIGXCPU, SIGUSR1, SIGUSR2,
+                                SIGALRM, SIGVTALRM, SIGPROF, SIGIO,   SIGPWR};
+// Of these, those from here on may have a handler of a profiler or a library, which stays.
+constexpr size_t kOthers = 6;
 
 volatile std::sig_atomic_t caught_signal = 0;
 volatile std::sig_atomic_t request_count = 0;
@@ -51,7 +54,9 @@ StopSignals::StopSignals(SecondRequest second) {
   for (const int s : kCaught) sigaddset(&action.sa_mask, s);
   for (size_t i = 0; i < kCaught.size(); ++i) {
     sigaction(kCaught[i], nullptr, &before[i]);
-    if (before[i].sa_handler != SIG_IGN) sigaction(kCaught[i], &action, nullptr);
+    const auto handler = before[i].sa_handler;
+    if (i < kOthers ? handler != SIG_IGN : handler == SIG_DFL)
+      sigaction(kCaught[i], &action, nullptr);
   }
 }
 

@@ -151,6 +151,12 @@ TEST_F(TrainProgram, NumbersThatCannotBe) {
   for (int i = 1; i < 65; ++i) row += ",1";
   put("ids.json", "[[" + row + "]]");
   expect_fault(logits, {"rows of 65 tokens are longer than the model's context of 64"});
+  put("ids.json", "[[1, 2]]");
+  put("l.safetensors", "mine");
+  expect_fault(logits, {"l.safetensors", "--force"});
+  expect_fault("eval run --logits ids.json --tokens ids.json", {"ids.json", "--force"});
+  EXPECT_EQ(get("l.safetensors"), "mine");
+  EXPECT_EQ(run(logits + " --force").code, 0);
   const std::string write = "generate run --prompt a --max-tokens ";
   expect_fault(write + "-3", {"max_tokens = -3, wanted 0 or more"});
   expect_fault(write + "64", {"Shorten the prompt or ask for at most 63 tokens"});

@@ -66,7 +66,8 @@ TEST(StopSignals, M8_AnIgnoredSignalStaysIgnored) {
     EXPECT_FALSE(signals.requested());
   }
   std::signal(SIGHUP, SIG_DFL);
-  for (const int number : {SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {
+  for (const int number :
+       {SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR}) {
     StopSignals signals;
     std::raise(number);
     EXPECT_EQ(signals.signal(), number);

@@ -109,14 +109,20 @@ void adapt(Graph& g, Block& block, const Op& product, const AdapterPolicy& polic
 
 }  // namespace
 
+// Each part between two stars is taken where it is first found: a later place leaves less for the
+// parts after it. So the time is at most the product of the lengths.
 bool matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == pattern.npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t at = star; at <= name.size(); ++at)
-    if (matches(rest, name.substr(at))) return true;
-  return false;
+  const size_t first = pattern.find('*');
+  if (first == pattern.npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, first))) return false;
+  name.remove_prefix(first);
+  pattern.remove_prefix(first + 1);
+  for (size_t star; (star = pattern.find('*')) != pattern.npos; pattern.remove_prefix(star + 1)) {
+    const size_t found = name.find(pattern.substr(0, star));
+    if (found == name.npos) return false;
+    name.remove_prefix(found + star);
+  }
+  return name.ends_with(pattern);
 }
 
 void add_adapters(Graph& g, const AdapterPolicy& policy) {

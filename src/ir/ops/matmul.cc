@@ -12,15 +12,22 @@ Shape join(const Shape& a, int a0, int a1, const Shape& b, int b0, int b1) {
   return Shape(dims);
 }
 
+constexpr int64_t kMostLabels = 6;  // of "uvwxyz"
+
+// How many dimensions the op contracts.
 template <class A>
 int contracted(const Op& op) {
-  return static_cast<int>(op.as<A>().contract);
+  const int64_t n = op.as<A>().contract;
+  CHECK(n > 0 && n <= kMostLabels, "{} contracts {} dimensions", op.origin, n);
+  return static_cast<int>(n);
 }
 
 std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
   CHECK(in.size() == 2, "matmul takes x and w");
   const Shape &x = in[0]->shape, &w = in[1]->shape;
   const int k = contracted<Matmul>(op), lead = x.rank() - k, out = w.rank() - k;
+  CHECK(lead >= 0 && out >= 0, "matmul of {} and {} over {} dimensions", to_string(x), to_string(w),
+        k);
   for (int d = 0; d < k; ++d)
     CHECK(x[lead + d] == w[out + d], "matmul of {} and {}", to_string(x), to_string(w));
   const DType type = op.as<Matmul>().out.value_or(in[0]->dtype);
@@ -30,12 +37,16 @@ std::vector<OutputSpec> infer(const Op& op, const Inputs& in) {
 std::vector<OutputSpec> infer_grad_input(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &w = in[1]->shape;
   const int out = w.rank() - contracted<MatmulGradInput>(op);
+  CHECK(out >= 0 && out <= dy.rank(), "matmul_grad_input of {} and {}", to_string(dy),
+        to_string(w));
   return {{".gradient", in[0]->dtype, join(dy, 0, dy.rank() - out, w, out, w.rank())}};
 }
 
 std::vector<OutputSpec> infer_grad_weight(const Op& op, const Inputs& in) {
   const Shape &dy = in[0]->shape, &x = in[1]->shape;
   const int lead = x.rank() - contracted<MatmulGradWeight>(op);
+  CHECK(lead >= 0 && lead <= dy.rank(), "matmul_grad_weight of {} and {}", to_string(dy),
+        to_string(x));
   CHECK(dy.product(0, lead) == x.product(0, lead), "matmul_grad_weight of {} and {}", to_string(dy),
         to_string(x));
   const DType sum = op.as<MatmulGradWeight>().into;
