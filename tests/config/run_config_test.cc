@@ -283,7 +283,9 @@ TEST(RunConfig, AbsurdSizesAreRefusedAtOnce) {
   EXPECT_NE(
       error_of(kRun, {"batch.global=9007199254740992", "batch.micro=3"}).find("batch.micro = 3"),
       std::string::npos);
-  for (const char* size : {"model.feed_forward", "model.vocabulary", "model.head_width"})
+  EXPECT_NE(error_of(kRun, {"model.head_width=9007199254740984"}).find("expected 0 to 16777216"),
+            std::string::npos);
+  for (const char* size : {"model.feed_forward", "model.vocabulary"})
     EXPECT_NE(error_of(kRun, {std::string(size) + "=9007199254740984"})
                   .find("model.hidden = 128 and the other sizes make"),
               std::string::npos)
