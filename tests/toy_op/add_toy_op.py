@@ -92,7 +92,7 @@ def compile_all(tree, made, test):
     objects[test] = made / "objects" / "test.o"
     command = compile_command(like, objects[test])
     command[command.index("-c") + 1] = str(tree / test)
-    jobs.append((command + [f"-I{tree}"], like["directory"]))
+    jobs.insert(0, (command + [f"-I{tree}"], like["directory"]))  # first, since it is the likeliest to fail
     (made / "objects").mkdir(exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: run(*job), jobs))

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "compile/passes.h"
+#include "compile/graph/graph_passes.h"
 #include "kernels/softsign.h"
 #include "model/forward.h"
 #include "model/presets.h"
