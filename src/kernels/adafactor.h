@@ -25,9 +25,9 @@ struct FactorStretch {
 
 // Nothing is added, mixed or updated in a step that is skipped (UpdateNumbers::skip).
 
-// rows[i] += sum_j (g^2 + epsilon), columns[j] += sum_i of the same, over the stretch. The
-// workspace is for any stretch of the gradient, of weights that have as many rows and columns
-// together.
+// rows[i] += sum_j (g^2 + epsilon), columns[j] += sum_i of the same, over the range. The
+// workspace is for any range of the gradient, of weights with at most that number of rows and
+// columns together.
 struct FactorSumsArgs {
   TensorView gradient;  // [n] f32, bf16 or f16
   FactorStretch stretch;
@@ -77,7 +77,7 @@ struct FactorNorms {
   double elements = 1, least_scale = 0, update_clip = 1;
 };
 
-// *sum += the sum of u^2 over the stretch.
+// *sum += the sum of u^2 over the range.
 struct UpdateSquaresArgs {
   TensorView gradient;  // [n] f32, bf16 or f16
   FactorStretch stretch;

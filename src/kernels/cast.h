@@ -9,7 +9,7 @@ namespace tessera::kernels {
 
 struct CastArgs {
   TensorView x;
-  TensorView y;  // written: x in y's dtype; as many elements; no overlap
+  TensorView y;  // written: x in y's dtype; same size as x; no overlap
 };
 void launch(Cpu, const Launch&, const CastArgs&);
 void launch(Gpu, const Launch&, const CastArgs&);

@@ -22,7 +22,7 @@ struct Gpu {};
 struct Launch {
   Stream stream = {};         // of a GPU; the CPU has none
   void* workspace = nullptr;  // workspace_bytes() bytes
-  int threads = 1;            // of the CPU; the workspace is for as many
+  int threads = 1;            // CPU threads; workspace_bytes() was asked for this number
 };
 
 // The bytes of workspace that a launch needs: a function of shapes and types, so the data of views

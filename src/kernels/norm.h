@@ -29,7 +29,7 @@ struct Norm {
   NormKind kind = NormKind::kLayer;
   float epsilon = 1e-5f;
   UpTo<NormOutput, kMaxNormOutputs> outputs;  // one at least
-  TensorView stats;  // [N, 2] f32  written: mean, rstd; no data: not wanted
+  TensorView stats;  // [N, 2] f32  written: mean, rstd; no data: not computed
 };
 
 struct NormArgs {

@@ -1,5 +1,6 @@
-// A binding tells the runtime how to run an op, as a rule (ir/rule.h) tells the compiler: it turns
-// the operands into the arguments of kernels. Bindings are defined in runtime/ops.
+// A binding defines how the runtime runs an op, as a rule (ir/rule.h) defines how the compiler
+// treats it: it turns the operands into the arguments of kernels. Bindings are defined in
+// runtime/ops.
 #pragma once
 
 #include "runtime/bound_op.h"

@@ -1,4 +1,4 @@
-// What a run reports to those who watch it.
+// What a run reports: ops, waits and communication times.
 #pragma once
 
 #include <functional>

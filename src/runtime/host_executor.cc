@@ -21,7 +21,7 @@ int64_t HostExecutor::first_non_finite(const TensorView& device) const {
 
 void HostExecutor::run(const Observer& observe) {
   queues_.begin_run(observe);
-  // Also where an Error passes: the progress thread must not go on with half a run.
+  // Runs on an Error, too: the progress thread must not continue half a run.
   struct End {
     TransferQueues& queues;
     ~End() { queues.end_run(); }

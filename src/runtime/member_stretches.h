@@ -29,7 +29,7 @@ std::vector<MemberStretch> part_stretches(const Program& program, FrameKindId ta
                                           std::span<const MemberRange> members,
                                           std::span<const MemberStretch> stretches);
 
-// What squares and updates know of a flat operand: which of its elements belong to which weight. An
+// For squares and updates: which elements of a flat operand belong to which weight. An
 // op has as much of it as its rule asks for (OpRule::members).
 struct FlatMembers {
   std::vector<MemberRange> ranges;

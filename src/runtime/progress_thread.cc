@@ -14,7 +14,7 @@ constexpr std::chrono::microseconds kSleep(500);
 ProgressThread::ProgressThread(std::mutex& mutex, std::function<bool()> move)
     : mutex_(mutex),
       move_(std::move(move)),
-      // Its kernels use as many threads as those of its owner.
+      // Its kernels use the number of threads that its owner's use.
       thread_([this, threads = omp_get_max_threads()] {
         omp_set_num_threads(threads);
         loop();

@@ -29,7 +29,7 @@ class StepGraphs {
   // Whether there are graphs for this seed, which is in the keys of roundings.
   bool is_for(double seed) const { return !empty() && seed == seed_; }
 
-  // A capture: begin(), then cut() wherever is_full() says so, then end().
+  // A capture: begin(), then cut() whenever is_full(), then end().
   void begin(Stream main);
   bool is_full() const;
   // Ends a graph and begins the next; the caller joins its streams before and forks them after.

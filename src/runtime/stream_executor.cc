@@ -44,7 +44,7 @@ bool StreamExecutor::graphs_wanted() const {
 
 TensorView StreamExecutor::fetch(const TensorView& device) const {
   if (!bound_.arena().contains(device.data)) return device;
-  if (hooks_.before_update) hooks_.before_update();  // whoever still reads an earlier copy
+  if (hooks_.before_update) hooks_.before_update();  // waits for readers of an earlier copy
   const TensorView host = bound_.arena().download(queues_.main(), device);
   synchronise(queues_.main());
   return host;

@@ -145,7 +145,7 @@ bool TransferQueues::move_op(Active& a, PreparedOp& op) {
   return true;
 }
 
-// Starts the transfer of the second call of a queue behind that of the first, so that the link has
+// Starts the transfer of the second call of a queue after that of the first, so that the link has
 // no pause between them. Returns whether it did.
 bool TransferQueues::lead(Pending& queue) {
   if (queue.size() < 2) return false;

@@ -45,7 +45,7 @@ class TransferQueues {
   struct Transfer {
     Ticket ticket = 0;
     double since_s = 0;
-    BoundOp bound;  // the prepared op may be bound anew before the transfer is over
+    BoundOp bound;  // the prepared op may be bound again before the transfer is done
   };
   // A call of a queue that is not over; it is under way if `op` is not kNone.
   struct Active {

@@ -46,8 +46,9 @@ class Arena {
 
 // Memory of the host, where both views are one and nothing is copied.
 std::unique_ptr<Arena> host_arena(std::string name, int64_t bytes);
-// Memory of the GPU that use_gpu() made this process's own, and as many addresses of the host, of
-// which only the pages that are copied are ever touched. All throw Error if the memory is refused.
+// Memory of the GPU that use_gpu() made this process's own, and an address range of the host of the
+// same size, of which only copied pages are touched. Both throw Error if the memory is not
+// available.
 std::unique_ptr<Arena> gpu_arena(std::string name, int64_t bytes);
 
 }  // namespace tessera

@@ -10,79 +10,80 @@
 
 namespace tessera {
 
-// attention → attention_scores, softmax, (dropout,) attention_mix; with `half` all of them in the
-// type of activations. Before differentiate.
+// Replaces attention by attention_scores, softmax, (dropout,) attention_mix. With `half` all of
+// them have the dtype of activations. Runs before differentiate.
 void materialise_attention(Graph& graph, bool half = false);
-// Dropouts give their masks, which the backward then reads. Before shard.
+// Dropouts output their masks, which the backward then reads. Runs before shard.
 void keep_masks(Graph& graph);
-// linear_cross_entropy → matmul, cross_entropy on all logits at once. Before differentiate.
+// Replaces linear_cross_entropy by matmul and cross_entropy on all logits at once. Runs before
+// differentiate.
 void unfuse_cross_entropy(Graph& graph);
-// linear_cross_entropy → matmul into a value `logits` that the host reads.
+// Replaces linear_cross_entropy by matmul into a value `logits` that the host reads.
 void keep_logits(Graph& graph);
-// attention → cached_attention over a cache of `context` tokens a layer. The keys and values that a
-// layer makes of an encoder's output become a cache, too; with `encoded` they are there already,
-// and neither they nor the encoder's output is computed.
+// Replaces attention by cached_attention over a cache of `context` tokens per layer. The keys and
+// values of an encoder's output become a cache, too. With `encoded` that cache is filled already,
+// so neither it nor the encoder's output is computed.
 void decode(Graph& graph, int64_t context, bool encoded);
 
 // Adds the two adapter GEMMs to each GEMM with a target weight and freezes the model's weights.
 // Runs before shard. Throws Error for a target that is not the weight of a GEMM.
 void add_adapters(Graph& graph, const AdapterPolicy& adapters);
-// Weights whose names match a pattern are not trained. Throws Error for a pattern that matches
-// none.
+// Marks the weights whose names match a pattern as not trained. Throws Error for a pattern that
+// matches none.
 void freeze(Graph& graph, const std::vector<std::string>& patterns);
 
-// Types by policy: f32 leaves all as it is; bf16 and fp16 make weights and activations bf16 or f16
-// (statistics, losses, weight gradients stay f32).
+// Sets dtypes: with bf16 and fp16, weights and activations are bf16 or f16; statistics, losses and
+// weight gradients stay f32.
 void apply_precision(Graph& graph, Precision precision);
-// Of weights and activations.
+// Returns the dtype of weights and activations.
 DType type_of(Precision precision);
-// Sums of weight gradients in that type: each op adds what it computed in f32 and rounds once.
-// Behind differentiate and split_backward.
+// Accumulates weight gradients in `type`: each op adds its f32 result and rounds once. Runs after
+// differentiate and split_backward.
 void narrow_gradients(Graph& graph, DType type);
-// Products for weight gradients and the embedding's write a value of their own in the type of
-// weights, `type`, which is then added to the sum. Behind narrow_gradients.
+// GEMMs for weight gradients, and the embedding's gradient, write a separate value in `type`, the
+// dtype of weights, which is then added to the accumulated gradient. Runs after narrow_gradients.
 void accumulate_apart(Graph& graph, DType type);
-// Gradients of the loss are multiplied by the step's loss scale, so that f16 holds them. Behind
-// differentiate.
+// Multiplies the gradients of the loss by the step's loss scale, so that f16 can hold them. Runs
+// after differentiate.
 void scale_loss(Graph& graph);
 
-// linear_cross_entropy, cross_entropy → the parts of one whose vocabulary is divided. Part of
+// Replaces linear_cross_entropy and cross_entropy by the ops of a vocabulary-parallel one. Part of
 // shard.
 void divide_cross_entropy(Graph& graph);
-// Places every value by each op's rule, on each axis of graph.mesh by itself; inserts the
-// conversions between places; sets the values' parts. Weights are divided where the model marks
-// them, sequences over the data ranks; hidden values between ops and blocks are divided along the
-// sequence with layout.sequence_parallel, else replicated. On a mesh of one rank nothing changes.
+// Gives every value a placement by each op's rule, on each axis of graph.mesh separately, inserts
+// conversions between placements, and sets the values' parts. Weights are divided where the model
+// marks them, sequences over the data ranks. Hidden values between ops and blocks are divided along
+// the sequence with layout.sequence_parallel, else replicated. On a mesh of one rank nothing
+// changes.
 void shard(Graph& graph, const Layout& layout);
 // Drops `share`, which only differentiate needs.
 void remove_shares(Graph& graph);
 
-// sum(x; bias) → gelu  becomes  gelu(x, bias): one sweep, and the bias gradient comes with it.
+// Fuses sum(x; bias) and gelu into gelu(x, bias): one pass over x. The bias gradient comes with it.
 void fuse_bias_gelu(Graph& graph);
 
-// The backward of every block from each op's gradient rule. A block that ends in a loss gets one
-// list: its forward, then its backward, the loss and its gradient being one op.
+// Writes the backward of every block from each op's gradient rule. A block that ends in a loss gets
+// one list: its forward, then its backward, with the loss and its gradient as one op.
 void differentiate(Graph& graph);
 
-// Moves what only the gradients of weights need from each layer's backward to a list of its own,
+// Moves ops that only the gradients of weights need from each layer's backward to a separate list,
 // which a pipeline may run later (zero_bubble).
 void split_backward(Graph& graph);
 
-// Clones of norms, attention, gates and the gathers and slices of their results in the backward, so
+// Clones norms, attention, gates, and gathers and slices of their results into the backward, so
 // that their outputs need not be saved. Without it gathered values are saved and no gather is
-// repeated. `what`: all of these, or of the layers' computation attention alone (where it is
-// materialised up to its weights, the result is kept), with what moves its operands and those of
-// products.
+// repeated. With SelectiveKind::kAttention only core attention is cloned (unfused attention up to
+// its weights; its result is saved), with the ops that move its operands and those of GEMMs.
 void recompute_selective(Graph& graph, SelectiveKind what = SelectiveKind::kCheap);
 
 // Layer GEMMs quantize their operands to FP8 if their local extents are multiples of 16, as tensor
 // cores require. Blocks that end in a loss keep theirs.
 void multiply_in_fp8(Graph& graph);
 
-// sum → norm  becomes  norm with terms, which also gives the sum.
+// Fuses sum and norm into norm with terms, which also outputs the sum.
 void fuse_residual_norm(Graph& graph);
 
-// Ops whose outputs nobody reads.
+// Removes ops whose outputs are not read.
 void remove_dead_ops(Graph& graph);
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ const float* make_scales(const BoundOp& b, const TensorView& factors, void* to) 
   return scales;
 }
 
-// The stretches that this rank counts: one of those that hold the same elements.
+// Calls f for the ranges that this rank counts; of the ranks with the same elements, one does.
 template <class F>
 void each_counted(const BoundOp& b, const F& f) {
   for (const MemberStretch& s : b.members->stretches)
@@ -75,7 +75,7 @@ void run_sums(const BoundOp& b) {
   });
 }
 
-// For any stretch of the gradient, and of the weights.
+// For any range of the gradient and of the weights.
 int64_t sums_workspace(const BoundOp& b) {
   kernels::FactorSumsArgs any;
   any.gradient = flat(b.in(AdafactorSums::kGradient));

@@ -1,4 +1,4 @@
-// Bindings of heads that are repeated, joined and taken apart again: copies of rows.
+// Bindings of heads that are repeated, joined and split again: copies of rows.
 #include "runtime/binding.h"
 
 namespace tessera {

@@ -1,4 +1,4 @@
-// Bindings of optimizers whose update is one sweep over a flat frame.
+// Bindings of optimizers whose update is one pass over a flat frame.
 #include "runtime/ops/update.h"
 
 #include "base/philox.h"
